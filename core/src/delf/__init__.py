@@ -148,7 +148,7 @@ def _warn_of_namesake() -> None:
     """Warn if the unrelated package ``delf`` is installed in the same folder as this package."""
     from delf.packages import namesake
 
-    if namesake.is_in_same_folder(__file__):
+    if namesake.is_installed_beside(__file__):
         import warnings
 
         warnings.warn(f"{namesake.WARNING}: {namesake.REMEDY}", stacklevel=3)

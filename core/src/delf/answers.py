@@ -79,21 +79,18 @@ _MAX_QUOTED: Final = 600
 def split_reasoning(text: str) -> tuple[str, str, bool]:
     """Split a model's answer into its reasoning and its text.
 
-    Reasoning is the part between an opening mark at the beginning of the answer, such as
-    ``<think>``, and the matching closing mark. Some servers remove the opening mark: then the
-    reasoning is all text before the last closing mark. Marks in other positions are ordinary text.
-    Answers in the channels of the harmony format, and in two forms without marks, are split, too.
+    The answer ``<think>Two and two.</think>4`` has the reasoning ``Two and two.`` and the text
+    ``4``. Marks in other positions than at the beginning are ordinary text.
 
     Args:
         text: The whole answer.
 
     Returns:
-        The reasoning, the text, and whether the reasoning is complete. The reasoning is incomplete
-        if the answer ends before the closing mark; an answer without reasoning counts as complete.
+        The reasoning, the text, and False if the answer ends before the closing mark, else True.
     """
-    if _HARMONY_MARK.search(text):
+    if _HARMONY_MARK.search(text):  # such as <|channel|>final<|message|>
         return _split_channels(text)
-    for pattern in _UNMARKED_REASONING:
+    for pattern in _UNMARKED_REASONING:  # such as "Here is my thought process:"
         if (start := pattern.match(text)) is not None:
             return start["reasoning"].strip(), _strip_control_tokens(text[start.end() :]), True
     thoughts: list[str] = []
@@ -101,9 +98,11 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
     while (opening := find_reasoning_opening(rest)) is not None:
         ending = opening.closing_pattern.search(rest, opening.length)
         if ending is None:
-            return "\n\n".join([*thoughts, rest[opening.length :].strip()]), "", False
+            unfinished_thought = rest[opening.length :].strip()
+            return "\n\n".join([*thoughts, unfinished_thought]), "", False
         thoughts.append(rest[opening.length : ending.start()].strip())
         rest = rest[ending.end() :].lstrip()
+    # Some servers remove the opening mark: then all text before the last ``</think>`` is reasoning.
     unopened_span = _find_unopened_closing(rest)
     if unopened_span is not None:
         begin, end = unopened_span
@@ -200,8 +199,7 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
     In that format each part of an answer names a channel; the channel ``final`` has the text.
 
     Returns:
-        The reasoning; the text of the channel ``final``, or the answer's tool calls if this
-        channel has no text; and True unless this second item is empty.
+        The reasoning, the text, and False if there is no text.
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]
@@ -215,8 +213,11 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
             calls.append(part["body"])
         else:
             thoughts.append(part["body"].strip())
-    answer = "".join(messages).strip() or "\n".join(calls).strip()
-    return "\n\n".join(filter(None, thoughts)), answer, bool(answer)
+    reasoning = "\n\n".join(filter(None, thoughts))
+    answer = "".join(messages).strip()
+    if not answer:
+        answer = "\n".join(calls).strip()
+    return reasoning, answer, answer != ""
 
 
 def _strip_control_tokens(text: str) -> str:
@@ -261,16 +262,15 @@ def continuation_request(*, must_restart: bool) -> str:
 def join_continuation(first: str, second: str) -> str | None:
     """Join a truncated answer and its continuation.
 
-    A model may continue in the middle of the last line, or repeat that line, its code block or the
-    whole answer from the start. The continuation replaces the part that it repeats. A continuation
-    that opens another fenced code block replaces the whole answer.
+    A model may repeat the last line, the code block or the whole answer before it continues. The
+    repeated part is then left out of the first text.
 
     Args:
         first: The truncated answer.
         second: The answer to the request of :func:`continuation_request`.
 
     Returns:
-        The whole answer; None if the place at which the continuation begins is ambiguous.
+        The whole answer; None if it is unclear whether the model repeats the last line.
     """
     if not first.strip():
         return second
@@ -282,7 +282,7 @@ def join_continuation(first: str, second: str) -> str | None:
             return second
         return first + second
     opens_code_block = re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE) is not None
-    if opens_code_block:
+    if opens_code_block:  # the model wrote the whole code again
         return second
     code = first[code_start:]
     first_line = code.strip().split("\n")[0]
@@ -293,19 +293,19 @@ def join_continuation(first: str, second: str) -> str | None:
     breaks_off_in_line = last_line.strip() != ""
     if breaks_off_in_line:
         return _join_at_broken_line(first, last_line, second)
-    # The first answer ends after a whole line, such as ``page = next_page()``. If the continuation
-    # begins with the same line, it either repeats the line, or the code has the line twice.
     last_whole_line = whole_lines[-1].strip() if whole_lines else ""
     next_line = _first_line(second)
-    is_ambiguous = next_line != "" and next_line == last_whole_line
-    return None if is_ambiguous else first + second
+    # With ``page = next_page()`` at the end of the first text and at the start of the second, the
+    # model may repeat the line, or the code may have the line twice.
+    if next_line and next_line == last_whole_line:
+        return None
+    return first + second
 
 
 def _join_at_broken_line(first: str, broken_line: str, second: str) -> str:
-    """Join code that breaks off in the middle of a line, such as ``total = pri``, and the rest.
+    """Join code that breaks off in a line, such as ``total = pri``, and its continuation.
 
-    If the continuation begins with the broken line, as in ``total = price``, it repeats the line:
-    leave out the broken line.
+    The continuation is the rest of the line, ``ce``, or the whole line, ``total = price``.
 
     Args:
         first: The truncated answer.
@@ -313,13 +313,14 @@ def _join_at_broken_line(first: str, broken_line: str, second: str) -> str:
         second: The continuation.
     """
     is_long_enough = len(broken_line) >= _MIN_REPEATED_CHARACTERS
-    if not is_long_enough or not _first_line(second).startswith(broken_line.strip()):
+    repeats_line = is_long_enough and _first_line(second).startswith(broken_line.strip())
+    if not repeats_line:
         return first + second
     if second.startswith((" ", "\t")):
         return first.removesuffix(broken_line) + second
-    # The continuation starts without indentation, which some providers strip: keep the indentation
-    # of the broken line.
-    return first.removesuffix(broken_line.lstrip()) + second
+    # Some providers strip the indentation of an answer: keep that of the broken line.
+    broken_text = broken_line.lstrip()
+    return first.removesuffix(broken_text) + second
 
 
 def _first_line(text: str) -> str:
@@ -359,10 +360,9 @@ _CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
-    # A complete reply comes here only if it was to continue a truncated answer and cannot be joined
-    # to that answer. The error is about the truncated answer, which counts as broken off.
-    broken_by = reply.broken_by or "break"
-    cause, hint = _CAUSES_AND_HINTS[broken_by]
+    # The continuation of a truncated answer may be complete (``broken_by`` is None) and yet not fit
+    # to that answer. The message is then that the answer broke off.
+    cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens
     limit = f" ({reply.max_tokens:,} tokens)" if has_limit else ""
     excerpt = quote_answer(reply.text or reply.reasoning)

@@ -521,10 +521,10 @@ def without_passwords(text: str) -> str:
 
 
 def _word_without_passwords(word: re.Match[str]) -> str:
-    # The pattern searches for an "@" after each "://". After the last "@", each search would read
-    # to the end of the word in vain, and a long list of URLs would take quadratic time.
-    start, at_sign, rest = word.group().rpartition("@")
-    return _PASSWORD.sub(r"\1***@", start + at_sign) + rest
+    # A password ends with "@", so the text after the last "@" has none. The pattern would take
+    # quadratic time there: after each "://", it would read to the end in search of an "@".
+    start, at_sign, text_without_passwords = word.group().rpartition("@")
+    return _PASSWORD.sub(r"\1***@", start + at_sign) + text_without_passwords
 
 
 def describe_exception(error: BaseException) -> str:

@@ -142,15 +142,16 @@ class LLMConfig:
         object.__setattr__(self, "fallbacks", fallbacks)
         settings = normalise_settings(self.settings or {})
         object.__setattr__(self, "settings", frozen(settings))
+        # No two of these models may be equal.
         earlier_models: list[list[Any]] = []
         for each in (self, *fallbacks):
-            *all_but_fallbacks, _ = _all_of(each)  # the fallbacks are the last field
-            if all_but_fallbacks in earlier_models:
+            values = _all_of(each)[:-1]  # without the last field, the fallbacks
+            if values in earlier_models:
                 raise ModelConfigurationError(
                     f"the model {model!r} has a fallback twice, or itself as a fallback",
                     hint="a fallback is another model, or the same model with another key",
                 )
-            earlier_models.append(all_but_fallbacks)
+            earlier_models.append(values)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LLMConfig):

@@ -61,10 +61,8 @@ class Providers:
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
         """Resolve a model name of the form ``provider:model`` in a configuration.
 
-        The name becomes ``provider/model``. If the configuration has a ``base_url``, and the
-        provider is not marked as ``own_protocol``, the name becomes ``model``, and the field
-        ``provider`` gets the provider's name if the field is ``auto``. Names of another form do not
-        change.
+        ``acme:mini`` becomes ``acme/mini``. With a ``base_url``, the name becomes ``mini``, and the
+        field ``provider`` becomes ``acme``. Names of another form do not change.
         """
         word, _, rest = config.model.partition(":")
         provider = self.by_name(word)
@@ -73,6 +71,7 @@ class Providers:
         if provider is None or not rest.strip() or is_tag:
             return config
         # A model's name may carry the place where the user set it, such as a file of the project.
+        # A provider with ``own_protocol`` is found by its name, also with a ``base_url``.
         if config.base_url is None or provider.own_protocol:
             new_name = _copy_source(config.model, f"{provider.name}/{rest}")
             return replace(config, model=new_name)
@@ -96,10 +95,13 @@ class Providers:
             spellings |= {f"{prefix}/{rest}", f"{prefix}:{rest}", rest}
         if "/" in rest:  # the name of another provider may follow, as in router/provider/model
             spellings |= self.spellings(rest)
-        if rest and (named_provider := self.by_name(prefix)):
-            spellings |= _spellings_with_provider(named_provider, rest)
-        elif implied_provider := self.for_model(name):  # ``mini`` may imply the provider ``acme``
-            spellings |= _spellings_with_provider(implied_provider, name)
+        provider = self.by_name(prefix) if rest else None
+        name_at_provider = rest
+        if provider is None:  # ``mini`` alone may imply the provider ``acme``
+            provider = self.for_model(name)
+            name_at_provider = name
+        if provider is not None:
+            spellings |= _spellings_with_provider(provider, name_at_provider)
         return frozenset(spellings)
 
     @property

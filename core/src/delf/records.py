@@ -64,8 +64,8 @@ def _with_fields(cls: type, *, frozen: bool, slots: bool, kw_only: bool) -> Any:
     with _BASES_LOCK:
         if any(params.frozen != frozen for params in base_params):
             raise TypeError(f"{cls.__name__}: a dataclass and its bases must all be frozen or none")
-        # The option ``frozen`` would compile methods. Without the option, dataclasses.dataclass()
-        # refuses frozen base classes. So no base class is marked as frozen during the call.
+        # ``dataclass(frozen=True)`` would compile methods, and ``dataclass(frozen=False)`` refuses
+        # frozen base classes. Mark the base classes as not frozen during the call.
         for params in base_params:
             params.frozen = False
         try:
@@ -254,12 +254,9 @@ class _LazySignature:
     """A descriptor for ``__signature__``, because ``__init__`` is compiled only on first use."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
-        """Return the signature of a dataclass's ``__init__``, without ``self``.
-
-        ``inspect.signature`` reads ``__signature__`` instead of the method that compiles
-        ``__init__`` on the first call.
-        """
+        """Return the signature of a dataclass's ``__init__``, without ``self``."""
         import inspect
 
         signature = inspect.signature(_compile_init(owner))
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
+        _, *parameters = signature.parameters.values()
+        return signature.replace(parameters=parameters)

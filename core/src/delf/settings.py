@@ -225,7 +225,7 @@ class PluginSettings(BaseModel):
 
         Returns:
             The folders and the project folder. The second item is None if Python code set the
-            folders: only folders from a file or an environment variable, and ``usual``, need trust.
+            folders, because the user trusts the code that runs.
         """
         folders = [Path(folder) for folder in getattr(self, field)]
         project_folder = current_folder()

@@ -332,17 +332,14 @@ class Provider:
         return (self.name, *self.aliases)
 
     def patterns(self, *, at_address: bool = False) -> Iterator[str]:
-        """Yield the patterns of the model names that select the provider.
-
-        The patterns are ``name/*``, ``alias/*`` and the patterns in ``models``.
+        """Yield the patterns of the model names that select the provider, such as ``acme/*``.
 
         Args:
-            at_address: Whether the user gives a ``base_url``. The patterns in ``models`` are then
-                left out, and the other patterns, too, unless ``own_protocol`` is set.
+            at_address: Whether the user gives a ``base_url``.
         """
-        # At a ``base_url``, another server may serve models of these names. ``name/*`` counts there
-        # only if no other server speaks the provider's protocol.
-        if self.own_protocol or not at_address:
+        # The server at a ``base_url`` may have models of any name, even ``acme/mini``. Only if the
+        # provider has a protocol of its own, ``acme/*`` selects the provider there, too.
+        if not at_address or self.own_protocol:
             yield from (f"{name_or_alias}/*" for name_or_alias in self.words)
         if not at_address:
             yield from self.models

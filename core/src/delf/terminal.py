@@ -169,12 +169,11 @@ def _display_address(match: re.Match[str]) -> str:
     before = match["before"]
     user_part = match["user"]
     host = match["host"]
-    # A word is no host without any of these: a scheme or user before it; ``www.`` or an ending such
-    # as ``.com`` (_BARE_HOST); look-alike letters.
-    if not before and not re.search(_BARE_HOST, host) and not _mixes_letters(host):
-        return match[0]
-    # The user part may imitate a domain, or mix its letters with those of the host, so both are
-    # tested as one name.
+    has_scheme_or_user = before != ""
+    is_bare_host = re.search(_BARE_HOST, host) is not None  # such as www.example or example.com
+    if not has_scheme_or_user and not is_bare_host and not _mixes_letters(host):
+        return match[0]  # an ordinary word
+    # In bаnk@example.com with a Cyrillic "а", the user part may be taken for a part of the host.
     if user_part and _is_lookalike(f"{user_part}.{host}"):
         before = "".join(map(_escape_letter, before))
     if _is_lookalike(host):
@@ -218,7 +217,8 @@ def _is_lookalike(name: str) -> bool:
         return False
     if re.search(_LOOKALIKE_LETTERS, name):  # such as Cyrillic
         return True
-    # A letter of another script, such as Arabic, is suspicious next to Latin letters in one label.
+    # Other letters, such as Arabic ones, are suspicious only beside Latin letters in the same label
+    # (the part between two dots). Letters such as "é" and "漢" are never suspicious.
     labels = re.split(f"[{_DOTS}]", re.sub(_DISTINCT_LETTERS, "", name))
     return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)
 

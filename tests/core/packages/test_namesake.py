@@ -41,5 +41,5 @@ def test_namesake_warning_shows_the_install_command(beside, name):
 
 
 def test_namesake_check_ignores_unreadable_paths():
-    assert namesake.is_in_same_folder("/no/such/archive.zip/delf/__init__.py") is False
-    assert namesake.is_in_same_folder(delf.__file__) is False
+    assert namesake.is_installed_beside("/no/such/archive.zip/delf/__init__.py") is False
+    assert namesake.is_installed_beside(delf.__file__) is False

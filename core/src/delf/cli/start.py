@@ -33,10 +33,10 @@ def _run() -> int:
     Ctrl-C raises ``KeyboardInterrupt`` in the program's ``main()``. At any other time, such as
     during the imports, Ctrl-C ends the process at once, without a traceback.
     """
-    handler = signal.getsignal(signal.SIGINT)
-    # A program started by nohup ignores Ctrl-C; the handler then stays unchanged.
-    is_interruptible = handler is signal.default_int_handler
-    if is_interruptible:
+    handler_in_main = signal.getsignal(signal.SIGINT)
+    # A program started by nohup has another handler: it ignores Ctrl-C all the time.
+    may_exit_at_once = handler_in_main is signal.default_int_handler
+    if may_exit_at_once:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         importlib.import_module("delf_cli")
@@ -46,12 +46,12 @@ def _run() -> int:
     # Python passes a KeyboardInterrupt in a finalizer to this hook instead of the program.
     sys.unraisablehook = _interrupt_again
     try:
-        signal.signal(signal.SIGINT, handler)  # in main(), Ctrl-C raises KeyboardInterrupt
+        signal.signal(signal.SIGINT, handler_in_main)  # raises KeyboardInterrupt
         return program.main()
     except KeyboardInterrupt:
         return 130
     finally:
-        if is_interruptible:  # main() has cleaned up, so Ctrl-C may end the process
+        if may_exit_at_once:  # main() has cleaned up
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -48,30 +48,26 @@ def in_context(
 def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await a coroutine in a copy of a context, within the running asyncio task.
 
-    A new asyncio task, the usual way to do this, would start only in the next iteration of the
-    event loop, and is slow. So each step of the coroutine runs in the copy instead; cancellation
-    reaches the coroutine as usual.
+    An asyncio task with a context of its own would be slower, and would not start at once.
 
     Args:
         context: The context to copy.
         work: The coroutine, not yet awaited.
     """
-    run = context.copy().run
-    # These are the steps of ``await work``: each yields to the event loop what the coroutine waits
-    # for, and passes the event loop's result or exception back to the coroutine.
+    run_in_copy = context.copy().run
+    # Do the steps of ``await work`` by hand. ``send`` runs the coroutine until it waits for a
+    # future; ``yield`` passes the future to the event loop, and returns when the future is done.
     try:
-        waits_for = run(work.send, None)
+        future = run_in_copy(work.send, None)
         while True:
             try:
-                result = yield waits_for
-            except GeneratorExit:
-                # Close the coroutine. If GeneratorExit were thrown into the coroutine instead, the
-                # coroutine could catch the exception and go on waiting.
-                run(work.close)
+                result = yield future
+            except GeneratorExit:  # the generator is closed, so close the coroutine, too
+                run_in_copy(work.close)
                 raise
-            except BaseException as error:
-                waits_for = run(work.throw, error)
+            except BaseException as error:  # such as CancelledError
+                future = run_in_copy(work.throw, error)
             else:
-                waits_for = run(work.send, result)
+                future = run_in_copy(work.send, result)
     except StopIteration as end:
         return end.value

@@ -36,12 +36,11 @@ def local_zone() -> Zone:
 def _zone_of_variable(tz: str) -> Zone:
     """Return the time zone for a value of ``TZ``; an empty value means the machine's zone."""
     path = _find_zone_file(tz.removeprefix(":"))
-    if path is not None:
-        rule = _read_posix_rule(path)
-        if rule:
-            return Zone(rule, _iana_name(path))
-    elif tz:
-        return Zone(tz)  # TZ holds a rule instead of a name
+    if path is None and tz:  # not a name such as "Europe/Berlin", but a rule such as "CET-1"
+        return Zone(tz)
+    rule = None if path is None else _read_posix_rule(path)
+    if path is not None and rule:
+        return Zone(rule, _iana_name(path))
     # No rule is known, so take the machine's present offset from UTC.
     return Zone(_format_fixed_offset(time.localtime().tm_gmtoff))
 

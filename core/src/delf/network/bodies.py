@@ -125,9 +125,9 @@ class Inflater:
             if piece:
                 yield piece
             data = self._decompressor.unconsumed_tail
-            # A full piece means that the decompressor may hold more output, even without new data.
-            may_have_more_output = len(piece) == _PIECE
-            if not data and not may_have_more_output:
+            is_piece_full = len(piece) == _PIECE  # the decompressor may then hold more output
+            needs_next_data = not data and not is_piece_full
+            if needs_next_data:
                 return
 
     def _window_bits(self, first_byte: int) -> int:

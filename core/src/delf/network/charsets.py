@@ -60,19 +60,21 @@ def codec_of(label: str | None) -> str | None:
 
 
 def label_in_page(page: bytes) -> str | None:
-    """Return the charset that an HTML or XML page declares; None if there is no declaration.
-
-    A declaration of UTF-16 gives None, too: a declaration whose bytes are ASCII is not in UTF-16.
+    """Return the charset that an HTML or XML page declares, such as ``utf-8``.
 
     Args:
         page: The page, in an encoding in which ASCII characters have their usual bytes.
+
+    Returns:
+        The charset in lower case; None if the page declares no charset, or wrongly UTF-16.
     """
-    # Comments match, too, but without a name: declarations inside them do not count.
-    for declaration in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
-        name = declaration[1] or declaration[2]  # of an XML declaration or a <meta> element
-        if name:
-            label = name.decode("ascii").lower()
-            return None if label.startswith("utf-16") else label
+    for match in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
+        name = match[1] or match[2]  # in <?xml encoding="…"?> or <meta charset="…">
+        if not name:  # the match is a comment, and declarations in comments do not count
+            continue
+        label = name.decode("ascii").lower()
+        # In a page that really is in UTF-16, the pattern would find no declaration.
+        return None if label.startswith("utf-16") else label
     return None
 
 

@@ -34,11 +34,7 @@ class Outage:
         self.failures = 0
         """Failures that this object has recorded since its last success."""
         self.shared_failures = 0
-        """Failures of the service in the current outage, of all ``Outage`` objects together.
-
-        The object that logs the outage counts them, because its message has their number. In other
-        objects the number has no meaning.
-        """
+        """Failures of all objects for the service, counted by the object that reports them."""
 
     @contextmanager
     def track(self, *kinds: type[BaseException]) -> Generator[None]:
@@ -51,54 +47,43 @@ class Outage:
             self.record_success()
 
     def record_failure(self, error: BaseException) -> None:
-        """Count and log a failure, in an outage that several objects may share.
+        """Count and log a failure of the service.
 
-        The object that reports the outage counts the failures of all objects. Only its own first
-        failure is logged as a warning; all other failures are logged at debug level.
+        Only the first failure of an outage is logged as a warning. The others, and all failures of
+        other objects for the same service, are logged at debug level.
         """
         self.failures += 1
-        is_first_of_object = self.failures == 1
-        if is_first_of_object:
+        is_first = self.failures == 1
+        if is_first:
             self._since = time.monotonic()
             self.shared_failures = 0
-        reporter = self._find_reporting_outage(is_first=is_first_of_object)
+            if self._service is not None:
+                # No effect if another object already reports the outage of the service.
+                _reporting_outages.setdefault(self._service, self)
+        reporter = self
+        if self._service is not None:
+            reporter = _reporting_outages.get(self._service, self)
         reporter.shared_failures += 1
-        begins_outage = is_first_of_object and reporter is self
+        begins_outage = is_first and reporter is self
         level = logging.WARNING if begins_outage else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect_text, self.failures, error)
 
-    def _find_reporting_outage(self, *, is_first: bool) -> Outage:
-        """Return the ``Outage`` object that logs for this service.
-
-        Several parts of the process may use the same service, each with an ``Outage`` object of its
-        own. The object that first recorded a failure of the service logs for all of them.
-
-        Args:
-            is_first: Whether this object has just recorded its first failure. Only then can this
-                object become the object that logs for its service.
-        """
-        if self._service is None:
-            return self
-        if is_first:
-            return _reporting_outages.setdefault(self._service, self)
-        return _reporting_outages.get(self._service, self)
-
     def record_success(self) -> None:
-        """Record a success; if failures came before the success, log that the service works again.
+        """Log that the service works again, if failures came before this success.
 
-        Several parts of the process may use the same service, each with an ``Outage`` object of its
-        own. Only the object that first recorded a failure of the service logs a warning; the others
-        log at debug level.
+        Of several objects for the same service, the one that reported the outage logs a warning,
+        with the failures of all objects. The others log their own failures at debug level.
         """
         if not self.failures:
             return
         seconds = time.monotonic() - self._since
-        is_reporting = self._service is None or _reporting_outages.get(self._service) is self
-        if is_reporting and self._service is not None:
-            _reporting_outages.pop(self._service, None)
+        level, failure_count = logging.DEBUG, self.failures
+        if self._service is None:
+            level, failure_count = logging.WARNING, self.shared_failures
+        elif _reporting_outages.get(self._service) is self:
+            del _reporting_outages[self._service]
+            level, failure_count = logging.WARNING, self.shared_failures
         # Such as "new events are not found by search: works again after 3 failures in 2 s".
         message = "%s: works again after %d failures in %.0f s"
-        level = logging.WARNING if is_reporting else logging.DEBUG
-        failure_count = self.shared_failures if is_reporting else self.failures
         self._log.log(level, message, self._effect_text, failure_count, seconds)
         self.failures = 0

@@ -15,17 +15,18 @@ REMEDY: Final = (
 )
 
 
-def is_in_same_folder(file: str) -> bool:
-    """Return True if the unrelated package ``delf`` is installed in the same folder.
+def is_installed_beside(file: str) -> bool:
+    """Return True if another project's package ``delf`` is installed beside delf-core.
 
-    Only file names are compared, because the check runs at each ``import delf``.
+    The other package has a folder such as ``delf-1.2.dist-info`` in ``site-packages``.
 
     Args:
-        file: The ``__init__.py`` of this package.
+        file: The path of delf-core's ``delf/__init__.py``.
     """
     prefix = f"{NAMESAKE}-"
     try:
-        names = os.listdir(os.path.dirname(os.path.dirname(file)))  # noqa: PTH120, PTH208 - quick
+        site_packages = os.path.dirname(os.path.dirname(file))  # noqa: PTH120 - quick
+        names = os.listdir(site_packages)  # noqa: PTH208 - quick
     except OSError:  # in an archive nothing is installed
         return False
     for name in names:

@@ -115,22 +115,19 @@ def module_of(package: str) -> str:
 def how_to_install(package: str) -> str:
     """Return the command that installs a package.
 
-    delf's packages are not on PyPI. For one of them, the command is that of delf's own installer,
-    or ``pip install --find-links dist NAME`` if the installer is missing; ``dist`` is the folder of
-    wheels that ``make dist`` builds. For any other package, the command is ``pip install NAME``.
+    delf's own packages are not on PyPI, so their command is ``delf plugins install NAME``. For any
+    other package, the command is ``pip install NAME``.
     """
     from importlib.util import find_spec
     from shlex import quote
 
-    name = package.removeprefix(PLUGIN_PREFIX)
+    is_plugin = package.startswith(PLUGIN_PREFIX)
+    is_core = package.partition("[")[0] == _CORE
+    if not (is_plugin or is_core or package in all_packages()):
+        return f"pip install {quote(package)}"
     # The table has one entry: the command that installs, and the package of that command.
     command, installer = next(iter(packages("installer").items()))
-    has_plugin_prefix = name != package
-    is_core = package.partition("[")[0] == _CORE
-    is_official = has_plugin_prefix or is_core or package in all_packages()
-    if not is_official:
-        return f"pip install {quote(package)}"
-    is_installer_present = all(map(find_spec, (_PROGRAM, module_of(installer))))
-    if not is_installer_present:
+    if find_spec(_PROGRAM) is None or find_spec(module_of(installer)) is None:
+        # Without the installer, pip takes the wheel that ``make dist`` has built.
         return f"pip install --find-links dist {quote(package)}"
-    return f"delf {command} {quote(name)}"
+    return f"delf {command} {quote(package.removeprefix(PLUGIN_PREFIX))}"

@@ -202,12 +202,12 @@ class Catalog:
         best_fit = max((fit for fit, _ in fits), default=-1.0)
         requested_client = client_of_prefix(model.model)
         if requested_client is not None and model.base_url is None:
-            # For ``recorded:tests``, the client is ``recorded``, and its plugin has the pattern
-            # ``recorded:*``. This plugin scores at least the length of the pattern. A lower score
-            # is that of a plugin for other names, which would ask a server for ``recorded:tests``.
+            # The name ``recorded:tests`` requests the client ``recorded``, whose plugin has the
+            # pattern ``recorded:*``. A matching pattern scores at least its length. With a lower
+            # score, the best plugin takes any name, and would ask a server for ``recorded:tests``.
             pattern, client_name = requested_client
-            is_client_installed = best_fit >= len(pattern)
-            if not is_client_installed:
+            no_plugin_has_pattern = best_fit < len(pattern)
+            if no_plugin_has_pattern:
                 raise self.with_load_failures(self._unknown_name_error("model", client_name))
         if best_fit < 0:  # no plugin fits
             if model.provider != AUTO:
@@ -365,25 +365,24 @@ def _score_without_pattern(spec: ModelSpec, model: LLMConfig, environ: Mapping[s
     compatible = [provider for provider in spec.providers if provider.compatible]
     if not compatible:
         return -1
-    has_address = model.base_url is not None
-    if "/" not in model.model:  # a name without a provider goes to the address in the environment
-        has_address |= any(_is_address_set(provider, environ) for provider in compatible)
-    return _ADDRESS_SCORE if has_address else 0
+    if model.base_url is not None:
+        return _ADDRESS_SCORE
+    # The address in the environment counts for ``mini``, but not for ``acme/mini``.
+    names_provider = "/" in model.model
+    if not names_provider and any(_is_address_set(provider, environ) for provider in compatible):
+        return _ADDRESS_SCORE
+    return 0
 
 
 def _provider_pattern_scores(spec: ModelSpec, name: str, *, has_address: bool) -> Iterator[int]:
-    """Yield the length of each pattern of a spec's providers that matches a model's name.
-
-    A fallback spec yields nothing without a ``base_url``.
+    """Yield the length of each pattern of a spec, such as ``acme/*``, that matches a model's name.
 
     Args:
         spec: The spec.
         name: The model's name.
         has_address: Whether the user gives a ``base_url``.
     """
-    # Without a ``base_url``, a fallback spec must lose to each spec with a matching pattern. With a
-    # ``base_url``, the spec for compatible servers has a score for every model. The fallback spec
-    # then wins against that spec by the length of a pattern such as ``acme/*``.
+    # Without a ``base_url``, the fallback spec is only for models that match no other spec.
     if spec.fallback and not has_address:
         return
     for provider in spec.providers:

@@ -200,20 +200,15 @@ def _text_in(folder: str, name: str) -> str | None:
 
 
 def _read_candidates(read_text: ReadText) -> list[Candidate]:
-    """Return the plugins of one distribution.
-
-    If the distribution's metadata is broken, return one candidate with a ``problem``, or none if
-    the keywords do not say that it is a plugin of delf.
-    """
+    """Return the plugins of one distribution; if its metadata is broken, return the ``problem``."""
     try:
         text = read_text("entry_points.txt") or ""
     except (OSError, ValueError) as error:
         return _broken_candidates(read_text, f"{type(error).__name__}: {error}")
-    # Most distributions have no such section, and parsing all of them would be slow.
-    if not _SECTION.search(text):
-        # A text with the word "delf" may be meant for delf, with a mistake in the section's header.
-        if ENTRY_POINT_GROUP not in text:
-            return []
+    # Most distributions are no plugins, and parsing all of them would be slow.
+    if ENTRY_POINT_GROUP not in text:
+        return []
+    if not _SECTION.search(text):  # the group's name is there, but not as a section's header
         return _broken_candidates(read_text, f"there is no line [{ENTRY_POINT_GROUP}]")
     name = _UNKNOWN
     try:

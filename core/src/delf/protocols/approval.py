@@ -253,40 +253,35 @@ class RememberedDecision:
         return cls.from_request(requested, approved, by=decision.by, at=decision.at, **scope)
 
     def covers(self, request: ApprovalRequest) -> bool:
-        """Return True if the decision approves the call of a request.
-
-        A request has a ``reason`` if the connection itself requires approval of the call. If the
-        decided request had no reason, a decision for all calls of the action covers only requests
-        without a reason.
+        """Return True if the decision also approves the call of a request.
 
         The caller checks that the decision holds for the call's task.
         """
         own_action = (self.action, self.action_digest, self.worker)
         if own_action != (request.action, request.action_digest, request.worker):
             return False
-        if self.arguments is not None:
+        is_for_one_call = self.arguments is not None
+        if is_for_one_call:
             return (self.digest, self.files_digest) == (request.digest, request.files_digest)
+        # The connection gives a reason if its check requires approval of this very call. A decision
+        # about a call without a reason approves no such call.
         return request.reason is None or self.has_reason
 
 
 def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
-    """Return names for the source and the target of a value.
-
-    An example is ``mail.read.sender`` and ``mail.send.to``. The names have no list indexes and no
-    numeric keys. In a name, ``users.keys()`` stands for any key of the mapping ``users``.
+    """Return the names of a value's source and target: ``mail.read.sender``, ``mail.send.to``.
 
     Args:
         source: The action whose result has the value.
-        path: The path of the value in the result, such as ``[3].sender``. The path of the sixth key
-            of the mapping ``users`` is ``users[key 5]``.
+        path: The path of the value in the result, such as ``[3].sender``.
         action: The action whose arguments have the value.
         argument: The path of the value in the arguments, such as ``to[0]``.
     """
     source_names = [source]
     for step in re.findall(r"\[key \d+\]|[^.\[\]]+", path):
-        if step.startswith("["):
+        if step.startswith("["):  # users[key 5], the sixth key of a mapping, becomes users.keys()
             source_names.append("keys()")
-        elif not step.isdecimal():
+        elif not step.isdecimal():  # list indexes and numeric keys are left out
             source_names.append(step)
     parameter = re.split(r"[.[]", argument, maxsplit=1)[0]
     return ".".join(source_names), f"{action}.{parameter}"

@@ -260,10 +260,9 @@ class SupportsCheck(Protocol):
         A plain method runs in a thread. A failure refuses the call.
 
         Args:
-            call: The call. An approved call is checked again, and the person is asked again if the
-                verdict's preview, files or basis (the state that the preview was made from) has
-                changed. A call that the person edited is checked again, too. The edit may change
-                the preview, so only a changed basis makes the person be asked again.
+            call: The call. It is checked again after a person has approved it. If the verdict's
+                preview, files or basis has changed, the person is asked again. If the person edited
+                the call, only a changed basis counts, because an edit may change the preview.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import NoReturn
 
 from delf.errors import PluginError
 from delf.protocols.embedder import Embedder
@@ -27,9 +28,10 @@ def _no_embedder(name: str | None) -> Embedder:
     )
 
 
-def _no_conversations(url: str | None) -> SharedJournal:
+def _refuse_conversations(url: str | None) -> NoReturn:
+    place = "here" if url is None else "here, nor at a url"
     raise PluginError(
-        f"nothing keeps conversations here{'' if url is None else ', nor at a url'}",
+        f"nothing keeps conversations {place}",
         hint="PluginContext(conversations=…) takes a function of a journal's file or URL",
     )
 
@@ -65,4 +67,4 @@ class PluginContext:
     api_key_for: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     installed_providers: Providers = field(default_factory=Providers, repr=False)
     embedder: Callable[[str | None], Embedder] = _no_embedder
-    conversations: Callable[[str | None], SharedJournal] = _no_conversations
+    conversations: Callable[[str | None], SharedJournal] = _refuse_conversations

@@ -17,30 +17,28 @@ _TEMPORARY_STATUSES: Final = frozenset({408, 409, 425, 429})
 async def embed_or_refuse(
     embed: Callable[[Sequence[str]], Awaitable[Vectors]], texts: Sequence[str]
 ) -> Sequence[Iterable[float] | DelfError]:
-    """Return the vector of each text, or the error with which the embedder fails for the text.
+    """Return the vector of each text, or the error if the embedder refuses the text.
 
-    An embedder may refuse a text, for example because of its length, and with it the whole batch.
-    A failed batch is therefore halved until the texts that fail are alone. :func:`is_refusal` tells
-    whether another attempt is useless.
+    A single refused text, such as a very long one, makes the whole batch fail. A failed batch is
+    therefore halved until each refused text is alone.
 
     Args:
         embed: Embeds a batch of texts.
         texts: The texts, at most one batch.
 
     Raises:
-        DelfError: If the embedder fails even for a short word, and so does not work at all; or if
-            it has reached a rate limit.
+        DelfError: If the embedder fails for any text, or has reached a rate limit.
     """
     try:
         return [*await embed(texts)]
     except DelfError as error:
-        if isinstance(error, LLMExecutionError) and error.status in _TEMPORARY_STATUSES:
-            raise  # a short word may pass a rate limit that a longer text exceeds
-        if not texts:
+        is_temporary = isinstance(error, LLMExecutionError) and error.status in _TEMPORARY_STATUSES
+        if is_temporary or not texts:
             raise
-        await embed([_ACCEPTED_TEXT])  # raises if the embedder does not work at all
+        await embed([_ACCEPTED_TEXT])  # raises if the embedder fails even for this short word
         if len(texts) == 1:
             return [error]
+    # The embedder works, but refuses at least one of several texts.
     middle = len(texts) // 2
     first_half = await embed_or_refuse(embed, texts[:middle])
     return [*first_half, *await embed_or_refuse(embed, texts[middle:])]

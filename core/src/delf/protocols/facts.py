@@ -168,19 +168,17 @@ def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str
         mark: The prefix of dangerous or unusual facts.
     """
     for fact in facts_to_show:
-        first, *further_lines = fact.text.split("\n")
+        lines = fact.text.split("\n")
         prefix = mark if fact.required and fact.weight != "information" else ""
-        if fact.label:
-            line_start = f"{prefix}{fact.heading}: "  # the heading is the label with the note
+        if fact.label and len(lines) == 1:
+            yield f"{prefix}{fact.heading}: {fact.text}"  # the heading is the label with the note
+        elif fact.label:
+            yield f"{prefix}{fact.heading}:"
+            yield from (f"    {line}" for line in lines)
         elif fact.note:
-            line_start = f"{fact.note} "
+            yield "\n    ".join([f"{fact.note} {lines[0]}", *lines[1:]])
         else:
-            line_start = ""
-        if further_lines and fact.label:
-            yield line_start.rstrip()
-            yield from (f"    {line}" for line in (first, *further_lines))
-        else:
-            yield "\n    ".join([line_start + first, *further_lines])
+            yield "\n    ".join(lines)
 
 
 def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:
@@ -200,16 +198,17 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
     for name, value in arguments.items():
         if old_arguments.get(name, missing) == value:
             unchanged.add(name)
-    if len(unchanged) == len(arguments) == len(old_arguments):
+    no_argument_is_missing_or_new = len(arguments) == len(old_arguments)
+    if no_argument_is_missing_or_new and len(unchanged) == len(arguments):
         return request
     flow = request.flow
     if flow is not None:
-        # A warning about an argument that untrusted data reached begins with the argument's path,
-        # as in ``to[0]: …``. Drop such a warning if the argument was edited. Other warnings are
-        # about the whole call and begin with no path.
+        # A warning about one argument begins with its path, as in ``to[0]: …``. A warning about
+        # the whole call stays.
         path = flow.partition(": ")[0]
         is_about_argument = path in request.origins
-        if is_about_argument and root_of(path) not in unchanged:
+        is_edited = root_of(path) not in unchanged
+        if is_about_argument and is_edited:
             flow = None
     origins = {
         path: origin for path, origin in request.origins.items() if root_of(path) in unchanged
@@ -527,8 +526,8 @@ def _argument_texts(name: str, value: Any) -> Iterator[str]:
 def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
     """Yield a fact for each source of an argument's values.
 
-    The label of a fact has the argument and the paths inside the argument to the values from this
-    source, such as ``source of items[0].name, [2].name and 4 more``.
+    If a source has the values ``items[0].name`` and ``items[2].name`` of the argument ``items``,
+    the label of its fact is ``source of items[0].name, [2].name``.
     """
     inner_paths_by_origin: dict[tuple[str, bool], list[str]] = {}
     for path, origin in request.origins.items():
@@ -539,7 +538,7 @@ def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
         inner_paths = inner_paths_by_origin.setdefault((text, is_untrusted), [])
         is_whole_argument = path == name
         if not is_whole_argument:
-            inner_paths.append(path.removeprefix(name))
+            inner_paths.append(path.removeprefix(name))  # such as [0].name
     for (text, is_untrusted), inner_paths in inner_paths_by_origin.items():
         path_list = visible(", ".join(inner_paths[:_MAX_NAMED]))
         if len(inner_paths) > _MAX_NAMED:

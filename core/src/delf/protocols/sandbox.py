@@ -282,12 +282,10 @@ class ScriptHost:
         """Record in which iterations of the script's event loop answers arrived or timers fired.
 
         Args:
-            turns: Alternately the number of an iteration and an event of that iteration:
-                ``[3, 1, 5, -2]`` is event 1 in iteration 3, and event -2 in iteration 5.
-
-                - A positive event is the number of the call that was answered.
-                - A negative event is the number of the timer that fired, negated.
-                - Event 0: the script printed, made a call or ended long after its last event.
+            turns: Pairs of an iteration and an event, in a flat list. ``[3, 1, 5, -2, 9, 0]`` has
+                three pairs: call 1 was answered in iteration 3, timer 2 fired in iteration 5, and
+                in iteration 9 the script did something long after its last event: it printed, made
+                a call or ended.
         """
 
     def abandon(self, call_id: int) -> None:

@@ -180,9 +180,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
             after: A position; existing notes after that position are yielded first. If omitted,
                 only new notes are yielded.
 
-        Without ``after``, the subscription first reads the current end of the journal. Notes that
-        other processes post before this has happened are missed. To be sure that it has happened,
-        await an operation of this journal object, such as :meth:`notes`, right after this call.
+        Without ``after``, the subscription misses notes that other processes post right after this
+        call. It misses none that come after the next operation, such as ``await journal.notes()``.
         """
         ...
 

@@ -272,17 +272,15 @@ class StrategyHost(Protocol):
     ) -> ModelReply:
         """Ask the main model, and return its answer without reasoning.
 
-        The call counts towards cost and budget. The answer may be incomplete:
+        The call counts towards cost and budget. The answer may be incomplete in two cases:
 
-        - If the reply has ``broken_by``, the answer reached its token limit. Only callers that give
-          ``on_delta`` or ``session`` get such an answer; for other callers, the model is asked to
-          continue.
-        - If the reply has the ``finish_reason`` ``cut``, the connection failed after the first
-          piece reached ``on_delta``, or the process died during the answer and the task was
-          resumed.
+        - ``broken_by`` is set: the answer reached its token limit. Without ``on_delta`` and
+          ``session``, this does not happen, because the model is asked to continue.
+        - ``finish_reason`` is ``cut``: the connection failed, or the process died, after the first
+          piece of the answer.
 
-        The last call in an incomplete answer may be truncated. A strategy must therefore ignore the
-        calls that ``on_delta`` has not started.
+        The last call in an incomplete answer may be truncated. Ignore each call in such an answer
+        that ``on_delta`` has not started.
 
         Args:
             messages: The whole conversation; with ``continues``, only the new messages.

@@ -75,14 +75,16 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
     # Each step is searched for separately, because the words of a short step have little weight in
     # a long task. The first item of steps_of() is the whole task.
     searches = [scored_matches(catalog, step, limit) for step in steps_of(task)]
+    # Divided by the best score of its search, so that the best match of each search has 1.
     relative_scores = [_divide_by_best_score(matches) for matches in searches]
     task_scores = relative_scores[0]
+    highest_scores = _highest_scores(relative_scores)
     best_task_score = _best_score(searches[0])
     scores: dict[int, float] = {}
-    for number, best_score in _highest_scores(relative_scores).items():
+    for number, highest_score in highest_scores.items():
         task_score = task_scores.get(number, 0.0)
-        weighted_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * best_score
-        scores[number] = best_task_score * weighted_score
+        mean_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * highest_score
+        scores[number] = best_task_score * mean_score
     best_first = sorted(scores, key=lambda number: (-scores[number], number))
     return {number: scores[number] for number in best_first}
 
@@ -175,11 +177,15 @@ def _is_requested(
         requested_kinds: The kinds of change in the step.
         is_resource_after_preposition: Whether the step names the resource after "to" or "from".
     """
-    if len(requested_kinds) == 1 or kind not in requested_kinds:
-        return kind in requested_kinds
-    # "Add the label new to the ticket" may create a label, or update a ticket: of several kinds, a
-    # resource after "to" or "from" can only be updated, and any other resource cannot be updated.
-    return (kind == "update") == is_resource_after_preposition
+    if kind not in requested_kinds:
+        return False
+    if len(requested_kinds) == 1:
+        return True
+    # "Add the label new to the ticket" may create a label or update a ticket, but neither updates a
+    # label nor creates a ticket.
+    if is_resource_after_preposition:
+        return kind == "update"
+    return kind != "update"
 
 
 class _RankedChange(NamedTuple):
@@ -211,11 +217,11 @@ class _RankedChange(NamedTuple):
         """
         first_noun = min(noun_positions)
         noun_count = len(noun_positions)
-        spanned_word_count = max(noun_positions) - first_noun + 1
+        words_from_first_to_last_noun = max(noun_positions) - first_noun + 1
         _, _, method = name.rpartition(".")
         return cls(
             first_noun=first_noun,
-            is_apart=spanned_word_count > noun_count,
+            is_apart=words_from_first_to_last_noun > noun_count,
             negative_noun_count=-noun_count,
             replaces=method.startswith(_REPLACE_VERBS),
             catalog_position=catalog_position,

@@ -195,8 +195,8 @@ class CallContext:
     ) -> bytes:
         """Read a file that the call names. Blocking: call this method in a thread.
 
-        The action and the connection's ``check`` of the call, which runs before the approval, read
-        the same bytes. A change of the file after the approval has no effect on the call.
+        If the connection's ``check`` has read the file before the approval, the action gets the
+        same bytes, even if the file has changed since then.
 
         Args:
             name: The name of an input file, or of a file that the task has written.

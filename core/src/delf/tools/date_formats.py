@@ -30,10 +30,10 @@ class FormatKeyword:
         self._format_name = format_name
 
     def validate(self, value: Any) -> None:
-        """Check a value; a value that is not a text is left to the keyword ``type``.
+        """Check a text in the format ``date`` or ``date-time``; ignore other formats and values.
 
         Raises:
-            ValueError: If the text is not a date, or its day does not exist.
+            ValueError: If the text has another form, or the day does not exist.
         """
         if self._format_name not in _EXAMPLES or not isinstance(value, str):
             return
@@ -41,11 +41,12 @@ class FormatKeyword:
             if self._format_name == "date-time":
                 leap_second_as_59 = re.sub(r"(?<=:[0-9]{2}:)60", "59", value.upper())
                 datetime.fromisoformat(leap_second_as_59)
-                return
-            if _DATE.fullmatch(value):
+                is_valid = True
+            else:
                 date.fromisoformat(value)
-                return
+                is_valid = _DATE.fullmatch(value) is not None  # Python accepts 20261031, too
         except ValueError:
-            pass
-        example = _EXAMPLES[self._format_name]
-        raise ValueError(f"{value[:40]!r} is not a {self._format_name}, as {example}")
+            is_valid = False
+        if not is_valid:
+            example = _EXAMPLES[self._format_name]
+            raise ValueError(f"{value[:40]!r} is not a {self._format_name}, as {example}")

@@ -99,9 +99,9 @@ def _last_word(text: str) -> str:
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each section as its name in lower case and its lines.
+    """Yield each section of a docstring, such as ``args``, with its lines.
 
-    The name of the text before the first section is an empty string.
+    The text before the first section is yielded as ``""``.
     """
     name = ""
     section_lines = list[str]()
@@ -109,16 +109,14 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     while index < len(lines):
         line = lines[index]
         section, length = _header(lines, index)
-        is_indented = line.startswith((" ", "\t"))
-        if section and not is_indented:
+        is_unindented_text = line.strip() != "" and not line.startswith((" ", "\t"))
+        if section and is_unindented_text:
             yield name, section_lines
             name = section
             section_lines = []
             index += length
             continue
-        # Only the NumPy style has sections with unindented lines. In other styles, an unindented
-        # line ends the section.
-        is_unindented_text = line.strip() and not is_indented
+        # An unindented line ends the section, except in the NumPy style.
         if name and is_unindented_text and not _is_numpy(section_lines):
             yield name, section_lines
             name = _TEXT_AFTER_SECTION
@@ -131,8 +129,8 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 def _header(lines: list[str], index: int) -> tuple[str, int]:
     """Return the name of the section that starts at a line, and the number of its header lines.
 
-    The name is empty if no section starts there. A line such as ``Returns: The total.`` is replaced
-    in ``lines`` by the text after the colon, and so counts as no header line.
+    The name is empty if no section starts there. ``Returns: The total.`` is a section without a
+    header line: the line in ``lines`` is changed to ``The total.``.
     """
     line = lines[index].strip()
     header = _HEADER.fullmatch(line)
@@ -144,8 +142,8 @@ def _header(lines: list[str], index: int) -> tuple[str, int]:
         return line.lower(), 2
     one_line = re.match(r"(Returns?|Yields): +\S", line)  # "Returns: The total."
     if one_line is not None:
-        # The caller reads the text after the colon as the section's first line.
-        lines[index] = f"    {line.partition(':')[2].strip()}"
+        _, _, text = line.partition(":")
+        lines[index] = f"    {text.strip()}"
         return one_line[1].lower(), 0
     return "", 0
 
@@ -163,15 +161,16 @@ def _items(lines: list[str]) -> dict[str, str]:
     items: dict[str, str] = {}
     current = ""
     margin = _margin(lines)
-    # Only in the NumPy style are the items not indented; the lines after an item describe the item.
-    pattern = _NUMPY_ITEM if margin == 0 else _ITEM
+    is_numpy = margin == 0  # other styles indent the items
+    pattern = _NUMPY_ITEM if is_numpy else _ITEM
     for line in lines:
         text = line.strip()
         item = pattern.fullmatch(text) if _indent(line) == margin else None
         if item is not None:
             current = item["name"]
-            items[current] = item["text"].strip() if pattern is _ITEM else ""
-        elif text and current:
+            # In the NumPy style, the text beside the name is the type, not the description.
+            items[current] = "" if is_numpy else item["text"].strip()
+        elif text and current:  # a further line of the description
             items[current] = f"{items[current]} {text}".strip()
     return items
 

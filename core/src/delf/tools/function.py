@@ -160,15 +160,13 @@ def tool(
 
 
 def _handler(value: HandleError) -> str | Callable[[Exception], str] | None:
-    """Convert the option ``handle_error`` of ``@tool`` to the one of :class:`Action`.
-
-    A bool becomes None: the script gets a ``ToolError``, with True and with False, so that it never
-    takes a failure for a result. ``"text"`` becomes ``str``, which converts an exception to its
-    message.
-    """
+    """Convert the option ``handle_error`` of ``@tool`` to the one of :class:`Action`."""
     if isinstance(value, bool):
+        # Even with True, the script gets a ToolError: a message could be taken for a result.
         return None
-    return str if value == "text" else value
+    if value == "text":
+        return str  # str(exception) is the exception's message
+    return value
 
 
 def _with_function_metadata(partial: functools.partial[Any]) -> functools.partial[Any]:

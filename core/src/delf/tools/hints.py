@@ -117,9 +117,8 @@ class _Context(NamedTuple):
 
     def enter(self, record: Any) -> _Context:
         """Return a copy for the fields of a record, with the record as the innermost one."""
-        # The aliases are dropped, so that a recursive field is written as ``dict``. With the alias
-        # ``type Tree = Node``, a field ``left: Tree`` of ``Node`` would otherwise be written as
-        # ``Tree``, a name that the model does not know.
+        # Forget the aliases around the record. With ``type Tree = Node``, the field ``left: Tree``
+        # of ``Node`` is then written as ``dict``, and not as the unknown name ``Tree``.
         return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
 
     def is_too_deep(self, record: Any) -> bool:
@@ -314,8 +313,8 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
 
 
 def _alias_in_use(field: Any, config: Mapping[str, Any], as_input: bool) -> str | None:
-    """Return the alias of a field in data; None if the data has the field under its name."""
-    if as_input:
+    """Return the alias under which scripts see a field; None if they see its name."""
+    if as_input:  # scripts pass the field: they use the name if pydantic accepts the name
         accepts_name = config.get("populate_by_name") or config.get("validate_by_name")
         return None if accepts_name else _alias(field)
     if config.get("serialize_by_alias"):
@@ -362,7 +361,7 @@ def _is_alias(hint: Any) -> bool:
 
 
 def _alias_text(hint: Any, alias: Any, args: tuple[Any, ...], context: _Context) -> str:
-    """Format the type behind an alias; inside of this type, the alias is written by name.
+    """Format the type that an alias stands for.
 
     Args:
         hint: The alias, with its arguments if it is generic.
@@ -370,7 +369,8 @@ def _alias_text(hint: Any, alias: Any, args: tuple[Any, ...], context: _Context)
         args: The arguments.
         context: Options and state.
     """
-    if hint in context.enclosing_aliases:
+    is_recursive = hint in context.enclosing_aliases  # as in ``type Json = str | list[Json]``
+    if is_recursive:
         return alias.__name__
     arg_by_variable = dict(zip(alias.__type_params__, args, strict=False))
     inner = context.with_variables_of_alias(arg_by_variable)
@@ -381,9 +381,8 @@ def _alias_text(hint: Any, alias: Any, args: tuple[Any, ...], context: _Context)
 def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
     type_argument = context.type_arguments.get(variable)
     if type_argument is not None:
-        # All variables in a type argument are replaced already, and must not be replaced again. In
-        # a class with the field ``page: Page[list[T]]``, the argument ``list[T]`` has the ``T`` of
-        # the class, which may be the same object as the ``T`` of ``Page``.
+        # Replace no variables inside the type argument. In ``Page[list[T]]``, ``T`` stands for
+        # ``list[T]``, and replacing this inner ``T`` again would never end.
         return _hint_text(type_argument, context.without_variables())
     if variable.__constraints__:
         return " | ".join(
@@ -442,7 +441,7 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
             return "list[dict]"
         if hint.__name__ in _COLUMNS:
             return "list"
-    record = hint if owner is None else owner  # with other arguments, it is another record
+    record = hint if owner is None else owner  # Page[int] and Page[str] are two records
     context = context.with_variables_of_class(record)
     if _is_root_model(hint):
         return _hint_text(_root_of(hint), context)
@@ -451,14 +450,17 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
         return _NAMES.get(hint.__name__, hint.__name__)
     if context.is_too_deep(record):
         return "dict"
-    inner = context.enter(record)
+    return _record_text(fields, context.enter(record))
+
+
+def _record_text(fields: Sequence[RecordField], context: _Context) -> str:
     field_texts: list[str] = []
     for field in fields:
         # All records in the text share the budget: each field takes one item of the iterator.
         if next(context.field_budget, None) is None:
             raise _TooManyFieldsError
         optional_mark = "" if field.required else "?"
-        field_texts.append(f'{optional_mark}"{field.name}": {_hint_text(field.hint, inner)}')
+        field_texts.append(f'{optional_mark}"{field.name}": {_hint_text(field.hint, context)}')
     if not field_texts:
         return "dict"
     return f"{{{', '.join(field_texts)}}}"
@@ -485,12 +487,12 @@ def _bindings(hint: Any) -> dict[Any, Any]:
         zip(cast("tuple[Any, ...]", variables), typing.get_args(hint), strict=False)
     )
     for base in getattr(origin, "__orig_bases__", ()):
-        # A base's argument may have variables of this class: replace them by their types.
-        inherited = {
-            variable: _substitute(type_argument, type_by_variable)
-            for variable, type_argument in _bindings(base).items()
-        }
-        type_by_variable = inherited | type_by_variable
+        # With ``class Page(Items[list[T]])``, the variable of ``Items`` is bound to ``list[T]``:
+        # replace ``T``, so that the result for ``Page[int]`` has ``list[int]``.
+        types_of_base: dict[Any, Any] = {}
+        for variable, type_argument in _bindings(base).items():
+            types_of_base[variable] = _substitute(type_argument, type_by_variable)
+        type_by_variable = types_of_base | type_by_variable
     return type_by_variable
 
 
@@ -509,8 +511,7 @@ def _substitute(hint: Any, type_arguments: Mapping[Any, Any]) -> Any:
 def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:
     """Yield the key path and the description of each field and list item inside a type.
 
-    A description may be empty. Any generic type is treated like a list of its type arguments: the
-    items of ``dict[str, Order]`` are ``str`` and ``Order``.
+    A description may be empty.
 
     Args:
         hint: The type.
@@ -523,16 +524,16 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         yield from _variable_notes(hint, context, path)
         return
     origin = typing.get_origin(hint)
-    record = origin if isinstance(origin, type) else hint  # ``Page`` for ``Page[int]``
-    is_class = isinstance(record, type)
-    fields = record_fields(record, as_input=context.as_input) if is_class else None
-    if fields is None:  # not a record
+    class_or_hint = origin if isinstance(origin, type) else hint  # ``Page`` for ``Page[int]``
+    is_class = isinstance(class_or_hint, type)
+    fields = record_fields(class_or_hint, as_input=context.as_input) if is_class else None
+    if fields is None:  # not a record; the items of ``dict[str, Order]`` are ``str`` and ``Order``
         yield from _argument_notes(hint, context, path)
-    elif _is_root_model(record):  # its data are those of its field ``root``, such as a list
-        root = _root_of(record)
+    elif _is_root_model(class_or_hint):  # a pydantic model that has no keys, only a ``root``
+        root = _root_of(class_or_hint)
         yield from _item_notes(root, doc_of(root), context.with_variables_of_class(hint), path)
     elif not context.is_too_deep(hint):
-        yield from _field_notes(hint, record, fields, context, path)
+        yield from _field_notes(hint, class_or_hint, fields, context, path)
 
 
 def _variable_notes(
@@ -622,10 +623,9 @@ def _hints_of(owner: Any) -> dict[str, Any]:
 
 
 def _arguments_of_bases(owner: Any) -> dict[Any, dict[Any, Any]]:
-    """Return the types of the type variables of each generic base, direct or indirect, by base.
+    """Return the types bound to the type variables of each direct or indirect base class.
 
-    For ``class Names(Sorted[str])`` with the base ``class Sorted(Page[list[T]])``, the result is
-    ``{Sorted: {T: str}, Page: {S: list[str]}}``, if ``S`` is the type variable of ``Page``.
+    For ``class Names(Page[str])``, the result is ``{Page: {T: str}}``.
     """
     arguments: dict[Any, dict[Any, Any]] = {}
     for base in getattr(owner, "__orig_bases__", ()):
@@ -633,7 +633,8 @@ def _arguments_of_bases(owner: Any) -> dict[Any, dict[Any, Any]]:
         variables: tuple[Any, ...] = getattr(origin, "__parameters__", ())
         arg_by_variable = dict(zip(variables, typing.get_args(base), strict=False))
         arguments[origin] = arg_by_variable
-        # The arguments of the base's own bases may contain the base's variables: replace these.
+        # With ``class Page(Items[list[T]])``, the argument for ``Items`` is ``list[T]``: replace
+        # ``T``, so that the result for ``Names`` has ``list[str]``.
         for outer_base, outer_args in _arguments_of_bases(origin).items():
             arguments[outer_base] = {
                 variable: _substitute(type_argument, arg_by_variable)

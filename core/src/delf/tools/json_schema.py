@@ -167,7 +167,7 @@ class Checker:
             if max_faults > 1 and size <= _MAX_PARTS_FOR_ALL_FAULTS:
                 errors = islice(self._validator.iter_errors(value), max_faults)
                 return [_fault(error, self._root) for error in errors]
-            self._validator.validate(value)
+            self._validator.validate(value)  # raises the first fault
         except jsonschema_rs.ValidationError as error:
             return [_fault(error, self._root)]
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
@@ -257,22 +257,25 @@ class Checker:
 def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     """Convert an error of ``jsonschema_rs`` to a :class:`Fault`.
 
-    If no alternative of ``anyOf`` or ``oneOf`` matches, return the fault of the alternative that
-    fails deepest in the value. If several do, the message joins their messages.
+    If no alternative of ``anyOf`` or ``oneOf`` matches, return the error of the alternative that
+    fails deepest in the value: its author probably meant this alternative.
     """
-    branches: list[list[Any]] = getattr(error.kind, "context", None) or []
-    errors_of_branches = list(chain.from_iterable(branches))
-    if not errors_of_branches:
+    alternatives: list[list[Any]] = getattr(error.kind, "context", None) or []
+    all_errors = list(chain.from_iterable(alternatives))
+    if not all_errors:
         return _fault_of_single_error(error, root)
-    # The alternative ``null`` is not what the author of a value intended.
-    intended = [e for e in errors_of_branches if not e.message.endswith('is not of type "null"')]
-    candidates = intended or errors_of_branches
+    # Hardly anybody means the alternative ``null``.
+    likely_errors = [e for e in all_errors if not e.message.endswith('is not of type "null"')]
+    candidates = likely_errors or all_errors
     deepest = max(candidates, key=_depth_rank)
-    # Errors at another path may be as deep, but are about another part of the value.
-    at_same_path = [each for each in candidates if each.instance_path == deepest.instance_path]
-    equally_deep = [each for each in at_same_path if _depth_rank(each) == _depth_rank(deepest)]
+    # Several alternatives may fail at the same path: "1 is not a string; or 1 is not an array".
+    equally_deep: list[Any] = []
+    for each in candidates:
+        is_at_same_path = each.instance_path == deepest.instance_path
+        if is_at_same_path and _depth_rank(each) == _depth_rank(deepest):
+            equally_deep.append(each)
     if len(equally_deep) == 1:
-        return _fault(deepest, root)
+        return _fault(deepest, root)  # this error may have alternatives of its own
     messages = dict.fromkeys(each.message for each in equally_deep)
     text = clean("; or ".join(messages), _MAX_MESSAGE_CHARACTERS)
     return Fault(tuple(deepest.instance_path), text)
@@ -331,16 +334,12 @@ def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
 
 
 def _depth_rank(error: Any) -> tuple[int, bool]:
-    """Return a sort key that ranks errors deeper in the value higher.
-
-    Among errors at the same depth, errors of ``enum`` and ``const`` rank lowest, because they
-    mostly mean that the author of the value chose another alternative. Example: ``kind`` is the
-    constant ``"circle"`` in one alternative, and ``"square"`` in the other. For ``{"kind":
-    "square", "side": "x"}``, the first alternative has an error of ``const`` at ``kind``, and the
-    second an error at ``side``, which is the error to show.
-    """
-    is_choice_of_value = error.kind.name in ("enum", "const")
-    return len(error.instance_path), not is_choice_of_value
+    """Return a sort key: the deeper an error is in the value, the higher its rank."""
+    # For {"kind": "square", "side": "x"}, the alternative of circles fails with '"square" is not
+    # "circle"', and the one of squares with '"x" is not a number'. The second message is of more
+    # use, so an error of ``enum`` or ``const`` ranks lower than others at the same depth.
+    is_fixed_value = error.kind.name in ("enum", "const")
+    return len(error.instance_path), not is_fixed_value
 
 
 class _AppliedSchemas:

@@ -242,14 +242,14 @@ class Ranking:
         damping = _damping([sum(weights.values()) for weights in weights_of_items])
         item_counts = Counter(chain.from_iterable(weights_of_items))
         rarities = {t: _rarity(count, len(weights_of_items)) for t, count in item_counts.items()}
-        # Maps each term to the items with the term, each with the score that the term contributes.
+        # The BM25 score of each term in each item, as ``scores_by_term["invoice"][item_number]``.
         self._scores_by_term: dict[str, dict[int, float]] = {term: {} for term in rarities}
         for number, weights in enumerate(weights_of_items):
             for term, weight in weights.items():
                 score = rarities[term] * weight * (_SATURATION + 1) / (weight + damping[number])
                 self._scores_by_term[term][number] = score
         self._max_scores = {term: max(s.values()) for term, s in self._scores_by_term.items()}
-        # A search word that no item has lowers all scores by as much as possible.
+        # In the score of a perfect match, an unknown search word counts like the weightiest word.
         self._unknown_word_score = max(self._max_scores.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:
@@ -264,9 +264,8 @@ class Ranking:
     def scored_matches(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score.
 
-        A score of 1.0 is that of an ideal item: for each search word, the ideal item scores as
-        much as the best item for this word, and all words of the ideal item's name are searched. A
-        search word that no item has lowers all scores.
+        The score 1.0 is a perfect match: no item is better for any of the search words, and all
+        words of the item's name are search words. A search word that no item has lowers all scores.
 
         Args:
             words: The search words.
@@ -279,10 +278,11 @@ class Ranking:
             for number, score in self._scores_by_term.get(term, {}).items():
                 scores[number] = scores.get(number, 0.0) + weight * score
         if self._names:
-            factor_of_whole_name = 1 + _NAME_BONUS
+            max_factor = 1 + _NAME_BONUS
             for number in scores:
-                factor = 1 + _NAME_BONUS * _found_share(self._names[number], weights)
-                scores[number] *= factor / factor_of_whole_name
+                found_share = _found_share(self._names[number], weights)  # of the name's words
+                factor = 1 + _NAME_BONUS * found_share
+                scores[number] *= factor / max_factor
         ideal_score = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / ideal_score) for number in best]

@@ -170,11 +170,10 @@ def kinds_of_change(step: str) -> frozenset[str]:
     creations_and_deletions = frozenset(kinds - {"update"})
     if not creations_and_deletions:
         return frozenset({"update"})
-    if "to" in words or "from" in words:
-        # "Add the label new to the ticket" may create a label, or update a ticket.
-        return creations_and_deletions | {"update"}
-    # "Set up and create a ticket" requests no update, although "set" can mean one.
-    return creations_and_deletions
+    # "Add the label new to the ticket" may create a label, or update a ticket. Without "to" or
+    # "from", a step such as "Set up and create a ticket" only creates.
+    may_also_update = "to" in words or "from" in words
+    return creations_and_deletions | {"update"} if may_also_update else creations_and_deletions
 
 
 def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
@@ -202,9 +201,8 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
 def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     """Return the name of a read action for each resource that a task names.
 
-    A task needs these actions to find a record first, such as a customer by mail address. Of
-    several read actions of a resource, the action with the shortest name is returned. The resources
-    are in the order in which the task names them.
+    A task needs these actions to find a record first, such as a customer by mail address. Their
+    order is that of the resources in the task.
 
     Args:
         task: The user's task, in plain words.
@@ -218,10 +216,12 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     positions_and_names: list[tuple[int, str]] = []
     for read_actions in _read_actions_by_resource(catalog):
         nouns = _without_connection(read_actions.nouns) - words_in_most_names
-        if nouns and nouns <= first_positions.keys():
-            last_position = max(first_positions[noun] for noun in nouns)
+        task_has_all_nouns = nouns <= first_positions.keys()
+        if nouns and task_has_all_nouns:
+            # The place of ``order_item`` in the task is that of its later noun.
+            position = max(first_positions[noun] for noun in nouns)
             shortest_name = read_actions.names[0]  # the names are sorted by length
-            positions_and_names.append((last_position, shortest_name))
+            positions_and_names.append((position, shortest_name))
     positions_and_names.sort()
     return [name for _, name in positions_and_names[:_MAX_MENTIONED_READERS]]
 
