@@ -81,11 +81,8 @@ def _complete_record(tool: ToolDescription, shortened_record: str) -> str:
 
 
 def _record_name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:
-    """Return an unused name for the type of a result.
-
-    The name is made of the nouns in the name of one of the tools that return the result, the tool
-    with the fewest nouns.
-    """
+    """Return an unused name, such as ``Message``, for the type of a result."""
+    # Of the tools ``send_message`` and ``find_unread_message``, the first has fewer nouns.
     words = min((nouns_of(tool.name) for tool in tools), key=len)
     name_of_nouns = "".join(word.capitalize() for word in words)
     base = name_of_nouns or tools[0].connection.title() or "Result"

@@ -115,36 +115,36 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
     shown_tools = [tool for tool in choice.shown if not tool.built_in]
     is_mentioned = named_by(task)
     text_of_omitted_names = ""
-    wanted_best_limits = _NO_LARGER_LIMITS
+    best_match_limits = _NO_LARGER_LIMITS
     if choice.left_out:
         # The few tools that match the task best get larger limits than the other shown tools.
-        wanted_best_limits = _best_match_limits(choice, is_mentioned, task)
+        best_match_limits = _best_match_limits(choice, is_mentioned, task)
         shown_names = {tool.name for tool in shown_tools}
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
         # select_fitting() has chosen the tools with this budget, too.
         text_of_omitted_names = names_of(other_names, _budget_without_notes(choice.budget))
-    size_for_stubs = choice.budget - len(text_of_omitted_names)
-    limits, best_limits = _fitting_limits(
-        shown_tools, wanted_best_limits, is_mentioned, size_for_stubs
+    budget_of_stubs = choice.budget - len(text_of_omitted_names)
+    limits, best_match_limits = _fitting_limits(
+        shown_tools, best_match_limits, is_mentioned, budget_of_stubs
     )
-    text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, best_limits))
+    text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, best_match_limits))
     return "\n".join(filter(None, [text, text_of_omitted_names]))
 
 
 def _fitting_limits(
     shown_tools: Sequence[ToolDescription],
-    wanted_best_limits: Mapping[str, StubLimits],
+    best_match_limits: Mapping[str, StubLimits],
     is_mentioned: NameTest,
     max_size: int,
 ) -> tuple[StubLimits, Mapping[str, StubLimits]]:
-    """Return the largest limits with which the stubs fit; the smallest if none are small enough.
+    """Return the largest limits with which the stubs fit, or else the smallest limits.
 
     Returns:
-        The limits of most tools, and a mapping from the name of each other tool to its limits.
+        The limits of most tools, and the larger limits of the best matching tools by their names.
     """
-    for limits, best_limits in _limit_options(wanted_best_limits):
-        if _size(shown_tools, limits, is_mentioned, max_size, best_limits) <= max_size:
-            return limits, best_limits
+    for limits, larger_limits in _limit_options(best_match_limits):
+        if _size(shown_tools, limits, is_mentioned, max_size, larger_limits) <= max_size:
+            return limits, larger_limits
     return _MIN_LIMITS, _NO_LARGER_LIMITS
 
 
@@ -153,23 +153,19 @@ def _limit_options(
 ) -> Iterator[tuple[StubLimits, Mapping[str, StubLimits]]]:
     """Yield ever smaller limits for stubs.
 
-    First, the limits of the tools that are not in ``best_match_limits`` shrink. Then the limits on
-    the notes in the stubs of the best matching tools shrink, too.
-
     Args:
         best_match_limits: A mapping from the name of each best matching tool to its limits.
 
     Yields:
-        The limits of the tools that are not in ``best_match_limits``, and a mapping like
-        ``best_match_limits`` with the limits of the best matching tools.
+        The limits of most tools, and a mapping like ``best_match_limits``.
     """
-    for limits_of_others in _LIMITS:
-        if limits_of_others != _MIN_LIMITS:
-            yield limits_of_others, best_match_limits
-    # The other tools now have the minimum, so only notes on the best matching tools can shrink.
+    larger_limits = [limits for limits in _LIMITS if limits != _MIN_LIMITS]
+    for limits in larger_limits:
+        yield limits, best_match_limits
     if not best_match_limits:
         yield _MIN_LIMITS, {}
         return
+    # The minimum for most tools, and ever shorter notes on the best matching tools.
     for max_notes in _BEST_NOTES:
         yield (
             _MIN_LIMITS,
@@ -211,10 +207,7 @@ def _select_in_rounds(
     is_mentioned: NameTest,
     best_match_limits: Mapping[str, StubLimits],
 ) -> Mapping[str, ToolDescription]:
-    """Return the tools whose stubs fit the budget beside a list of all omitted tools, by name.
-
-    A single round would leave space unused, because :func:`_select_within` estimates sizes too
-    high: for example, it counts the definition of a record that turns out to be unnecessary.
+    """Return the tools to show: their stubs and a list of all other tools fit the budget.
 
     Args:
         by_name: All tools, by name.
@@ -224,8 +217,11 @@ def _select_in_rounds(
         best_match_limits: The limits of the tools that match the task best, by name of tool.
     """
     selected: dict[str, ToolDescription] = {}
+    # Each round estimates the sizes of stubs too high, and leaves space for the next round.
     for _ in range(_ROUNDS):
         text_of_omitted_names = names_of([name for name in by_name if name not in selected], budget)
+        # "# and about tickets (12)" stands for the names that do not fit in the list.
+        has_unlisted_names = _MORE_RESOURCES in text_of_omitted_names
         selected_tools = list(selected.values())
         stubs_size = _size(selected_tools, _MIN_LIMITS, is_mentioned, budget, best_match_limits)
         added_tools = _select_within(
@@ -234,8 +230,7 @@ def _select_in_rounds(
             is_mentioned,
             best_match_limits,
             selected_tools,
-            # "# and about tickets (12)" stands for the names that do not fit in the list.
-            lists_each_omitted_name=_MORE_RESOURCES not in text_of_omitted_names,
+            lists_each_omitted_name=not has_unlisted_names,
         )
         if not added_tools:
             break
@@ -323,19 +318,18 @@ def _select_within(
 def _sizes_with_named_result(
     tool: ToolDescription, limits: StubLimits, is_mentioned: NameTest
 ) -> tuple[int, int]:
-    """Return the sizes of a tool's stub and of the definition of the record that it returns.
+    """Return the size of a stub such as ``read() -> Message``, and that of the type ``Message``.
 
-    The stub has only the name of the record, as if another selected tool returned the record, too.
     The second size is 0 if the tool does not return a record.
     """
-    # named_results() names only the records that several tools return. Given the tool twice, it
-    # names the record of this tool.
+    # named_results() gives names to the records that several tools return: pass the tool twice.
     results = named_results((tool, tool))
     stub_size = len(_stub(tool, limits, is_mentioned, results)) + 1
     result = results.get(tool.returns)
-    if result is None:
-        return stub_size, 0
-    return stub_size, len(_definition(result, limits, is_mentioned)) + _INDENT_AND_NEWLINE
+    definition_size = 0
+    if result is not None:
+        definition_size = len(_definition(result, limits, is_mentioned)) + _INDENT_AND_NEWLINE
+    return stub_size, definition_size
 
 
 def render_stubs(
@@ -456,12 +450,13 @@ class _StubWriter:
         self._is_mentioned = is_mentioned
         self._results = named_results(tools)
         self._larger_limits = {name: max(limits, best) for name, best in best_match_limits.items()}
-        # The definition of a record gets the larger limits if any tool that returns it has them.
+        # The limits of named results, such as ``Message``, which several tools may return.
         self._larger_result_limits: dict[str, StubLimits] = {}
         for tool in tools:
             result = self._results.get(tool.returns)
-            if result is not None and tool.name in self._larger_limits:
-                self._larger_result_limits[result.name] = self._larger_limits[tool.name]
+            larger_limits = self._larger_limits.get(tool.name)
+            if result is not None and larger_limits is not None:
+                self._larger_result_limits[result.name] = larger_limits
 
     def lines_of(self, tool: ToolDescription, indent: str) -> Iterator[str]:
         """Yield a tool's stub, after the definition of its result if the tool is the first user."""
@@ -592,22 +587,16 @@ def _stub_text(
             types.returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values
         )
         result_notes = types.notes
-    # If only one parameter is a record, a script probably needs it: its type is shortened less.
-    record_names = [p.name for p in types.parameters if p.type_text.startswith("{")]
-    parameter_texts: list[str] = []
     docs: list[tuple[str, str]] = []
     for parameter in types.parameters:
-        is_only_record = record_names == [parameter.name]
-        parameter_texts.append(
-            _parameter(parameter, limits, is_mentioned, tool.name, is_only_record=is_only_record)
-        )
         is_described = limits.is_detailed or parameter.required or is_mentioned(parameter.name)
         if is_described:
             docs.append((parameter.name, _describe(parameter.doc, parameter.notes, limits)))
     if limits.is_detailed:
         docs.append(("returns", _describe(tool.returns_doc, result_notes, limits)))
     indent = "    " if tool.connection else ""
-    head = f"{indent}async def {tool.method}({', '.join(parameter_texts)}) -> {return_type}:"
+    parameters = _parameters(types.parameters, limits, is_mentioned, tool.name)
+    head = f"{indent}async def {tool.method}({parameters}) -> {return_type}:"
     summary = _summary_and_notes(tool, limits)
     needs_approval = tool.asks
     if needs_approval:
@@ -655,6 +644,19 @@ def _summary_and_notes(tool: ToolDescription, limits: StubLimits) -> str:
     return f"{summary}{end} {notes_text}" if notes_text else summary
 
 
+def _parameters(
+    parameters: Sequence[Parameter], limits: StubLimits, is_mentioned: NameTest, action: str
+) -> str:
+    """Format the parameters of an action as in a signature."""
+    # If only one parameter is a record, a script probably needs it: its type is shortened less.
+    record_names = [each.name for each in parameters if each.type_text.startswith("{")]
+    texts: list[str] = []
+    for each in parameters:
+        is_only_record = record_names == [each.name]
+        texts.append(_parameter(each, limits, is_mentioned, action, is_only_record=is_only_record))
+    return ", ".join(texts)
+
+
 def _parameter(
     parameter: Parameter,
     limits: StubLimits,
@@ -697,17 +699,11 @@ def _is_important(
     *,
     is_only_record: bool,
 ) -> bool:
-    """Return True if a script probably needs a parameter, or if its type is short anyway.
-
-    A script probably needs a required parameter, a parameter that the task mentions, and the only
-    parameter whose type is a record (``is_only_record``). The limits ``_SHORTEST`` leave less room:
-    then, a mentioned parameter must also have the name of the action's resource, and the only
-    record counts no more than other parameters.
-    """
+    """Return True if a script probably needs a parameter, or if its type is short anyway."""
     if parameter.required or _is_simple(parameter.type_text, limits.other_parameter):
         return True
     is_in_task = is_mentioned(parameter.name)
-    if limits == _SHORTEST:
+    if limits == _SHORTEST:  # there is only room for the parameter ``ticket`` of ``update_ticket``
         return is_in_task and is_about_resource(parameter.name, action)
     return is_in_task or is_only_record
 

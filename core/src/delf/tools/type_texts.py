@@ -98,15 +98,14 @@ def shorten(
 ) -> str:
     """Shorten a type to a number of characters, as far as possible.
 
-    First, inner records become ``dict``; then ``...`` replaces the last keys of the outermost
-    records. A type that is still too long exceeds the limit, with ``max_keys`` keys. Keys and
-    values that the task's text mentions always stay.
+    ``{"id": int, "owner": {"name": str}}`` becomes ``{"id": int, "owner": dict}``, and then
+    ``{"id": int, ...}``. Keys and values that the task's text mentions always stay.
 
     Args:
         text: A type in stub notation.
         limit: The maximum number of characters.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        max_keys: The maximum number of keys of the outermost records, once these are shortened.
+        max_keys: The number of keys that the outermost records may have even beyond the limit.
         max_values: The maximum number of values of each ``Literal``.
     """
     if len(text) <= limit:
@@ -115,8 +114,9 @@ def shorten(
         parts = _TypeParser(text).parse_type(ends="")
     except ValueError:
         return text
-    outermost_steps = [(1, min(keys, max_keys)) for keys in _KEYS_OF_OUTERMOST]
-    for depth, keys in (*_SHORTENING_STEPS, *outermost_steps):
+    # The last steps write only the outermost records, with depth 1.
+    last_steps = [(1, min(keys, max_keys)) for keys in _KEYS_OF_OUTERMOST]
+    for depth, keys in (*_SHORTENING_STEPS, *last_steps):
         short_text = _format_type(parts, _Limits(depth, keys, max_values), is_mentioned)
         if len(short_text) <= limit:
             return short_text
@@ -148,7 +148,10 @@ def _complete_text(parts: _Parts) -> str:
 
 
 def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
-    """Return a parsed type in which the value at a path may also be of the type ``added_type``.
+    """Add a type to a value inside a parsed type.
+
+    With the path ``owner``, ``name`` and the type ``None``, ``{"owner": {"name": str}}`` becomes
+    ``{"owner": {"name": str | None}}``.
 
     Args:
         parts: The texts, records and Literals of the type in order.
@@ -190,19 +193,17 @@ def _with_type_in_record(
 
 def _admits(text: str, kind: str) -> bool:
     """Return True if a type, such as ``int | None``, already includes a type, such as ``int``."""
-    # The whole text is tested, too, because ``kind`` itself may contain a union.
-    members = [text, *text.split(" | ")]
+    members = text.split(" | ")
     if "Any" in members:
         return True
-    including_types = _INCLUDING_TYPES.get(kind, (kind,))
-    return any(member.startswith(including_types) for member in members)
+    # Such as ("{", "dict") for ``dict``, because a record, which begins with "{", is a dict, too.
+    beginnings = _INCLUDING_TYPES.get(kind, (kind,))
+    # Test the whole text, too, because ``kind`` may be a union, such as ``int | str``.
+    return any(type_text.startswith(beginnings) for type_text in (text, *members))
 
 
 def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
-    """Return a parsed type that also allows a type at ``path`` inside the items of a list.
-
-    If the parsed type has several lists, only the first list is changed. A type without a list is
-    returned unchanged.
+    """Add a type at a path inside the items of the first list in a parsed type.
 
     Args:
         parts: The texts, records and Literals of the type in order: ``list[{"id": int}] | None``
@@ -213,9 +214,9 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _
     for index, part in enumerate(parts):
         if not isinstance(part, str) or _LIST not in part:
             continue
-        before_list, _, text_of_items = part.partition(_LIST)
-        # The closing bracket may be in a later part.
-        items, after_items = _split_at_closing_bracket((text_of_items, *parts[index + 1 :]))
+        before_list, _, after_opening = part.partition(_LIST)
+        parts_after_opening = (after_opening, *parts[index + 1 :])
+        items, after_items = _split_at_closing_bracket(parts_after_opening)
         if not after_items:  # the list is not closed
             return parts
         new_items = _with_type(items, path, added_type)
@@ -224,12 +225,12 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _
 
 
 def _split_at_closing_bracket(parts: _Parts) -> tuple[_Parts, _Parts]:
-    """Split the parts of a type at the first closing bracket that has no opening bracket.
+    """Split the parts after ``list[`` at the bracket that closes the list.
 
-    For the text ``list[int]] | None`` in the parts, the results are ``list[int]`` and ``] | None``.
-    Without such a bracket, all parts are in the first result.
+    ``list[int]] | None`` is split into ``list[int]`` and ``] | None``. If the bracket is missing,
+    all parts are in the first result.
     """
-    open_brackets = 1
+    open_brackets = 1  # the bracket of ``list[``, which comes before these parts
     for part_index, part in enumerate(parts):
         if isinstance(part, _RecordOrLiteral):
             continue
@@ -278,7 +279,7 @@ class _TypeParser:
             raise ValueError("nested too deeply")
         parts: list[str | _RecordOrLiteral] = []
         plain_letters: list[str] = []
-        depth = 0
+        open_brackets = 0
         text = self._text
         while self._at < len(text):
             char = text[self._at]
@@ -289,17 +290,17 @@ class _TypeParser:
                 continue
             is_literal = char == "L" and text.startswith(_LITERAL, self._at)
             if char == "{" or is_literal:
-                # The call moves to the end of the group.
+                # _record_or_literal() moves self._at behind the group.
                 parts += ["".join(plain_letters), self._record_or_literal(is_literal, level)]
                 plain_letters.clear()
                 continue
-            if not depth and char in ends:
+            if open_brackets == 0 and char in ends:
                 break
             if char in "[(":
-                depth += 1
+                open_brackets += 1
             elif char in "])":
-                depth -= 1
-            if depth < 0:
+                open_brackets -= 1
+            if open_brackets < 0:
                 raise ValueError("a bracket too many")
             plain_letters.append(char)
             self._at += 1
@@ -309,10 +310,7 @@ class _TypeParser:
         return (*parts, "".join(plain_letters))
 
     def _record_or_literal(self, is_literal: bool, level: int) -> _RecordOrLiteral:
-        """Parse a record, such as ``{key: type, ...}``, or a ``Literal`` to its closing bracket.
-
-        A last item ``...`` means that further items were left out.
-        """
+        """Parse a record or ``Literal``, such as ``{"id": int, ...}`` or ``Literal[1, 2]``."""
         self._at += len(_LITERAL) if is_literal else 1
         closing = "]" if is_literal else "}"
         items: list[_KeyOrValue] = []
@@ -323,11 +321,14 @@ class _TypeParser:
             head = "" if is_literal else self._parse_head()  # such as ``?"name": ``
             # A value of a Literal is read as a type of one part, which is the value's text.
             item_parts = self.parse_type(f",{closing}", level + 1)
-            if not head and item_parts == (_ELLIPSIS,):
+            if head:
+                quoted_key = head.strip("?: ")
+                items.append(_KeyOrValue(quoted_key.strip("\"'"), head, item_parts))
+            elif item_parts == (_ELLIPSIS,):  # further items were left out
                 is_shortened = True
             else:
-                key_or_value = head.strip("?: ") if head else str(item_parts[0])
-                items.append(_KeyOrValue(key_or_value.strip("\"'"), head, item_parts))
+                value = str(item_parts[0])
+                items.append(_KeyOrValue(value.strip("\"'"), head, item_parts))
             end = self._text[self._at]  # parse_type() stopped at a comma or the closing bracket
             self._at += 1
             if end == closing:
@@ -374,10 +375,8 @@ def _text_of_record_or_literal(
 
 
 def _limits_inside(type_part: _RecordOrLiteral, limits: _Limits) -> _Limits:
-    """Return the limits for the items of a record or a ``Literal``, usually with one level less.
-
-    An envelope, such as ``{"data": ...}``, is no level if it is outermost or in envelopes only.
-    """
+    """Return the limits for the items of a record or a ``Literal``: usually one level less."""
+    # An outermost record such as ``{"data": {…}}`` only wraps the data, and is no level.
     may_be_envelope = limits.is_in_envelopes_only and type_part.is_record
     if may_be_envelope and _is_envelope(type_part):
         return limits

@@ -156,10 +156,9 @@ class Trust:
 
 
 def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
-    """Return the :data:`Items` of a file that the user trusts as a whole.
+    """Return the path of a trusted file in a folder, mapped to the digest of its content.
 
-    The result maps the file's path in the folder to the digest of the content. For a file outside
-    of the folder, the result is empty.
+    For a file outside of the folder, the result is empty.
 
     Args:
         path: The file.
@@ -176,8 +175,8 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
     if own_path.is_relative_to(root):
         if not is_target_in_folder:
             raise ConfigurationError(f"{own_path} is a link out of {root}")
-        known_path = own_path  # of a link, the user knows its own path
-    elif is_target_in_folder:
+        known_path = own_path  # also for a link to another file in the folder
+    elif is_target_in_folder:  # a link from outside into the folder
         known_path = target
     else:
         return {}

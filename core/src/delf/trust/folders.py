@@ -67,21 +67,17 @@ def project_folder(start: Path) -> Path:
 
 
 def _upwards(start: Path) -> Iterator[Path]:
-    """Yield a folder and those of its parents that may belong to the same project.
-
-    In a repository, the last folder is the repository's root. Outside of a repository, the first
-    parent with another owner ends the sequence and is not yielded. The home folder and its parents
-    are never yielded as parents.
-    """
+    """Yield a folder and those of its parents that may belong to the same project."""
     repository = _repository_of(start)
     home = _home()
     yield start
     if start == repository:
         return
     for parent in start.parents:
-        holds_home = home is not None and home.is_relative_to(parent)
-        if holds_home:
+        is_home_or_above = home is not None and home.is_relative_to(parent)
+        if is_home_or_above:
             return
+        # Outside of a repository, a project does not continue in another user's folder.
         if repository is None and not _is_own(parent):
             return
         yield parent

@@ -94,20 +94,14 @@ def table_of(value: Any) -> Table | None:
 
 
 def _plain_unless_too_deep(value: Any, convert_unsupported: Converter) -> Any:
-    """Convert a value to plain data.
-
-    A value that is nested too deeply is passed to ``convert_unsupported``. The result is the value
-    itself if this converter leaves it unchanged, else a text that names the type and the problem.
-    """
+    """Convert a value to plain data; a value that is nested too deeply counts as unsupported."""
     try:
         return _plain(value, convert_unsupported)
     except RecursionError:
-        # The whole value counts as unsupported: the converter may note its type, or return it
-        # unchanged, as for plain_or_as_is().
-        converted = convert_unsupported(value)
-        if converted is value:
+        leaves_value_unchanged = convert_unsupported(value) is value
+        if leaves_value_unchanged:
             return value
-        # The converter's text would not say why the conversion failed.
+        # Better than the text from ``convert_unsupported``, which does not say what is wrong.
         return f"<{kind_name(value)}, nested too deeply>"
 
 
@@ -164,8 +158,8 @@ def _plain_unencodable(value: Any, convert_unsupported: Converter) -> Any:
             data = convert(value)
         except _CONVERSION_ERRORS:
             continue
-        is_same_type = type(data) is type(value)  # its conversion would never end
-        if not is_same_type:
+        # A conversion to the same type would be repeated without end.
+        if type(data) is not type(value):
             return _plain(data, convert_unsupported)
     return convert_unsupported(value)
 
@@ -261,15 +255,16 @@ def _convert_library_value(value: Any, convert_unsupported: Converter) -> Any:
         return None
     if library == "numpy":
         return _numpy(value, convert_unsupported)
-    if library == "pandas":
+    is_pandas = library == "pandas"
+    if is_pandas:
         column = _pandas_column(value, convert_unsupported)
         if column is not _NOT_CONVERTED:
             return column
-    elif kind_name(value) in _COLUMNS:  # of polars or pyarrow
+    if not is_pandas and kind_name(value) in _COLUMNS:  # of polars or pyarrow
         return [_plain(item, convert_unsupported) for item in _arrow_or_polars_cells(value)]
-    elif hasattr(value, "as_py"):  # a scalar of pyarrow
+    if not is_pandas and hasattr(value, "as_py"):  # a scalar of pyarrow
         return _plain(_scalar(value), convert_unsupported)
-    # The value is a data frame, or of a type that is not converted here.
+    # Neither a column nor a scalar: a table, or a type that is not converted here.
     table = _table(value, convert_unsupported)
     if table is None:
         return _NOT_CONVERTED
@@ -471,11 +466,13 @@ def _numpy(value: Any, convert_unsupported: Converter) -> Any:
     dtype = getattr(value, "dtype", None)
     if dtype is None or not hasattr(value, "item"):
         return _NOT_CONVERTED
-    if not value.shape:
-        # ``[()]`` takes the scalar out of an array without dimensions.
-        scalar = value[()] if hasattr(value, "__array_finalize__") else value
+    has_dimensions = value.shape != ()
+    if not has_dimensions:
+        is_array = hasattr(value, "__array_finalize__")
+        scalar = value[()] if is_array else value  # np.array(5)[()] is the scalar 5
         return _numpy_scalar(scalar, dtype, convert_unsupported)
-    if dtype.kind in "biufcSU" and dtype.name not in _WIDE_NUMBERS:
+    is_bool_number_or_text = dtype.kind in "biufcSU"
+    if is_bool_number_or_text and dtype.name not in _WIDE_NUMBERS:
         return value.tolist()
     return [_plain(item, convert_unsupported) for item in value]
 
@@ -511,11 +508,13 @@ def _numpy_moment(value: Any) -> Any:
     converted = value.item()
     if not isinstance(converted, int):
         return converted
-    # item() returns an int for nanoseconds, but Python's types can hold whole microseconds.
+    # Python's types have no nanoseconds, so item() returned an int. Try it in microseconds.
     try:
-        microseconds = value.astype(f"{value.dtype.kind}8[us]")
-        if microseconds == value and not isinstance(microseconds.item(), int):
-            return microseconds.item()
+        in_microseconds = value.astype(f"{value.dtype.kind}8[us]")
+        converted = in_microseconds.item()
+        is_exact = in_microseconds == value
+        if is_exact and not isinstance(converted, int):  # still an int if out of Python's range
+            return converted
     except _CONVERSION_ERRORS:
         pass
     return str(value)

@@ -143,17 +143,17 @@ def estimate_size(value: Any, max_size: int) -> int:
         max_size: The number at which counting stops.
     """
     total = 0
-    pending: list[Any] = [(value,)]
+    pending: list[Any] = [(value,)]  # containers whose parts are not counted yet
     while pending:
-        parts, count = _parts_of(pending.pop())
-        total += VALUE_BYTES * count
+        parts, units = _parts_of(pending.pop())
+        total += VALUE_BYTES * units
         if total > max_size:
             break
         for part in parts:
             kind = _type_of(part)
             if kind is str or kind is bytes:
                 total += len(part)
-            elif kind not in PLAIN:
+            elif kind not in PLAIN:  # a number or None has no more than its unit
                 pending.append(part)
     return total
 
@@ -207,8 +207,8 @@ class _Sizes:
         """
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
-        parts, count = _parts_of(value)
-        self._check_limits(count, 0)  # before the visits of many parts
+        parts, units = _parts_of(value)
+        self._check_limits(units, 0)  # before the visits of many parts
         kind = _type_of(value)
         cost = 1 + _COSTS.get(kind, _DEFAULT_COST)
         characters = 0
@@ -216,18 +216,21 @@ class _Sizes:
         if kind is str or kind is bytes:
             characters = len(value)
         elif kind is list and _TYPES_WITHOUT_CHARACTERS.issuperset(map(_type_of, parts)):
-            cost += count  # each item costs 1: no visits are needed
+            cost += units  # each item, such as a number, costs 1: no visits are needed
         else:
             for part in parts:
                 part_kind = _type_of(part)
                 if part_kind is str or part_kind is bytes:
                     cost += 1
                     characters += len(part)
-                elif part_kind in PLAIN:
+                elif part_kind in PLAIN:  # such as a number
                     cost += 1
                 else:
-                    known = self._measured.get(id(part))
-                    size = self.measure(part, level + 1) if known is None else known[1]
+                    measured = self._measured.get(id(part))
+                    if measured is None:
+                        size = self.measure(part, level + 1)
+                    else:
+                        _, size = measured
                     inner_cost, inner_characters, inner_levels = size
                     cost += inner_cost
                     characters += inner_characters
@@ -238,7 +241,7 @@ class _Sizes:
                     self._check_limits(cost, characters)
         self._check_limits(cost, characters)
         size = cost, characters, levels
-        if levels > 1 or count > _FEW_PARTS:  # counting a few parts again is cheaper
+        if levels > 1 or units > _FEW_PARTS:  # counting a few parts again is cheaper
             self._measured[id(value)] = value, size
         return size
 
@@ -250,10 +253,9 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """Return the direct parts of a value, and the memory of the value in units of ``VALUE_BYTES``.
+    """Return the direct parts of a value, and their number.
 
-    A text or byte string has no parts, and one unit for each ``VALUE_BYTES`` characters. Any other
-    value has one unit for each part.
+    A text has no parts; in place of their number is its length in units of ``VALUE_BYTES``.
     """
     kind = _type_of(value)
     if kind is list or kind is tuple:
@@ -262,14 +264,16 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
         return chain(value, value.values()), 2 * len(value)
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
-        return islice(chain.from_iterable(items.items()), 2 * len(items)), 2 * len(items)
+        keys_and_values = chain.from_iterable(items.items())
+        # An iterator may yield more than len().
+        return islice(keys_and_values, 2 * len(items)), 2 * len(items)
     if isinstance(value, (str, bytes, bytearray, memoryview)):
         return (), len(cast("str", value)) // VALUE_BYTES
     if isinstance(value, enum.Enum):  # a Flag member iterates over itself
         return (value.value,), 1
     if isinstance(value, Collection):
         members = cast("Collection[Any]", value)
-        return islice(members, len(members)), len(members)  # an iterator may yield more than len()
+        return islice(members, len(members)), len(members)
     names: Iterable[str] = getattr(kind, "__dataclass_fields__", ())
     if not names:
         names = getattr(kind, "__pydantic_fields__", ())
@@ -301,18 +305,17 @@ def _jsonable_or_repr(value: Any, attempts: int) -> Any:
 
     Args:
         value: Any value.
-        attempts: The number of times that a too deeply nested value may be encoded by its parts.
+        attempts: The number of levels to go into a value that is nested too deeply.
     """
     try:
         return _encode(value)
     except RecursionError:
-        # The parts are nested less deeply, so encode these. Only a few times, because each attempt
-        # visits all inner levels again.
-        if attempts == 0:
+        if attempts == 0:  # each attempt visits all inner levels again
             return f"<{kind_name(value)}, nested too deeply>"
         attempts -= 1
     except UnsupportedValueError:
-        pass  # encode the parts, of which only some are unsupported
+        pass
+    # Perhaps only some parts are unsupported or nested too deeply.
     if isinstance(value, Mapping):
         mapping = cast("Mapping[Any, Any]", value)
         return {str(name): _jsonable_or_repr(item, attempts) for name, item in mapping.items()}
@@ -572,10 +575,12 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
     """
     if len(keys) <= _MAX_COLLISIONS:
         return keys
+    # Counting the keys of each hash takes long. First count all collisions: if there are few, no
+    # single hash can have many.
     distinct_hashes = {hash(key) for key in keys}
-    if len(keys) - len(distinct_hashes) < _MAX_COLLISIONS:
+    collision_count = len(keys) - len(distinct_hashes)
+    if collision_count < _MAX_COLLISIONS:
         return keys
-    # Counting the keys of each hash takes longer than the set, so it is done only if necessary.
     [(_, key_count)] = Counter(map(hash, keys)).most_common(1)
     if key_count > _MAX_COLLISIONS:
         raise ValueError("too many keys of one hash")
@@ -585,9 +590,10 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
 def _members(value: Any) -> list[Any]:
     """Return the members of an encoded set; raise if building or encoding the set would be slow."""
     items = _check_hashes(_checked_list(value))
-    # _encode_set() has the same limit, because it sorts the items. Sorting is slow unless all items
-    # are strings or all are integers.
-    if not can_sort_directly(items) and estimate_size(items, _MAX_SET) > _MAX_SET:
+    # To encode the set again, its items must be sorted, which is slow for other items than strings
+    # or integers.
+    is_slow_to_sort = not can_sort_directly(items)
+    if is_slow_to_sort and estimate_size(items, _MAX_SET) > _MAX_SET:
         raise ValueError("too large")
     return items
 

@@ -13,9 +13,9 @@ from delf.values.encoding import PLAIN, TAG, from_jsonable, to_jsonable_or_repr
 
 
 def _refuse(value: Any, *_args: Any, **_named: Any) -> NoReturn:
-    kind = type(value).__mro__[1].__name__
+    base_name = type(value).__mro__[1].__name__  # such as "dict" for a FrozenDict
     raise TypeError(
-        f"this {kind} is part of an event and cannot be changed: copy.deepcopy it first"
+        f"this {base_name} is part of an event and cannot be changed: copy.deepcopy it first"
     )
 
 

@@ -39,8 +39,7 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     task = asyncio.current_task()
     for error in cancelled:
         if task is not None:
-            # asyncio counts the cancellations of a task. The repeated call of cancel() counts, too,
-            # so the cancellation that was caught above must not.
+            # Cancel the task once more. asyncio counts cancellations, so uncount the caught one.
             task.uncancel()
             task.cancel(*error.args)
     return work_task.result()
@@ -69,11 +68,12 @@ def cost_of_values(payload: bytes) -> int:
     total = 0
     is_in_string = False  # whether the next piece begins inside a string
     for start in range(0, len(payload), _PIECE):
-        # Of the parts between quotes, every second part is outside of strings.
+        # ``1,"a,b",2`` has the parts ``1,`` outside, ``a,b`` inside, and ``,2`` outside of strings.
         parts = payload[start : start + _PIECE].split(b'"')
-        parts_outside = parts[1::2] if is_in_string else parts[::2]
+        first_outside = 1 if is_in_string else 0
+        parts_outside = parts[first_outside::2]
         total += cost(b"".join(parts_outside))
-        has_odd_quotes = len(parts) % 2 == 0
-        if has_odd_quotes:
+        quote_count = len(parts) - 1
+        if quote_count % 2 == 1:
             is_in_string = not is_in_string
     return total
