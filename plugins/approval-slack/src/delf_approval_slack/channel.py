@@ -254,23 +254,28 @@ class SlackChannel:
         The files come before the message with the buttons, so that nobody approves without them.
         """
         layout = lay_out(request)
-        subject = f"{request.request_id}{_FILES_SUFFIX}"
         self._incompletely_shown.discard(request.request_id)
         is_shown = layout.shows_all_facts
-        if (
-            is_shown
-            and layout.files
-            and await self._recorded_message(request.task_id, subject) is None
-        ):
-            try:
-                await self._upload(client, thread, layout.files)
-                await self._record_message(request.task_id, subject, thread)
-            except SlackUnavailableError as error:
-                _log.warning("%s", error.message)
-                is_shown = False
+        if layout.shows_all_facts and layout.files:
+            is_shown = await self._upload_once(client, thread, request, layout.files)
         if not is_shown:
             self._incompletely_shown.add(request.request_id)
         return is_shown
+
+    async def _upload_once(
+        self, client: Any, thread: str, request: ApprovalRequest, files: Sequence[tuple[str, str]]
+    ) -> bool:
+        """Upload the files of a request, unless Slack has them; return False if this fails."""
+        subject = f"{request.request_id}{_FILES_SUFFIX}"
+        if await self._recorded_message(request.task_id, subject) is not None:
+            return True
+        try:
+            await self._upload(client, thread, files)
+            await self._record_message(request.task_id, subject, thread)
+        except SlackUnavailableError as error:
+            _log.warning("%s", error.message)
+            return False
+        return True
 
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
         """Return the timestamp of a task's thread; post the thread's first message if needed."""
@@ -421,16 +426,14 @@ class SlackChannel:
         if kind not in _BUTTONS:
             return
         try:
-            decision, view = _BUTTONS[kind]
+            decision, make_form = _BUTTONS[kind]
             pending, problem = await self._find_request(client, action.get("value"), user, decision)
-            if pending is not None and problem is None:
-                if view is None:
-                    problem = await self._decide(client, pending, decision, user)
-                else:
-                    with convert_failures("open a form in Slack"):
-                        await client.views_open(
-                            trigger_id=str(payload.get("trigger_id")), view=view(pending.request)
-                        )
+            if pending is not None and problem is None and make_form is not None:
+                form = make_form(pending.request)
+                with convert_failures("open a form in Slack"):
+                    await client.views_open(trigger_id=str(payload.get("trigger_id")), view=form)
+            elif pending is not None and problem is None:
+                problem = await self._decide(client, pending, decision, user)
             if problem is not None:
                 with convert_failures("answer a person in Slack"):
                     await client.chat_postEphemeral(
@@ -447,7 +450,7 @@ class SlackChannel:
         fields = {name: _value(field) for name, field in blocks.items()}
         first_field = next(iter(fields), REASON)  # shows errors that are about no single field
         kind = str(view.get("callback_id"))
-        # Whether a person may decide depends on the kind of decision, not on the form's content.
+        # An empty decision is enough to find out whether the person may decide.
         example_decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
         try:
             pending, problem = await self._find_request(
@@ -455,32 +458,14 @@ class SlackChannel:
             )
             if problem is not None or pending is None:
                 return _field_error(first_field, problem or _NOT_PENDING)
-            if kind == REJECT:
-                reason = (fields.get(REASON) or "").strip()
-                decision = Rejected(reason=reason or NO_REASON)
-            elif kind == CHANGES:
-                wanted_changes = (fields.get(REASON) or "").strip()
-                if not wanted_changes:
-                    return _field_error(REASON, "say what the model should change")
-                decision = ChangesRequested(reason=wanted_changes)
-            elif kind == HAPPENED:
-                result = result_of((fields.get(RESULT) or "").strip())
-                note = (fields.get(REASON) or "").strip() or None
-                decision = AlreadyDone(result=result, reason=note)
-            elif kind == ANSWER:
-                decision = _answer_to(pending.request, fields.get(ANSWER) or "")
-            else:
-                arguments = edited_arguments(pending.request, fields)
-                convert_arguments = pending.request.fit
-                if convert_arguments is not None:
-                    arguments = convert_arguments(arguments)
-                decision = Edited(arguments=arguments)
+            if kind == CHANGES and not (fields.get(REASON) or "").strip():
+                return _field_error(REASON, "say what the model should change")
+            decision = _decision_of_form(kind, pending.request, fields)
             problem = await self._decide(client, pending, decision, user)
         except NotJsonError as error:
             return _field_error(error.field, "this is not JSON")
         except DelfError as error:
-            # Show the error at its field. The field of an argument has the argument's name, which
-            # errors about it contain; for any other error, the first field has to do.
+            # An error about an argument contains the argument's name, which is that of its field.
             invalid_field = next((name for name in fields if name in error.message), first_field)
             text = f"{error.message}: {error.hint}" if error.hint else error.message
             return _field_error(invalid_field, text)
@@ -658,25 +643,25 @@ def _is_pending(record: RequestRecord | None) -> bool:
 
 
 def _end_text(record: RequestRecord | None) -> str:
-    """Describe how a request ended; ``record`` is None if nobody waits for the request any more."""
-    decided = None if record is None else record.decided
-    if record is None or decided is None:
+    """Describe how a request ended, such as ``Approved by ada``."""
+    if record is None or record.decided is None:
         return "Nobody waits for it any more."
+    decided = record.decided
     if decided.source in EXPIRY_REASONS:
         return f"{EXPIRY_REASONS[decided.source].capitalize()}."
     if decided.source != "person":  # a rule has decided meanwhile, or nobody can
         return "Nobody waits for it any more."
     outcome = DECISION_WORDS[decided.decision].capitalize()
     if decided.decision == "edited" and _needs_others(record.requested):
-        # The text goes on with "by" and the person who edited.
-        outcome = "Edited, for another person to approve,"
+        outcome = "Edited, for another person to approve,"  # the end follows: "by ada"
     is_rejection = decided.decision in ("rejected", "changes_requested")
     details = ""
     if decided.answer is not None:
         details = f" ({value_text(decided.answer)})"
     elif is_rejection and decided.reason:
         details = f" ({decided.reason})"
-    return f"{outcome}{details} by {decided.by}" + (f", {decided.via}" if decided.via else "")
+    channel = f", {decided.via}" if decided.via else ""
+    return f"{outcome}{details} by {decided.by}{channel}"
 
 
 def _value(given: object) -> str | None:
@@ -695,6 +680,31 @@ _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     HAPPENED: (AlreadyDone(), happened_view),
     ANSWER: (Answered(""), answer_view),
 }
+
+
+def _decision_of_form(
+    kind: str, request: ApprovalRequest, fields: Mapping[str, str | None]
+) -> Decision:
+    """Parse the decision in a submitted form.
+
+    Raises:
+        NotJsonError: If a field does not hold JSON.
+        DelfError: If a value does not fit.
+    """
+    reason = (fields.get(REASON) or "").strip()
+    if kind == REJECT:
+        return Rejected(reason=reason or NO_REASON)
+    if kind == CHANGES:
+        return ChangesRequested(reason=reason)
+    if kind == HAPPENED:
+        result = result_of((fields.get(RESULT) or "").strip())
+        return AlreadyDone(result=result, reason=reason or None)
+    if kind == ANSWER:
+        return _answer_to(request, fields.get(ANSWER) or "")
+    arguments = edited_arguments(request, fields)
+    if request.fit is not None:
+        arguments = request.fit(arguments)
+    return Edited(arguments=arguments)
 
 
 def _answer_to(request: ApprovalRequest, text: str) -> Answered:

@@ -99,20 +99,21 @@ class People:
     async def decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
         """Return a Slack user as a decider.
 
-        The user's teams come from the settings, which give names to the ids of Slack's users and
-        user groups: the name of a group is a team. The names that users choose in Slack give
-        nobody the rights of a team.
+        With the setting ``names = {"U1": "ada", "S1": "managers"}``, the user ``U1`` is named
+        ``ada``, and the members of the user group ``S1`` are in the team ``managers``.
         """
         names_by_id = self._settings.names
         user_id = str(user.get("id"))
         chosen_name = visible(str(user.get("username") or user.get("name") or "somebody"))
-        # The key is ``NAME:ID``, so a name that was chosen in Slack must not have a colon.
+        # The colon separates the parts of the key ``NAME:ID``, so a chosen name must have none.
         name = names_by_id.get(user_id) or f"{chosen_name.replace(':', '')} ({user_id})"
+        # Only the settings give teams, because anybody can choose a name in Slack.
         group_ids = await self.groups_of(client, user_id)
         teams = {names_by_id[group_id] for group_id in group_ids if group_id in names_by_id}
-        key = f"{name}:{user_id}"
         known_person = await self.known(user_id)
-        if known_person is not None:
+        if known_person is None:
+            key = f"{name}:{user_id}"
+        else:
             teams.update(known_person.teams)
-            key = known_person.holder  # ``NAME:ID`` with the person's id in the journal
+            key = known_person.holder  # with the person's id in the journal
         return Decider(name=name, key=key, teams=tuple(sorted(teams)), via="slack")

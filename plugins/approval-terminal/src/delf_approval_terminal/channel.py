@@ -165,11 +165,9 @@ class _Approval(_Request):
 
     def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:
         super().__init__(terminal, request)
-        # True if the request is for one call that has not begun. Only such a call can be edited,
-        # and only its approval can also cover further calls. False for a script, and for a call
-        # that began before the task's process died: that call may have happened, and the person
-        # says whether it has, or whether the same call is to be made again.
-        self._is_new_call = request.code is None and not request.outcome_unknown
+        # Only a new call can be edited, and only its approval can cover further calls.
+        is_script = request.code is not None
+        self._is_new_call = not is_script and not request.outcome_unknown
 
     async def _handle_answer(self, answer: str, *, input_ended: bool) -> Decision | None:
         """Return the decision about the call or script; None if the person must be asked again."""

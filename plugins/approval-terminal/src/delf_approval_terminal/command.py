@@ -369,7 +369,8 @@ def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
         return
     if not decisions:
         click.echo("No decision is remembered", err=True)
-    for line in listing.remembered_table(decisions) if decisions else ():
+        return
+    for line in listing.remembered_table(decisions):
         click.echo(line)
 
 

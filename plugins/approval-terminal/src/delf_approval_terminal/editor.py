@@ -60,11 +60,7 @@ class Editor:
                 self._terminal.complain(f"there is no argument {escape(choice)!r}")
 
     async def _change(self, name: str, old: Any) -> None:
-        """Let the person edit an argument.
-
-        If the text is invalid, the argument keeps its value, and the person's next edit of the
-        argument starts with the invalid text.
-        """
+        """Let the person edit an argument; after an invalid text, the next edit starts with it."""
         is_text = isinstance(old, str)
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
         start_text = self._invalid_inputs.get(name, text)
@@ -73,7 +69,7 @@ class Editor:
             if typed is None or typed == text:
                 self._invalid_inputs.pop(name, None)
                 return
-            self._invalid_inputs[name] = typed  # until the value is accepted below
+            self._invalid_inputs[name] = typed  # stays there if the next lines raise
             changed = {**self.arguments, name: typed if is_text else json.loads(typed)}
             fit = self._request.fit
             self.arguments = changed if fit is None else fit(changed)

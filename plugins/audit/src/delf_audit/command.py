@@ -127,8 +127,10 @@ def _show_result(trail: AuditTrail, checked: VerifiedTrail) -> None:
     click.echo(f"{checked.records:,} records in order in {Path(trail.path)}")
     for number in checked.damaged_line_numbers:
         click.echo(f"line {number} was cut off while it was written; the chain goes on after it")
-    new_records = checked.records_after_given_digest  # all records without a given digest
-    if 0 < new_records < checked.records:
+    # If the user gave no digest, all records count as new.
+    new_records = checked.records_after_given_digest
+    has_old_and_new_records = 0 < new_records < checked.records
+    if has_old_and_new_records:
         click.echo(f"{new_records:,} of them after the given digest; note the new digest")
     click.echo(f"digest of the last line: {checked.head}")
 

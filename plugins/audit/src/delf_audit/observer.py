@@ -72,11 +72,11 @@ class AuditObserver:
         if fields is None:
             return
         record = {"at": _time(event.at), "task": event.task_id, **fields}
-        # Reads are not synced to disk: a read lost in a crash changed nothing, and syncing is slow.
-        # The record of a started call has an effect; the record of a finished read is of the kind
-        # ``read`` (the field "what").
-        is_read = fields.get("effect") == "read" or fields["what"] == "read"
-        await asyncio.to_thread(self._trail.append, record, durable=not is_read)
+        is_start_of_read = fields.get("effect") == "read"
+        is_end_of_read = fields["what"] == "read"
+        # Syncing to disk is slow, and a crash may lose the record of a read, which changed nothing.
+        durable = not is_start_of_read and not is_end_of_read
+        await asyncio.to_thread(self._trail.append, record, durable=durable)
 
     async def observe_person(self, change: PersonChange) -> None:
         """Write a record for a change of a person's rights or keys."""

@@ -145,7 +145,6 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
     Returns:
         False if a task failed and no person watched; the exit code then shows the failure.
     """
-    from delf_chat.conversations import newest_of_project
     from delf_chat.lines import history_file, open_reader
     from delf_chat.repl import Repl, SessionOptions
     from delf_chat.slash import COMMANDS
@@ -164,11 +163,7 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
         async with await setup.start(new_agent, require_journal=continue_newest) as agent:
             started_agents.append(agent)
             if continue_newest:
-                newest = await newest_of_project(setup, CurrentProject.of(state))
-                if newest is None:
-                    say("warning", "this project has no conversation yet, so a new one begins")
-                else:
-                    chat.switch(newest)
+                await _switch_to_newest(chat, setup, CurrentProject.of(state))
             session_options = SessionOptions(
                 verbose=setup.options.verbose,
                 as_json=options.as_json,
@@ -183,7 +178,19 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
                 leave_tasks(agent)
 
     have_all_succeeded = run_until_done(main, keep_resumable)
-    return have_all_succeeded or reader.interactive
+    has_person_seen_failures = reader.interactive
+    return have_all_succeeded or has_person_seen_failures
+
+
+async def _switch_to_newest(chat: Chat, setup: Setup, project: CurrentProject) -> None:
+    """Continue the newest conversation of a project, if there is any."""
+    from delf_chat.conversations import newest_of_project
+
+    newest = await newest_of_project(setup, project)
+    if newest is None:
+        say("warning", "this project has no conversation yet, so a new one begins")
+    else:
+        chat.switch(newest)
 
 
 def _make_chat(setup: Setup, *, must_persist: bool) -> Chat:
@@ -196,8 +203,10 @@ def _make_chat(setup: Setup, *, must_persist: bool) -> Chat:
     from delf_chat.lines import is_interactive
     from delf_chat.slash import new_conversation
 
-    persist = must_persist or not setup.in_memory_was_chosen
-    if persist and not must_persist:
+    persist = True
+    if not must_persist and setup.in_memory_was_chosen:
+        persist = False
+    elif not must_persist:
         try:
             need_durable_journal(setup.host, "a conversation that is kept")
         except DelfError as error:

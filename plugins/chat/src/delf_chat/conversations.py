@@ -112,15 +112,15 @@ async def _folder_of(
     journal: SharedJournal, store: ConversationStore, conversation: str
 ) -> str | None:
     """Return the folder of the task of a conversation's newest message; None if not known."""
-    last = (await store.load(conversation, 0)).last
-    for message in await store.read(conversation, last - 1, 1):
-        if message.task_id is None:
-            continue
-        try:
-            return (await journal.task(message.task_id)).folder
-        except UnknownTaskError:
-            return None
-    return None
+    last_position = (await store.load(conversation, 0)).last
+    newest = await store.read(conversation, last_position - 1, 1)  # one message, or none
+    task_id = newest[0].task_id if newest else None
+    if task_id is None:
+        return None
+    try:
+        return (await journal.task(task_id)).folder
+    except UnknownTaskError:
+        return None
 
 
 @click.command("list")

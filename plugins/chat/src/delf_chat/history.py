@@ -98,22 +98,19 @@ def _as_message(item: Any) -> ChatMessage:
 
 
 def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
-    """Convert messages for a model: no message is empty, and roles alternate.
-
-    The first message is the user's.
-    """
+    """Convert messages for a model: roles alternate, and the user begins."""
     # Some providers refuse consecutive messages of one role, and a first message of the model.
     merged: list[Message] = []
-    has_user_message = False
+    has_dialogue_begun = False
     for message in messages:
-        if message.role in ("user", "assistant") and not has_user_message:
-            if message.role == "assistant":
-                merged.append(user(_GAP))  # in place of a message of the user
-            has_user_message = True
+        if message.role == "assistant" and not has_dialogue_begun:
+            merged.append(user(_GAP))  # in place of a message of the user
+        if message.role in ("user", "assistant"):  # not a system message
+            has_dialogue_begun = True
         trust = "own" if message.is_own else "outside"
         parts: list[Part] = [TextPart(_cut(message.content))]
         if merged and merged[-1].role == message.role:
-            previous = merged.pop()
+            previous = merged.pop()  # one message replaces both
             parts = [*previous.parts, TextPart("\n\n"), *parts]
             if previous.trust == "outside":
                 trust = "outside"

@@ -30,10 +30,11 @@ class _Entry:
     updated_at: float = 0.0
 
     def remove_messages(self, removed_at: float) -> None:
-        """Remove all messages and the summary; new messages continue the positions."""
+        """Remove all messages and the summary, but go on counting positions from the last one."""
         self.messages, self.summary, self.title = [], None, ""
         self.message_count, self.updated_at = 0, removed_at
-        # A summary of the removed messages that is still being written is then refused.
+        # The removed messages count as summarized. A summary of them may be in the making, and is
+        # then out of date.
         self.summarized_upto = self.last
 
 

@@ -87,7 +87,7 @@ def demo(
     first: on a terminal you decide, elsewhere it is rejected.
     """
     model, model_reason = choose_model(llm)
-    kept_folder = make or keep
+    kept_folder = make or keep  # --make DIR or --keep DIR; the shop is else in a temporary folder
     is_temporary = kept_folder is None
     with _shop_folder(kept_folder) as folder:
         tables, rows = make_shop(folder / "shop.db")
@@ -115,20 +115,12 @@ def demo(
         if web:
             tasks = ["--task", QUESTION, "--task", CHANGE]
             ctx.exit(_run_delf(ctx, ["serve", *config_options, "--port", str(port), *tasks]))
-        options = list(config_options)
-        if os.environ.get("DELF_LLM"):  # would override the model in the shop's delf.toml
-            options += ["--llm", model]
-        if approve != "ask":
-            options += ["--approve", approve]
-        if as_json:
-            options.append("--json")
-        shows_everything = verbose and not as_json
-        options.append("--verbose" if shows_everything else "--calls")
+        options = _options_of_run(model, approve, verbose=verbose, as_json=as_json)
         status = 0
         for number, (title, task) in enumerate(_TITLED_TASKS, 1):
             echo(f"\n{number}. {title}", bold=True)
             echo(f"{_wrap_text(task)}\n")
-            status = max(status, _run_delf(ctx, ["run", task, *options]))
+            status = max(status, _run_delf(ctx, ["run", task, *config_options, *options]))
             if status > 2:  # interrupted
                 break
         if approve == "ask" and not sys.stdin.isatty():
@@ -136,6 +128,19 @@ def demo(
         for line in _next_steps(folder if keep is not None else None, model):
             echo(line)
     ctx.exit(status)
+
+
+def _options_of_run(model: str, approve: str, *, verbose: bool, as_json: bool) -> list[str]:
+    options: list[str] = []
+    if os.environ.get("DELF_LLM"):  # would override the model in the shop's delf.toml
+        options += ["--llm", model]
+    if approve != "ask":
+        options += ["--approve", approve]
+    if as_json:
+        options.append("--json")
+    shows_everything = verbose and not as_json
+    options.append("--verbose" if shows_everything else "--calls")
+    return options
 
 
 def _next_steps(folder: Path | None, model: str) -> list[str]:

@@ -144,15 +144,17 @@ def _add_orders(
     database: sqlite3.Connection, dice: random.Random, popularity: dict[int, int]
 ) -> None:
     prices = dict(database.execute("SELECT id, price_cents FROM products"))
-    # Draw two days for every other order and take the later one, so that business grows.
-    days = sorted(
-        max(_day(dice, FIRST_DAY, LAST_DAY), _day(dice, FIRST_DAY, LAST_DAY) if number % 2 else "")
-        for number in range(_ORDER_COUNT - 1)
-    )
-    for number, day in enumerate([*days, LAST_DAY.isoformat()], 1):
-        is_recent = day > "2026-06-24"
-        # Of older orders, one in 16 was cancelled.
-        statuses = ("open", "shipped") if is_recent else ("shipped",) * 15 + ("cancelled",)
+    days: list[str] = []
+    for number in range(_ORDER_COUNT - 1):
+        day = _day(dice, FIRST_DAY, LAST_DAY)
+        if number % 2 == 1:  # take the later one of two days, so that business grows
+            day = max(day, _day(dice, FIRST_DAY, LAST_DAY))
+        days.append(day)
+    days.append(LAST_DAY.isoformat())  # the shop has an order on the last day
+    for number, day in enumerate(sorted(days), 1):
+        statuses = ("shipped",) * 15 + ("cancelled",)  # one order in 16 was cancelled
+        if day > "2026-06-24":
+            statuses = ("open", "shipped")
         database.execute(
             "INSERT INTO orders VALUES (?, ?, ?, ?)",
             (number, dice.randint(1, _CUSTOMER_COUNT), day, dice.choice(statuses)),

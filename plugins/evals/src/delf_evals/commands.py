@@ -252,9 +252,11 @@ async def _run_variants(
     from delf_evals import running
     from delf_evals.report import Report
 
-    # Without variants, the data set is run with the settings of the project alone.
-    names = variants or (_PROJECT,)
-    settings = [running.variant_settings(text, path.parent) for text in variants] or [[]]
+    names = variants
+    settings = [running.variant_settings(text, path.parent) for text in variants]
+    if not variants:  # run the data set once, with the settings of the project alone
+        names = (_PROJECT,)
+        settings = [[]]
     options = Options(flags={}, connections=connections, tool_files=tool_files)
     total = len(names) * len(dataset.cases) * repeat
     finished_runs = 0
@@ -271,8 +273,10 @@ async def _run_variants(
     )
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     judge_models = None
-    checks = [*dataset.evaluators, *(check for case in dataset.cases for check in case.evaluators)]
-    if any(hasattr(check, "model") for check in checks):
+    checks = list(dataset.evaluators)
+    for case in dataset.cases:
+        checks += case.evaluators
+    if any(hasattr(check, "model") for check in checks):  # a model judges the answers
         judge_models = running.make_judge(Setup.of(state, options), judge)
         judge_models.serve(checks)
     async with AsyncExitStack() as stack:

@@ -26,7 +26,7 @@ def expectation_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]
 
 
 def reason_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> str:
-    """Return what came instead: the check's own reason, or the answer or duration of the case."""
+    """Return why a check failed: ``the answer is 41``, or the reason that the check gives."""
     if check.reason:
         return check.reason
     if check.source.name == "MaxDuration":

@@ -46,9 +46,10 @@ class CheckResult(BaseModel):
         reason = self.reason or ""
         words: list[str] = []
         if wanted is not None:
-            # Some checks have the text in their name, as ``WroteFile a.csv``, or in their reason.
+            # The check ``WroteFile a.csv`` expects ``'a.csv'``, which its name says already.
             is_quoted = wanted[0] in "'\""
-            is_in_name = is_quoted and self.name.endswith(f" {wanted[1:-1]}")
+            without_quotes = wanted[1:-1]
+            is_in_name = is_quoted and self.name.endswith(f" {without_quotes}")
             is_in_reason = is_quoted and wanted in reason
             if not is_in_name and not is_in_reason:
                 words.append(f"expected {wanted}")

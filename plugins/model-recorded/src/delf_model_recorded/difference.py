@@ -20,16 +20,17 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
         entry: The entry with the recorded request, whose omitted fields match any value.
         asked: The actual request, as a recording describes requests.
     """
-    compared = {name: asked.get(name) for name in entry.request}
-    if entry.contains is not None:
+    if entry.contains is not None:  # the entry is written by hand
         text = text_of(asked)
         missing = [repr(wanted) for wanted in entry.contains if wanted not in text]
-        if missing:  # an entry written by hand: show its texts instead of a comparison
+        if missing:
             return f"the request does not contain {', '.join(missing)}"
-        del compared["contains"]  # a key of handwritten entries, which actual requests do not have
-    recorded = {name: entry.request[name] for name in compared}
+    recorded = dict(entry.request)
+    if entry.contains is not None:
+        del recorded["contains"]  # actual requests do not have this field
+    actual = {name: asked.get(name) for name in recorded}
     old = list(_request_lines(recorded))
-    new = list(_request_lines(compared))
+    new = list(_request_lines(actual))
     lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=1))
     shown_lines = [
         line if len(line) <= _MAX_LINE_CHARS else line[: _MAX_LINE_CHARS - 1] + "…"

@@ -20,8 +20,10 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     """
     for text in texts_in((folder.document, folder.variables)):
         for rest in text.split(PREFIX)[1:]:
-            # A variable may hold a list or a table as text, in which the name ends earlier.
-            for name in dict.fromkeys((rest, _END_OF_NAME.split(rest)[0])):
+            # A variable may hold a list as text: in ``["recorded:a.jsonl", "gpt-4o"]``, the name
+            # ends at the quote.
+            name_in_list = _END_OF_NAME.split(rest)[0]
+            for name in dict.fromkeys((rest, name_in_list)):
                 path = folder.resolve_path(name)
                 if path is not None and is_file(path):
                     yield path

@@ -234,22 +234,29 @@ def _entries(path: Path, text: str) -> Iterator[Entry]:
 
 def _problem(fields: dict[str, Any]) -> str | None:
     """Return the fault of a parsed line of a recording; None for a valid line."""
-    location: tuple[str, ...] = ()
     try:
         request = _Line.model_validate(fields).request
-        location = ("request",)
-        # Only handwritten requests have the key "contains", with texts that must be in the
-        # messages.
-        is_written_by_hand = "contains" in request
-        schema = _HandwrittenRequest if is_written_by_hand else _RecordedRequest
+    except ValidationError as error:
+        return _describe(error, ())
+    is_written_by_hand = "contains" in request
+    schema = _HandwrittenRequest if is_written_by_hand else _RecordedRequest
+    try:
         schema.model_validate(request)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)
-        # Report an unknown field before a missing field, which it probably misspells.
-        reported = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
-        path = (*location, *reported["loc"])
-        return f"{'.'.join(map(str, path))}: {reported['msg']}"
+        return _describe(error, ("request",))
     return None
+
+
+def _describe(error: ValidationError, location: tuple[str, ...]) -> str:
+    problems = error.errors(include_url=False, include_input=False)
+    reported = problems[0]
+    for problem in problems:
+        # Report an unknown field first: it is probably a missing field with a typing error.
+        if problem["type"] == "extra_forbidden":
+            reported = problem
+            break
+    path = (*location, *reported["loc"])
+    return f"{'.'.join(map(str, path))}: {reported['msg']}"
 
 
 def _malformed(path: Path, line: int, problem: str) -> ModelConfigurationError:
