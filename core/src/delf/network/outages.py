@@ -57,11 +57,11 @@ class Outage:
         if is_first:
             self._since = time.monotonic()
             self.shared_failures = 0
-            if self._service is not None:
-                # No effect if another object already reports the outage of the service.
-                _reporting_outages.setdefault(self._service, self)
         reporter = self
-        if self._service is not None:
+        if self._service is not None and is_first:
+            # This object becomes the reporter, unless the service has one already.
+            reporter = _reporting_outages.setdefault(self._service, self)
+        elif self._service is not None:
             reporter = _reporting_outages.get(self._service, self)
         reporter.shared_failures += 1
         begins_outage = is_first and reporter is self
@@ -81,7 +81,7 @@ class Outage:
         if self._service is None:
             level, failure_count = logging.WARNING, self.shared_failures
         elif _reporting_outages.get(self._service) is self:
-            del _reporting_outages[self._service]
+            _reporting_outages.pop(self._service, None)
             level, failure_count = logging.WARNING, self.shared_failures
         # Such as "new events are not found by search: works again after 3 failures in 2 s".
         message = "%s: works again after %d failures in %.0f s"
