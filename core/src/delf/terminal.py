@@ -173,7 +173,7 @@ def _display_address(match: re.Match[str]) -> str:
     is_bare_host = re.search(_BARE_HOST, host) is not None  # such as www.example or example.com
     if not has_scheme_or_user and not is_bare_host and not _mixes_letters(host):
         return match[0]  # an ordinary word
-    # Test the user part together with the host: a Cyrillic "user" before a Latin host is misleading.
+    # Test user part and host together: a Cyrillic user part before a Latin host is misleading.
     if user_part and _is_lookalike(f"{user_part}.{host}"):
         before = "".join(map(_escape_letter, before))
     if _is_lookalike(host):
