@@ -255,7 +255,7 @@ class _Sizes:
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
     """Return the direct parts of a value, and their number.
 
-    A text has no parts; in place of their number is its length in units of ``VALUE_BYTES``.
+    A text has no parts. Its second item is its length in units of ``VALUE_BYTES``.
     """
     kind = _type_of(value)
     if kind is list or kind is tuple:

@@ -256,7 +256,7 @@ async def _run_variants(
     settings = [running.variant_settings(text, path.parent) for text in variants]
     if not variants:  # run the data set once, with the settings of the project alone
         names = (_PROJECT,)
-        settings = [[]]
+        settings.append([])
     options = Options(flags={}, connections=connections, tool_files=tool_files)
     total = len(names) * len(dataset.cases) * repeat
     finished_runs = 0
