@@ -84,9 +84,9 @@ class GoogleConnection(Connection[GoogleSettings]):
         return tuple(sorted(SCOPE_URL_PREFIX + scope for scope in needed - included))
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Allow a call, with a preview if the setting ``confirm`` requires an approval.
+        """Allow every call; add a preview for a call that a person has to approve.
 
-        The verdict does not replace the approval: delf still asks the person.
+        An allowed call that the setting ``confirm`` names still waits for the person.
         """
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):
@@ -94,9 +94,8 @@ class GoogleConnection(Connection[GoogleSettings]):
         verdict = await self.preview(call)
         if verdict is None:  # the arguments already show the whole effect
             return Allowed()
-        # The approval is void if the verdict's ``basis`` has changed when the call is made. Without
-        # a basis of its own, a verdict is based on the preview that the person sees.
         if verdict.basis is None:
+            # If the preview has changed when the call is made, the approval is void.
             return replace(verdict, basis=verdict.preview)
         return verdict
 

@@ -109,44 +109,50 @@ class _MailboxBuilder:
         return bool(self.inside_brackets) or "@" in "".join(self.outside_brackets)
 
     def add_token(self, kind: str, piece: str) -> None:
-        """Add a token of the kinds that ``_tokens`` yields; ``open`` is an unclosed token.
-
-        Comments and blanks may follow an address in ``<…>``, and nothing else.
-        """
+        """Add a token of the kinds that ``_tokens`` yields."""
         self.all_tokens.append(piece)
         if kind == "comment":
             self.comments.append(piece[1:-1].strip())
-        elif kind == "angle":
+            return
+        if kind == "angle":
             self.inside_brackets.append(piece[1:-1])
-        elif kind == "open" or (self.inside_brackets and piece.strip()):
+            return
+        is_unclosed = kind == "open"
+        # Such as "Ada" in "<ada@example.com> Ada"; blanks may follow the address.
+        is_word_after_address = bool(self.inside_brackets and piece.strip())
+        if is_unclosed or is_word_after_address:
             self.is_broken = True
-        else:
-            self.outside_brackets.append(piece)
-            word = piece[1:-1] if kind == "quoted" else piece
-            self.name_words.append(_ESCAPED.sub(r"\1", word))
+            return
+        self.outside_brackets.append(piece)
+        word = piece[1:-1] if kind == "quoted" else piece
+        self.name_words.append(_ESCAPED.sub(r"\1", word))
 
     def mailboxes(self) -> Iterator[Mailbox]:
-        """Yield the mailbox that the collected tokens spell.
-
-        Yield nothing if the tokens are only blanks and comments.
-        """
+        """Yield the mailbox of the tokens; yield nothing if there are only blanks and comments."""
         text = _BLANKS.sub(" ", "".join(self.all_tokens)).strip()
         plain_address = "".join(self.outside_brackets).strip()
-        if not self.is_broken and not plain_address and not "".join(self.inside_brackets).strip():
+        is_blank = not plain_address and not "".join(self.inside_brackets).strip()
+        if is_blank and not self.is_broken:
             return
-        if self.is_broken or len(self.inside_brackets) > 1:
+        comment = " ".join(self.comments)
+        has_two_addresses = len(self.inside_brackets) > 1
+        if self.is_broken or has_two_addresses:
             yield Mailbox("", "", text)
         elif self.inside_brackets:
-            address = "".join(
-                piece for kind, piece in _tokens(self.inside_brackets[0]) if kind != "comment"
-            )
-            # An obsolete route, such as ``@relay:`` in ``<@relay:ada@example.com>``, is dropped.
-            if ":" in address and address.lstrip().startswith("@"):
-                address = address.rpartition(":")[2]
             name = _BLANKS.sub(" ", "".join(self.name_words)).strip()
-            yield Mailbox(name or " ".join(self.comments), _join_address(address), text)
+            address = _address_in_brackets(self.inside_brackets[0])
+            yield Mailbox(name or comment, _join_address(address), text)
         else:
-            yield Mailbox(" ".join(self.comments), _join_address(plain_address), text)
+            yield Mailbox(comment, _join_address(plain_address), text)
+
+
+def _address_in_brackets(text: str) -> str:
+    """Return the address in the text of ``<…>``, without comments."""
+    address = "".join(piece for kind, piece in _tokens(text) if kind != "comment")
+    # An obsolete route, such as ``@relay:`` in ``<@relay:ada@example.com>``, is dropped.
+    if ":" in address and address.lstrip().startswith("@"):
+        return address.rpartition(":")[2]
+    return address
 
 
 def _join_address(address: str) -> str:

@@ -173,16 +173,16 @@ class Transport:
     def failure(self, answer: Answer, request: Request) -> Exception:
         """Return the exception for an error response.
 
-        The exception is a :class:`LostAnswerError` if the request may have changed something: an
-        earlier attempt got no response, or the service failed while it handled the request.
+        The exception is a :class:`LostAnswerError` if the request may have changed something.
         """
         problem = Problem(answer.status, answer.content)
-        if request.is_change and (answer.may_have_taken_effect or answer.status in _SERVER_ERRORS):
-            # After an attempt without a response, the message of the last attempt may show what the
-            # first one did, such as "already exists". Otherwise this is a server error, whose
-            # message, such as "Backend Error", shows no more than the status.
-            message = problem.message if answer.may_have_taken_effect else f"HTTP {answer.status}"
-            return self._lost_answer_error(request, message, problem)
+        if request.is_change and answer.may_have_taken_effect:
+            # An earlier attempt got no response. A message such as "already exists" shows that this
+            # attempt took effect.
+            return self._lost_answer_error(request, problem.message, problem)
+        if request.is_change and answer.status in _SERVER_ERRORS:
+            # A message such as "Backend Error" shows no more than the status.
+            return self._lost_answer_error(request, f"HTTP {answer.status}", problem)
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 

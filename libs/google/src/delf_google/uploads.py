@@ -18,8 +18,7 @@ async def upload(
 ) -> dict[str, Any]:
     """Upload a file in a resumable upload; return Google's description of the file.
 
-    After a lost response Google is asked how many bytes have arrived, so that a retry continues the
-    upload and does not create a second file.
+    A retry continues the upload, and does not create a second file.
 
     Args:
         transport: The transport.
@@ -32,42 +31,46 @@ async def upload(
         GoogleError: If the service refuses the upload.
     """
     address = await _begin(transport, request, content, kind)
-    size = len(content)
     position = 0  # the number of bytes that Google has received
     for attempt in range(RETRIES + 1):
-        # With no byte left to send, as for an empty file, "*" asks Google for the result.
-        byte_range = f"{position}-{size - 1}" if position < size else "*"
-        upload_request = _put_request(
-            request, address, content[position:], f"bytes {byte_range}/{size}"
-        )
-        try:
-            # The transport must not send the bytes again by itself: after a lost response, the
-            # request below asks Google first which bytes have arrived.
-            answer = await transport.send_unchecked(replace(upload_request, send_once=True))
-        except LostAnswerError:
-            answer = None
-        if answer is not None and 400 <= answer.status < 500:
-            raise transport.failure(answer, request)
-        is_outcome_unknown = answer is None or answer.status >= 500
-        if is_outcome_unknown:
+        answer = await _send_rest(transport, request, address, content, position)
+        if answer is None:
             await transport.sleep(pause(attempt))
-            progress = await _ask_status(transport, request, address, size)
-        else:
-            progress = answer
-        if progress is None:
+            answer = await _ask_status(transport, request, address, len(content))
+        if answer is None:
             break
-        if progress.status < 300:
+        if answer.status < 300:
             try:
-                return progress.json()
+                return answer.json()
             except (ValueError, RecursionError):
                 raise GoogleError(
                     f"{transport.name}: {request.what}: the answer is not JSON"
                 ) from None
-        position = _received_bytes(progress)  # status 308: Google waits for more bytes
+        position = _received_bytes(answer)  # status 308: Google waits for more bytes
     raise LostAnswerError(
         f"{transport.name}: {request.what}: the upload broke off, and may have been completed; "
         "check before you repeat it"
     )
+
+
+async def _send_rest(
+    transport: Transport, request: Request, address: str, content: bytes, position: int
+) -> Answer | None:
+    """Send the bytes from a position on; return None if it is unknown how many arrived."""
+    size = len(content)
+    # With no byte left to send, as for an empty file, "*" asks Google for the result.
+    byte_range = f"{position}-{size - 1}" if position < size else "*"
+    upload_request = _put_request(
+        request, address, content[position:], f"bytes {byte_range}/{size}"
+    )
+    try:
+        # Some bytes may have arrived when the response is lost, so the transport must not retry.
+        answer = await transport.send_unchecked(replace(upload_request, send_once=True))
+    except LostAnswerError:
+        return None
+    if 400 <= answer.status < 500:
+        raise transport.failure(answer, request)
+    return None if answer.status >= 500 else answer
 
 
 async def _ask_status(

@@ -116,31 +116,17 @@ def action_from_schema(
     async def call(**keywords: Any) -> Any:
         return await send(argument_schema.named(keywords))
 
-    has_result_schema = result is not None
-
-    @functools.cache
-    def declared_types() -> FullTypes:
-        returns = unknown if result is None else result_text(result)
-        notes = "" if result is None else notes_of(_Schema(result), result, "out")
-        return FullTypes(
-            parameters=argument_schema.parameters_in(_FULL_LIMITS), returns=returns, notes=notes
-        )
+    schema_types = functools.cache(lambda: _types_of_schemas(argument_schema, result, unknown))
 
     def full_types() -> FullTypes:
-        """Return the types of the action's parameters and result, without shortening.
-
-        Without a schema of the result, the result type is the type of earlier results. With such a
-        schema, types that occurred in earlier results but not in the schema are added.
-        """
-        declared = declared_types()
-        observed_type: str | None = None
-        undeclared_types: frozenset[Found] = frozenset()  # those missing in the schema
-        if observed_types is not None:
-            observed_type, undeclared_types = observed_types()
-        result_type = declared.returns
-        if not has_result_schema and observed_type is not None:
-            result_type = observed_type
-        return replace(declared, returns=with_types(result_type, undeclared_types))
+        types = schema_types()
+        if observed_types is None:
+            return types
+        # If a result had None where the schema has only ``int``, the type becomes ``int | None``.
+        type_of_results, types_missing_in_schema = observed_types()
+        if result is None and type_of_results is not None:
+            types = replace(types, returns=type_of_results)
+        return replace(types, returns=with_types(types.returns, types_missing_in_schema))
 
     text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
     summary, notes = split_text(text, _MAX_SUMMARY, _MAX_SUMMARY + _MAX_DESCRIPTION)
@@ -158,6 +144,17 @@ def action_from_schema(
         returns_doc=clean(docs.returns, _MAX_RETURNS_DOC),
         notes=notes,
         description=clean(description, _MAX_DESCRIPTION),
+    )
+
+
+def _types_of_schemas(
+    arguments: _Arguments, result: Mapping[str, Any] | None, unknown: str
+) -> FullTypes:
+    """Return the types of an action's parameters and result, without shortening."""
+    return FullTypes(
+        parameters=arguments.parameters_in(_FULL_LIMITS),
+        returns=unknown if result is None else result_text(result),
+        notes="" if result is None else notes_of(_Schema(result), result, "out"),
     )
 
 

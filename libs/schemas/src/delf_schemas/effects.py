@@ -98,18 +98,19 @@ class DeclaredEffects:
         self._covered: dict[str, set[str]] | None = None
         # The reason why the file is unusable; None if the file is usable or missing.
         self._problem: str | None = None
-        # The actions that each selector matched last.
-        self._matched: dict[str, set[str]] = {}
+        # From selector to the digests of the actions that it matched in the last apply().
+        self._last_matches: dict[str, set[str]] = {}
 
     def apply(self, matches: Mapping[str, Match]) -> Applied:
-        """Return the effects of actions.
+        """Return the declared effects of actions; ``irreversible`` for an action not covered.
 
-        A selector without an earlier match covers the actions that it matches now.
+        If a selector such as ``get_*`` never matched before, it covers all actions in ``matches``
+        with this selector.
 
         Args:
             matches: A mapping from action name to match, for all actions that a selector matches.
         """
-        self._matched = self._digests_by_selector(matches)
+        self._last_matches = self._digests_by_selector(matches)
         self._cover_first_matches()
         applied = Applied({}, [], self._problem)
         for action, match in matches.items():
@@ -122,13 +123,15 @@ class DeclaredEffects:
         return applied
 
     def _cover_first_matches(self) -> None:
+        """Let each selector without covered actions cover the actions that it matches now."""
         covered = self._load()
+        is_file_usable = self._problem is None  # _load() sets the problem
         first_matches = {
             selector: digests
-            for selector, digests in self._matched.items()
+            for selector, digests in self._last_matches.items()
             if selector not in covered
         }
-        if first_matches and self._problem is None:
+        if first_matches and is_file_usable:
             self._record(first_matches)
 
     def _is_covered(self, match: Match) -> bool:
@@ -137,13 +140,13 @@ class DeclaredEffects:
         return all(match.digest in covered.get(selector, ()) for selector in match.selectors)
 
     def accept(self) -> None:
-        """Let each selector cover the actions that it matched last, also for later processes.
+        """Cover all actions of the last :meth:`apply`, and store them in the file.
 
         An unusable file is replaced.
         """
-        self._load()
+        self._load()  # before the next line, because it may set the problem
         self._problem = None
-        self._record(self._matched, replaces_unusable=True)
+        self._record(self._last_matches, replaces_unusable=True)
 
     def _digests_by_selector(self, matches: Mapping[str, Match]) -> dict[str, set[str]]:
         """Return the digests of the actions that each selector matches.
@@ -170,17 +173,25 @@ class DeclaredEffects:
         return self._covered
 
     def _record(self, digests: Mapping[str, set[str]], *, replaces_unusable: bool = False) -> None:
-        """Let selectors cover actions; if the file cannot be written, log a warning."""
+        """Cover actions in this process, and store them in the file for later processes.
+
+        If the file cannot be written, log a warning.
+
+        Args:
+            digests: The digests of the actions that each selector covers from now on.
+            replaces_unusable: Whether to replace a file that is damaged or open to others.
+        """
         self._load().update(digests)
         try:
             # Another process may have written the file since this process read it.
-            stored = self._read()
+            in_file = self._read()
         except _UnusableRecordError as error:
             if not replaces_unusable:
                 _log.warning("%s: %s", _NOT_STORED, error)
                 return
-            stored = {}
-        covered = {selector: sorted(known) for selector, known in {**stored, **digests}.items()}
+            in_file = {}
+        merged = {**in_file, **digests}
+        covered = {selector: sorted(merged[selector]) for selector in merged}
         try:
             write_private_text(self._path, json.dumps({"format": _FORMAT, "covered": covered}))
         except (OSError, ConfigurationError) as error:

@@ -78,9 +78,7 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
         mode: ``in`` for parameters, ``out`` for results.
         texts: Descriptions of the value itself, which come before those of the keys.
     """
-    all_keys = _keys(
-        document, schema, mode, path=(), parent_refs=(), remaining_visits=[_MAX_VISITS]
-    )
+    all_keys = _KeyFinder(document, mode).keys(schema)
     keys = sorted(dict.fromkeys(all_keys), key=lambda key: key.rank)
     texts_by_name: dict[str, set[str]] = {}
     for key in keys:
@@ -102,54 +100,54 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     return "; ".join(filter(None, [*(text.rstrip(".") for text in texts), example, *shown_notes]))
 
 
-def _keys(
-    document: Document,
-    schema: Any,
-    mode: Mode,
-    path: tuple[str, ...],
-    parent_refs: tuple[str, ...],
-    remaining_visits: list[int],
-) -> Iterator[_Key]:
-    """Yield the keys of a record that have a description, range, format or example.
-
-    The keys of the records inside the record follow after the record's own keys.
+class _KeyFinder:
+    """Finds the keys of a record that have a description, range, format or example.
 
     Args:
         document: The document, for resolving references.
-        schema: The schema of the record.
         mode: ``in`` for parameters, ``out`` for results.
-        path: The keys that lead to the record.
-        parent_refs: The references that lead to the record.
-        remaining_visits: The number of schemas that may still be visited, in a list of one item,
-            which all recursive calls share and decrease.
     """
-    remaining_visits[0] -= 1
-    if not isinstance(schema, Mapping) or remaining_visits[0] < 0 or len(path) > _MAX_DEPTH:
-        return
-    ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
-    if isinstance(ref, str):
-        if ref in parent_refs:
+
+    def __init__(self, document: Document, mode: Mode) -> None:
+        self._document = document
+        self._hidden_mark = "readOnly" if mode == "in" else "writeOnly"
+        self._remaining_visits = _MAX_VISITS
+
+    def keys(
+        self, schema: Any, path: tuple[str, ...] = (), parent_refs: tuple[str, ...] = ()
+    ) -> Iterator[_Key]:
+        """Yield the described keys of a record, then those of the records inside it.
+
+        Args:
+            schema: The schema of the record.
+            path: The keys that lead to the record, such as ``("user", "address")``.
+            parent_refs: The references that lead to the record.
+        """
+        self._remaining_visits -= 1
+        if not isinstance(schema, Mapping) or self._remaining_visits < 0 or len(path) > _MAX_DEPTH:
             return
-        parent_refs = (*parent_refs, ref)
-    resolved = _resolve_schema(document, schema)
-    properties = resolved.get("properties")
-    hidden_mark = "readOnly" if mode == "in" else "writeOnly"
-    nested_schemas: list[tuple[Any, tuple[str, ...]]] = []
-    for name, part in _mapping(properties).items():
-        resolved_part = _resolve_schema(document, part)
-        if resolved_part.get(hidden_mark) is True:
-            continue
-        part_path = (*path, clean(name, 60))
-        if text := _text(document, name, resolved_part):
-            yield _Key(part_path, text, _sort_rank(resolved_part, text))
-        nested_schemas.append((part, part_path))
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        nested_schemas += [(part, path) for part in list_at(resolved, keyword)]
-    nested_schemas += [
-        (resolved.get(keyword), path) for keyword in ("items", "additionalProperties")
-    ]
-    for part, part_path in nested_schemas:
-        yield from _keys(document, part, mode, part_path, parent_refs, remaining_visits)
+        ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
+        if isinstance(ref, str):
+            if ref in parent_refs:  # a record inside itself
+                return
+            parent_refs = (*parent_refs, ref)
+        resolved = _resolve_schema(self._document, schema)
+        inner_records: list[tuple[Any, tuple[str, ...]]] = []
+        for name, part in _mapping(resolved.get("properties")).items():
+            resolved_part = _resolve_schema(self._document, part)
+            if resolved_part.get(self._hidden_mark) is True:
+                continue
+            part_path = (*path, clean(name, 60))
+            if text := _text(self._document, name, resolved_part):
+                yield _Key(part_path, text, _sort_rank(resolved_part, text))
+            inner_records.append((part, part_path))
+        for part, part_path in inner_records:
+            yield from self.keys(part, part_path, parent_refs)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            for part in list_at(resolved, keyword):
+                yield from self.keys(part, path, parent_refs)
+        for keyword in ("items", "additionalProperties"):
+            yield from self.keys(resolved.get(keyword), path, parent_refs)
 
 
 def _sort_rank(schema: Mapping[str, Any], description: str) -> int:
@@ -185,11 +183,10 @@ def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
 
 
 def _first_sentences(text: str) -> str:
-    """Shorten a description to its first sentences that fit the limit.
+    """Shorten a description to its first sentences, but keep a sentence with a unit.
 
-    If none of these states a unit of measure, such as "in seconds", but a later sentence does,
-    return the first sentence and this later sentence instead. If both are too long together, return
-    only the later sentence.
+    "The delay. (More sentences.) It is given in seconds." becomes "The delay. It is given in
+    seconds."
     """
     first = sentences(text, _MAX_DOC)
     line = clean(text, _MAX_DOC * _READ_FACTOR)
@@ -202,12 +199,10 @@ def _first_sentences(text: str) -> str:
     unit_sentence = with_unit[0]
     if len(unit_sentence) > _MAX_DOC:
         unit_sentence = _PARENTHESES.sub("", unit_sentence)
-    both_sentences = f"{complete[0]} {unit_sentence}"
     max_length = _UNIT_FACTOR * _MAX_DOC
-    if len(both_sentences) <= max_length:
-        return both_sentences.strip()
-    if len(unit_sentence) <= max_length:
-        return unit_sentence.strip()
+    for text_with_unit in (f"{complete[0]} {unit_sentence}", unit_sentence):
+        if len(text_with_unit) <= max_length:
+            return text_with_unit.strip()
     return first
 
 

@@ -98,27 +98,32 @@ def with_decimals(
 
 
 def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any]]) -> Any:
-    """Convert a number to text if the branches of its schema accept text but no numbers.
+    """Convert a number to text, such as ``"12.50"``, if its schema accepts text but no numbers.
 
-    A number that is no ``Decimal`` is converted only if a branch has the format ``decimal``.
-    Infinite, very large and very small numbers are returned as numbers.
+    Args:
+        value: The number.
+        branches: The schema and its alternatives.
     """
     kinds: set[str] = set()
     for part in branches:
         kind = part.get("type")
         listed: list[Any] = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
         kinds.update(each for each in listed if isinstance(each, str))
-    if "string" not in kinds or kinds & {"number", "integer"}:
+    accepts_text = "string" in kinds
+    accepts_numbers = not kinds.isdisjoint({"number", "integer"})
+    if accepts_numbers or not accepts_text:
         return value
     has_decimal_format = any(part.get("format") == "decimal" for part in branches)
     if not has_decimal_format and not isinstance(value, decimal.Decimal):
-        return value
+        return value  # the text may be a name or a date: an int or a float is a mistake
     if isinstance(value, float):  # 0.1 becomes 0.1, not the 55 digits of its binary value
         number = decimal.Decimal(float.__repr__(value))
     else:
         number = decimal.Decimal(value)
-    has_few_digits = number.is_finite() and abs(number.adjusted()) < _MAX_DIGITS
-    return format(number, "f") if has_few_digits else value
+    if not number.is_finite():
+        return value
+    exponent = number.adjusted()  # 2 for 123, -3 for 0.00123
+    return format(number, "f") if abs(exponent) < _MAX_DIGITS else value
 
 
 def _branches(

@@ -41,6 +41,7 @@ _MAX_LITERAL: Final = 20_000
 _LINES: Final = "lines"
 _LITERAL: Final = "literal"
 _MIXED: Final = "mixed"
+_JSON: Final = "json"  # never stored, because a schema without ``NOTATION`` stands for JSON
 _OBJECT_KEYWORDS: Final = {"properties", "additionalProperties"}
 
 
@@ -302,14 +303,9 @@ def _is_name(key: str) -> bool:
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
-    """Merge two schemas of samples to one that describes the samples of both.
+    """Merge two schemas of samples into one that describes the samples of both.
 
-    If samples are strings with encoded data, such as JSON text, the schema has these keys:
-
-    - ``CONTENT``: the schema of the decoded data.
-    - ``NOTATION``: the name of the encoding, or ``_MIXED`` for several encodings; missing if each
-      string is one JSON value.
-    - ``SOMETIMES_ENCODED``: present if some strings are plain text.
+    ``{"type": "integer"}`` and ``{"type": "string"}`` become ``{"type": ["integer", "string"]}``.
     """
     if not isinstance(first, dict) or not first:
         return second
@@ -326,30 +322,31 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged_encoding(string_shapes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge one or two schemas of strings; return the keys that describe encoded data."""
+    """Merge one or two schemas of strings; return only the keys about encoded data.
+
+    - ``CONTENT``: the schema of the data that strings such as ``'{"id": 1}'`` encode.
+    - ``NOTATION``: the encoding, or ``_MIXED`` for several; missing if all strings are JSON.
+    - ``SOMETIMES_ENCODED``: present if some strings are plain text.
+    """
     encoded = [shape for shape in string_shapes if CONTENT in shape]
     if not encoded:
         return {}
     contents: list[dict[str, Any]] = [shape[CONTENT] for shape in encoded]
     result: dict[str, Any] = {CONTENT: functools.reduce(merge_shapes, contents)}
-    notations = {shape.get(NOTATION) for shape in encoded}
+    notations = {shape.get(NOTATION, _JSON) for shape in encoded}
     if len(notations) > 1:
         result[NOTATION] = _MIXED
-    elif None not in notations:  # None stands for JSON, which needs no mark
+    elif notations != {_JSON}:
         result[NOTATION] = notations.pop()
-    some_string_is_plain_text = len(encoded) < len(string_shapes)
-    if some_string_is_plain_text or any(SOMETIMES_ENCODED in shape for shape in encoded):
+    has_plain_text = len(encoded) < len(string_shapes)
+    had_plain_text = any(SOMETIMES_ENCODED in shape for shape in encoded)
+    if has_plain_text or had_plain_text:
         result[SOMETIMES_ENCODED] = True
     return result
 
 
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Merge the properties of two object schemas; return the schema keywords that describe them.
-
-    The names of the properties may depend on the call's arguments, as the columns of a query do.
-    The only returned keyword is then ``additionalProperties``, with the merged schema of all
-    values.
-    """
+    """Merge the properties of two object schemas; return keywords such as ``properties``."""
     objects = [shape for shape in (first, second) if _OBJECT_KEYWORDS & shape.keys()]
     if not objects:
         return {}
@@ -357,7 +354,7 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
         (shape,) = objects
         copied_keywords = (*_OBJECT_KEYWORDS, "required", HAS_OPTIONAL_KEYS)
         return {keyword: shape[keyword] for keyword in copied_keywords if keyword in shape}
-    if _have_varying_names(first, second):
+    if _have_varying_names(first, second):  # such as the columns of different queries
         return {"additionalProperties": _merged_values(objects)}
     return _merged_properties(first, second)
 

@@ -181,32 +181,37 @@ class Shapes:
             depth: The number of nested levels of records and dicts to show.
             mode: ``in`` for the type of a parameter, ``out`` for the type of a result.
         """
-        if ref in self._open_refs:
+        if ref in self._open_refs:  # the type contains itself
             self._refs_with_name.add(ref)
             return self._recursive_name(ref)
-        if len(node) > 1:  # other keywords beside ``$ref`` can change the type
+        has_other_keywords = len(node) > 1  # beside ``$ref``; they can change the type
+        if has_other_keywords:
             return self._text_of_target(node, ref, depth, mode)
         key = (ref, depth, mode)
-        text = self._cache.get(key)
-        if text is None:
-            text = self._text_of_target(node, ref, depth, mode)
-            # The name of an enclosing type is valid only inside of that type.
-            has_name_of_enclosing_type = bool(self._refs_with_name)
-            is_complete = self._visits_of_current_type <= _MAX_VISITS
-            if is_complete and not has_name_of_enclosing_type:
-                self._cache[key] = text
+        if key in self._cache:
+            return self._cache[key]
+        text = self._text_of_target(node, ref, depth, mode)
+        # In ``(Node := {"next": list[Node]})``, the part ``list[Node]`` is valid only there.
+        has_name_of_enclosing_type = bool(self._refs_with_name)
+        is_complete = self._visits_of_current_type <= _MAX_VISITS
+        if is_complete and not has_name_of_enclosing_type:
+            self._cache[key] = text
         return text
 
     def _text_of_target(self, node: dict[str, Any], ref: str, depth: int, mode: Mode) -> str:
-        """Return the type that a reference leads to: ``(Name := type)`` if it contains itself."""
+        """Return the type that a reference leads to.
+
+        A type that contains itself gets a name: ``(Node := {"id": int, "next": Node})``.
+        """
         self._open_refs.append(ref)
+        # If the type contains itself, this call adds ``ref`` to self._refs_with_name.
         text = self._resolved_type_text(self._document.resolve(node), depth, mode)
         self._open_refs.pop()
         if ref not in self._refs_with_name:
             return text
         self._refs_with_name.discard(ref)
         name = self._recursive_name(ref)
-        # In a shortened type, the part that contains the name may be missing: it needs no name.
+        # The part with the name may be missing in a shortened type.
         return f"({name} := {text})" if name in text else text
 
     def _recursive_name(self, ref: str) -> str:
@@ -223,17 +228,15 @@ class Shapes:
         return name
 
     def _resolved_type_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
-        """Return the type of a schema that is not a reference.
-
-        The type is a union if ``type`` is a list or null is allowed.
-        """
+        """Return the type of a schema that is not a reference, such as ``int | None``."""
         kind: Any = schema.get("type")
         nullable = schema.get("nullable") is True
         if isinstance(kind, list):
             kinds = [str(k) for k in cast("list[Any]", kind)]
             nullable = nullable or "null" in kinds
             kinds = [k for k in kinds if k != "null"]
-            if len(kinds) > 1 and "enum" not in schema:
+            has_several_kinds = len(kinds) > 1
+            if has_several_kinds and "enum" not in schema:  # of an enum, only the values are shown
                 parts = [
                     self._type_of_kind(k, schema, depth, mode)
                     for k in kinds[: self._extent.choices]
@@ -255,19 +258,22 @@ class Shapes:
         object_choice = self._object_choice_text(schema, depth, mode)
         if object_choice is not None:
             return object_choice
-        # An object with properties has its own type: the alternatives only restrict its keys.
-        keywords = () if "properties" in schema else ("oneOf", "anyOf")
-        for keyword in keywords:
-            choices: Any = schema.get(keyword)
-            if not isinstance(choices, list):
-                continue
-            alternatives = filter(_is_alternative, cast("list[Any]", choices))
+        if "properties" not in schema:  # else, the alternatives only restrict the object's keys
+            alternatives = self._alternatives_text(schema, depth, mode)
+            if alternatives is not None:
+                return alternatives
+        combined_schemas = list_at(schema, "allOf")
+        if combined_schemas:
+            return self._all_of(schema, combined_schemas, depth, mode)
+        return None
+
+    def _alternatives_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
+        """Format ``oneOf`` or ``anyOf`` as a union; None for a schema without these."""
+        for keyword in ("oneOf", "anyOf"):
+            alternatives = filter(_is_alternative, list_at(schema, keyword))
             types = [self._type_text(choice, depth, mode) for choice in alternatives]
             if types:
                 return _union(types, self._extent.choices, nullable=False)
-        combined_schemas: Any = schema.get("allOf")
-        if isinstance(combined_schemas, list) and combined_schemas:
-            return self._all_of(schema, cast("list[Any]", combined_schemas), depth, mode)
         return None
 
     def _object_choice_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
@@ -285,22 +291,23 @@ class Shapes:
         return _union(parts, self._extent.choices, nullable=False)
 
     def _all_of(self, schema: dict[str, Any], parts: list[Any], depth: int, mode: Mode) -> str:
-        """Format ``allOf`` as one object, or else as the first part with a more specific type."""
+        """Format ``allOf`` as one object, or as the type of its first informative part."""
         if len(parts) == 1 and "properties" not in schema:
             return self._type_text(parts[0], depth, mode)
         merged_object = merge_object(self._document, schema)
         if merged_object is not None and merged_object.properties:
             return self._object_text(merged_object.properties, merged_object.required, depth, mode)
-        for part in parts:
+        for part in parts:  # of {"maxLength": 9} and {"type": "string"}, the second is informative
             text = self._type_text(part, depth, mode)
             if text not in ("Any", "dict"):
                 return text
-        return "Any" if merged_object is None else "dict"
+        is_object = merged_object is not None
+        return "dict" if is_object else "Any"
 
     def _type_of_kind(self, kind: Any, schema: dict[str, Any], depth: int, mode: Mode) -> str:
         """Return the Python type for a schema with ``kind`` as its only ``type``.
 
-        If ``kind`` is None, the schema's other keywords show whether it is a list or a record.
+        ``kind`` is None for a schema without ``type``, such as ``{"items": {"type": "integer"}}``.
         """
         if kind == "bytes":  # only in the schemas that delf infers from Python values
             return "bytes"
@@ -322,11 +329,10 @@ class Shapes:
                 mode,
                 marks_optional=schema.get(HAS_OPTIONAL_KEYS) is True,
             )
-        # Records and dicts use up the depth, lists do not; _object_text() shortens the records.
         additional = schema.get("additionalProperties")
         if isinstance(additional, dict) and additional and depth > 0:
             return f"dict[str, {self._type_text(cast('Any', additional), depth - 1, mode)}]"
-        if kind == "object" or isinstance(additional, dict):
+        if kind == "object" or isinstance(additional, dict):  # too deep, or with any values
             return "dict"
         if mode == "in" and is_binary(schema):  # results in JSON cannot contain bytes
             return "bytes"
@@ -391,11 +397,12 @@ class Shapes:
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
     """Sort an object's properties by importance: a shortened type omits the last properties.
 
-    In the parameters of an action (``mode`` is ``in``), required properties come first. In a large
-    object, required properties come first, unless all are required, and enumerations come next.
+    Required properties come first, then enumerations, then the others. A small object in a result
+    keeps its order.
     """
     is_for_parameters = mode == "in"
     is_large = len(properties) > _MAX_UNSORTED
+    # If all properties of a result are required, only the enumerations come first.
     has_optional = not required.issuperset(properties)
     puts_required_first = is_for_parameters or (is_large and has_optional)
 
@@ -468,19 +475,19 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
     """Join types with ``|``.
 
     Args:
-        parts: The types. If ``Any`` is among the first ``choices`` types, it replaces all other
-            types except None.
+        parts: The types, such as ``int`` and ``list[str]``.
         choices: The maximum number of types besides None; ``...`` stands for the rest.
         nullable: Whether to add None.
     """
     types = [part for part in dict.fromkeys(parts) if part != "None"]
     if len(types) > choices:
         types = [*types[:choices], "..."]
-    if "Any" in types:
+    if "Any" in types:  # includes all other types
         types = ["Any"]
-    # ``Any`` includes None, and so does a union such as ``int | None``.
-    includes_none = types == ["Any"] or any(part.endswith("| None") for part in types)
-    if "None" in parts or (nullable and not includes_none):
+    has_optional_type = any(part.endswith("| None") for part in types)  # such as ``int | None``
+    includes_none = types == ["Any"] or has_optional_type
+    lists_none = "None" in parts
+    if lists_none or (nullable and not includes_none):
         types.append("None")
     return " | ".join(types)
 
@@ -591,11 +598,12 @@ class _Merger:
         merged.nullable = merged.nullable or allows_null
         for part in list_at(resolved, "allOf"):
             merged_part = self.merge(part, depth + 1)
+            is_known_object = kind == "object" or bool(merged.properties)
             if merged_part is not None:
                 _add_part(merged, merged_part)
-            elif kind is None and not merged.properties:
-                # The part is not an object, and so far nothing says that the whole schema is one.
+            elif not is_known_object:
                 return None
+            # Otherwise, the part is ignored: an object matches no part such as a string.
         if _alternatives(resolved, "anyOf") or _alternatives(resolved, "oneOf"):
             return None
         if resolved.get("additionalProperties") is False:  # even if a part allows other properties
@@ -642,8 +650,7 @@ def _add_part(result: Merged, part: Merged) -> None:
         else:
             result.properties[name] = {"allOf": [result.properties[name], value]}
     result.required |= part.required
-    # Other properties are allowed if one of the two schemas declares this. If ``result`` itself
-    # forbids other properties, _Merger sets the field to False after the last part.
+    # Other properties are allowed if one of the two schemas declares this.
     result.additional = result.additional or part.additional
 
 
@@ -722,9 +729,9 @@ class _Variants:
 
 
 def _choice_groups(resolved: dict[str, Any]) -> list[list[Any]]:
-    """Return groups of schemas, of which a variant has one schema per group.
+    """Return groups of schemas; a variant of an object combines one schema of each group.
 
-    Each part of ``allOf`` is a group with one schema.
+    The groups of ``{"allOf": [A, B], "oneOf": [C, D]}`` are ``[A]``, ``[B]`` and ``[C, D]``.
     """
     groups = [[part] for part in list_at(resolved, "allOf")]
     for keyword in ("oneOf", "anyOf"):
