@@ -305,12 +305,11 @@ class Calendar(GoogleConnection):
             """Return the fields to write, made from the arguments and the event's present state."""
             body = dict(changes)
             old_event = event_of(old)
-            # A series repeats at the same local time, so the time zone must be known. An all-day
-            # event has no time zone.
+            changes_time = start is not None or end is not None or bool(zone)
+            # A series repeats at the same local time, so it needs a zone, unless it is all-day.
+            becomes_series = bool(recurrence)  # an empty list ends a series
             has_no_zone = not old_event["zone"] and not old_event["all_day"]
-            needs_zone = bool(recurrence) and has_no_zone
-            moves = start is not None or end is not None or bool(zone)
-            if moves or needs_zone:
+            if changes_time or (becomes_series and has_no_zone):
                 body |= await self._moved_times(old_event, start, end, calendar, zone)
             if recurrence is not None:
                 first_start: Mapping[str, Any] = body.get("start") or old.get("start") or {}
@@ -409,8 +408,7 @@ class Calendar(GoogleConnection):
     ) -> Event:
         """Change the current version of an event, retrying after concurrent changes.
 
-        A change based on an older version would write the older list of attendees, and so undo an
-        answer that an attendee gave meanwhile.
+        For example, writing an older list of attendees would undo an answer given meanwhile.
         """
         for attempt in range(RETRIES + 1):
             old = await self._get(change.event, change.calendar)
@@ -426,10 +424,10 @@ class Calendar(GoogleConnection):
             )
             try:
                 return event_of(await self.transport.json(request))
-            except LostAnswerError:  # the change itself may have changed the etag
-                raise
             except GoogleError as error:
-                if error.status != _CHANGED:
+                # After a lost answer, this change itself may have changed the etag.
+                is_lost_answer = isinstance(error, LostAnswerError)
+                if is_lost_answer or error.status != _CHANGED:
                     raise
                 await self.transport.sleep(pause(attempt) / 10)
         raise GoogleError(
@@ -459,14 +457,14 @@ class Calendar(GoogleConnection):
         zone = await self._zone_after_move(old, new_start, calendar, requested_zone)
         new_start = _with_zone(new_start, zone)
         is_all_day = not isinstance(new_start, dt.datetime)
+        stays_same_kind = is_all_day == old["all_day"]
         if end is not None:
             end = _with_zone(end, zone)
-        elif is_all_day == old["all_day"]:
+        elif stays_same_kind:
             end = later(new_start, length_of(old_start, old_end))
-        # An event that begins or ceases to be all-day gets the default duration of times().
+        # Otherwise, times() adds a day for a new all-day event, and an hour for any other event.
         moved = times(new_start, end, zone, converts_to_zone=True)
-        # A time has the field "dateTime", a whole day the field "date". None removes the other one,
-        # which an event that begins or ceases to be all-day would otherwise keep.
+        # A time has the field "dateTime", a whole day the field "date". None removes the old field.
         for time_fields in moved.values():
             time_fields.setdefault("dateTime", None)
             time_fields.setdefault("date", None)

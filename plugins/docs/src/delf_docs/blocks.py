@@ -124,19 +124,19 @@ def _collect(nodes: Sequence[Any], blocks: list[Block], *, quoted: bool) -> None
 def _items(node: Any, depth: int, items: list[tuple[int, Text]]) -> None:
     """Append the depth and the text of each item of a list to ``items``."""
     for item in node.children:
-        is_first = True
+        has_text = False
         for child in item.children:
             if child.type in ("bullet_list", "ordered_list"):
                 _items(child, min(depth + 1, _MAX_LIST_DEPTH), items)
-            elif is_first:
+            elif not has_text:
                 items.append((depth, _text(child)))
-                is_first = False
+                has_text = True
             else:
-                # Append a further paragraph to the last item, which may be an item of a nested
-                # list: the texts thus stay in order.
-                _, last_text = items[-1]
-                last_text.add(LINE_BREAK)
-                _inline(child, last_text, styles=[])
+                # A second paragraph continues the text above it. After a nested list, this is the
+                # text of the last nested item.
+                _, text_above = items[-1]
+                text_above.add(LINE_BREAK)
+                _inline(child, text_above, styles=[])
 
 
 def _text(node: Any) -> Text:

@@ -28,21 +28,20 @@ def insert_blocks(blocks: Sequence[Block], index: int, *, reuses_paragraph: bool
         reuses_paragraph: Whether the paragraph at the index is empty and becomes the last block.
     """
     requests: list[Request] = []
+    is_paragraph_at_index_empty = reuses_paragraph
     # All blocks are inserted at the same index, so the last one comes first.
     for block in reversed(blocks):
         if isinstance(block, Table):
             requests += _table(block, index)
-            # The API inserts an empty paragraph before a table. The block before the table, which
-            # is the next one of this loop, uses this paragraph.
-            reuses_paragraph = True
+            is_paragraph_at_index_empty = True  # the API inserts a paragraph before each table
             continue
         texts = _lines(block)
         joined = "\n".join(text for text, _ in texts)
-        end = "" if reuses_paragraph else "\n"
+        end = "" if is_paragraph_at_index_empty else "\n"
         if joined + end:
             requests.append({"insertText": {"location": {"index": index}, "text": joined + end}})
         requests += _styles(block, texts, index, utf16_length(joined))
-        reuses_paragraph = False
+        is_paragraph_at_index_empty = False
     return requests
 
 

@@ -442,10 +442,10 @@ class Drive(GoogleConnection):
     async def _preview_file(self, call: ProposedCall, file: str) -> _FilePreview:
         """Preview a file in Drive that a call affects."""
         changes_file = call.action in _CHANGING_ACTIONS
-        # New content is written to the target of a shortcut. Other changes affect the shortcut.
-        has_content = call.arguments.get("content") is not None
-        affects_target = has_content or not changes_file
-        info = file_of(await self._resolver.find(file, follow=affects_target))
+        writes_content = call.arguments.get("content") is not None
+        # To rename or delete a shortcut leaves its target alone; reading and writing follow it.
+        changes_only_shortcut = changes_file and not writes_content
+        info = file_of(await self._resolver.find(file, follow=not changes_only_shortcut))
         size = info["size"]
         return _FilePreview(
             _describe_file(info),

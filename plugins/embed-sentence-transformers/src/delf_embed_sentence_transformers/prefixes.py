@@ -7,6 +7,11 @@ from typing import Final
 
 from delf.protocols.embedder import EmbeddingKind
 
+# The names that models give to their prompts for a kind of text.
+_PROMPT_NAMES: Final[Mapping[EmbeddingKind, tuple[str, ...]]] = {
+    "query": ("query",),
+    "passage": ("passage", "document"),
+}
 _BGE: Final = "Represent this sentence for searching relevant passages: "
 _PREFIXES: Final[tuple[tuple[str, str, str], ...]] = (
     # A part of the model's name, before queries, before passages.
@@ -30,7 +35,7 @@ def prefix_of(model: str, kind: EmbeddingKind, declared_prompts: Mapping[str, st
         kind: The kind of text: ``query`` or ``passage``.
         declared_prompts: The prompts that the model declares, by name; these take precedence.
     """
-    for name in (kind, "document" if kind == "passage" else "query"):
+    for name in _PROMPT_NAMES[kind]:
         if declared_prompts.get(name):
             return declared_prompts[name]
     for part, query, passage in _PREFIXES:

@@ -529,7 +529,8 @@ def _check_encoding(place: Place, content: bytes, text: bytes) -> None:
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
-        if not text.isascii() or b"\0" in content[:_BINARY_CHECK_BYTES]:
+        is_binary = b"\0" in content[:_BINARY_CHECK_BYTES]  # such as a picture, or UTF-16
+        if is_binary or not text.isascii():
             raise ToolExecutionError(
                 f"cannot edit {str(place)!r}: it is not UTF-8 text",
                 hint="read_bytes and write_file change it in its own encoding",

@@ -80,11 +80,16 @@ class Glob:
         return len(self._parts) in positions
 
     def _with_positions_after_stars(self, positions: set[int]) -> set[int]:
-        """Add the position after each ``**``, because ``**`` also matches no name."""
+        """Add the position after each ``**``, because ``**`` also matches no name.
+
+        In the pattern ``**/**/*.md``, ``{0}`` becomes ``{0, 1, 2}``.
+        """
+        all_positions = set(positions)
         for position, part in enumerate(self._parts):
-            if part is None and position in positions:
-                positions.add(position + 1)
-        return positions
+            is_double_star = part is None
+            if is_double_star and position in all_positions:
+                all_positions.add(position + 1)
+        return all_positions
 
 
 def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:

@@ -42,12 +42,13 @@ def text_of(source: str) -> str:
         is_end_tag = piece.startswith("</")
         if tag is None:
             pieces.append(re.sub(r"\s+", " ", html.unescape(piece)))
-        elif tag == "a" and not is_end_tag:
+        elif tag == "a" and is_end_tag:
+            if link:  # else the end tag has no start tag
+                pieces.append(_link_suffix(link, "".join(pieces[link_start:]).strip()))
+            link = ""
+        elif tag == "a":
             link = _attribute(_LINK, piece)
             link_start = len(pieces)
-        elif tag == "a" and link:  # the end of the link
-            pieces.append(_link_suffix(link, "".join(pieces[link_start:]).strip()))
-            link = ""
         elif not is_end_tag:
             pieces.append(_text_of_start_tag(tag, piece))
         elif _BLOCK_TAGS.fullmatch(tag):

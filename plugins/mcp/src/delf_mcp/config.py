@@ -220,13 +220,7 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
 
 
 def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) -> Any:
-    """Replace ``${NAME}``, ``${NAME:-default}`` and ``${input:name}`` in all texts of a value.
-
-    ``${env:NAME}`` means the same as ``${NAME}``, and ``${/}`` is the separator of paths.
-
-    Other programs ask the user for the value of ``${input:name}``. Here, the environment variable
-    ``name`` is used or, if it is not set, the variable ``NAME``.
-    """
+    """Replace variables, such as ``${NAME}``, in all texts of a value."""
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
         return {key: _expand(item, environ, where, source) for key, item in table.items()}
@@ -235,22 +229,7 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
     if not isinstance(value, str):
         return value
 
-    def substitute(match: re.Match[str]) -> str:
-        kind, name, default = match.groups()
-        # An input such as ``api-key`` may also be set as the variable API_KEY.
-        variable = name.upper().replace("-", "_") if kind == "input:" else name
-        for name_to_try in (name, variable):
-            if name_to_try in environ:
-                return environ[name_to_try]
-        if default is not None:
-            return default
-        problem = f"{variable} is not set"
-        if kind == "input:":
-            problem = f"the input {name!r} is needed, and {problem}"
-        raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
-
-    # A text such as ``${command:…}`` is a variable that only another program knows. The regex for
-    # such variables also matches ``${input:name}`` and ``${env:NAME}``, so remove these first.
+    # Search the rest of the text, because the regex also matches ``${env:NAME}``.
     without_known_variables = _VARIABLE.sub("", value)
     unsupported = _FOREIGN_VARIABLE.search(without_known_variables)
     if unsupported is not None:
@@ -258,7 +237,30 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
             f"{where}: delf does not know the variable {unsupported[0]} of another program",
             hint="write the value itself, or ${NAME} for an environment variable",
         )
-    # ``${/}`` stands for the separator of paths. Replace it before the variables: an environment
-    # variable whose value has the text ``${/}`` keeps this text.
+    # Before the variables: an environment variable whose value has the text ``${/}`` keeps it.
     with_separators = value.replace("${/}", os.sep)
-    return SourcedText(_VARIABLE.sub(substitute, with_separators), source)
+    expanded = _VARIABLE.sub(
+        lambda match: _value_of_variable(match, environ, where), with_separators
+    )
+    return SourcedText(expanded, source)
+
+
+def _value_of_variable(match: re.Match[str], environ: Mapping[str, str], where: str) -> str:
+    """Return the value of ``${NAME}``, ``${env:NAME}``, ``${NAME:-default}`` or ``${input:name}``.
+
+    Raises:
+        EnvironmentKeyError: If the variable is not set, and has no default.
+    """
+    kind, name, default = match.groups()
+    is_input = kind == "input:"  # other programs ask the user for an input
+    # The input ``api-key`` is the environment variable ``api-key`` or ``API_KEY``.
+    variable = name.upper().replace("-", "_") if is_input else name
+    for name_to_try in (name, variable):
+        if name_to_try in environ:
+            return environ[name_to_try]
+    if default is not None:
+        return default
+    problem = f"{variable} is not set"
+    if is_input:
+        problem = f"the input {name!r} is needed, and {problem}"
+    raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from delf_mcp.link import Link
     from delf_mcp.listing import OmittedItem, OmittedItems
     from delf_mcp.oauth import OpenURL
+    from delf_mcp.sessions import Rejection
 
 _log = logging.getLogger(__name__)
 
@@ -169,41 +170,25 @@ class MCP(Connection[MCPSettings]):
             ConnectionUnavailableError: If the server does not start, or its tool list is too large
                 or does not arrive within ``start_timeout``.
         """
-        from delf_mcp.listing import claimed_effect_of, whole_list
+        from delf_mcp.listing import claimed_effect_of
 
         server = self._server()
-        max_tools = self.settings.max_tools
-        seconds = self.settings.start_timeout
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + self.settings.start_timeout
 
         async def read_tools(
             client: Client, _: IdleTimeout
         ) -> tuple[types.ServerCapabilities, list[types.Tool], _Listing]:
-            # Before the listing: tools that change meanwhile make the list stale again.
-            server.is_tool_list_stale = False
-            server.omitted.forget("tools")  # of an earlier listing
             capabilities = client.server_capabilities
-            tools: list[types.Tool] = []
-            if capabilities.tools is not None:
-                tools = await whole_list(
-                    client.list_tools, "tools", max_tools, _MORE_TOOLS, cache_mode="refresh"
-                )
+            tools = await self._list_tools(client, server)
             listing = await asyncio.to_thread(self._make_actions, server, tools, deadline)
             return capabilities, tools, listing
 
-        capabilities, tools, (actions, unusable_tools, applied) = await self._answer(
+        capabilities, tools, listing = await self._answer(
             server, "its list of tools", read_tools, starting=True
         )
+        actions, unusable_tools, applied = listing
         if capabilities.resources is not None:
-            for function in (self.list_resources, self.read_resource):
-                action = action_from_function(
-                    function,
-                    effect=_READ,
-                    place=f"{self.name}.resources",
-                    # The arguments leave for the server, as a flow with ``egress`` declares.
-                    flow=_SENDS_ARGUMENTS,
-                )
-                actions.setdefault(action.name, action)
+            self._add_resource_actions(actions)
         # The item filter left out tools that the client library would refuse.
         omitted_tools = [*server.omitted.take("tools"), *unusable_tools]
         self._report_notices(omitted_tools, applied, tools, actions)
@@ -274,7 +259,27 @@ class MCP(Connection[MCPSettings]):
         result = await self._answer(self._server(), f"resource {uri}", read)
         return resource_of(result.contents)
 
+    def _add_resource_actions(self, actions: dict[str, Action]) -> None:
+        for function in (self.list_resources, self.read_resource):
+            action = action_from_function(
+                function, effect=_READ, place=f"{self.name}.resources", flow=_SENDS_ARGUMENTS
+            )
+            actions.setdefault(action.name, action)  # a tool with this name takes precedence
+
     # -- tools --------------------------------------------------------------------------
+
+    async def _list_tools(self, client: Client, server: _Server) -> list[types.Tool]:
+        from delf_mcp.listing import whole_list
+
+        # Before the listing: tools that change meanwhile make the list stale again.
+        server.is_tool_list_stale = False
+        server.omitted.forget("tools")  # of an earlier listing
+        if client.server_capabilities.tools is None:
+            return []
+        max_tools = self.settings.max_tools
+        return await whole_list(
+            client.list_tools, "tools", max_tools, _MORE_TOOLS, cache_mode="refresh"
+        )
 
     def _make_actions(
         self, server: _Server, tools: Sequence[types.Tool], deadline: float
@@ -329,8 +334,9 @@ class MCP(Connection[MCPSettings]):
         )
         for name, action in actions.items():
             effect = applied.effects.get(name, _IRREVERSIBLE)
-            # A server that only reads may still send data anywhere.
-            actions[name] = replace(action, effect=effect, egress=effect == _READ)
+            # A tool such as ``search`` changes nothing, but its arguments leave for the server.
+            sends_while_reading = effect == _READ
+            actions[name] = replace(action, effect=effect, egress=sends_while_reading)
         self._read_tools = frozenset(
             action.version for action in actions.values() if action.effect == _READ
         )
@@ -341,9 +347,8 @@ class MCP(Connection[MCPSettings]):
     ) -> dict[str, list[str]]:
         """Return the keys of the setting ``effects`` that decide the effect of each action.
 
-        The setting may name the tool ``get-user`` as the server does, or by the name for scripts,
-        ``get_user``. The latter is ambiguous if the server has a tool ``get_user``, too, or another
-        tool with the same name for scripts, such as ``get.user``.
+        The setting may name the tool ``get-user`` as the server does, or as scripts do,
+        ``get_user``. An ambiguous name for scripts is ignored.
 
         Args:
             tool_name_by_action: The server's name for the tool of each action.
@@ -356,12 +361,15 @@ class MCP(Connection[MCPSettings]):
 
         tools_by_script_name = Counter(map(method_name, tool_names))
         selectors_by_action: dict[str, list[str]] = {}
-        for name, tool_name in tool_name_by_action.items():
+        for script_name, tool_name in tool_name_by_action.items():
+            is_name_of_tool = script_name in tool_names
+            # As ``get-user`` and ``get.user`` share the name ``get_user``.
             shares_script_name = tools_by_script_name[method_name(tool_name)] > 1
-            is_ambiguous = name in tool_names or shares_script_name
-            names_in_settings = (tool_name,) if is_ambiguous else (tool_name, name)
+            names_in_settings = [tool_name]
+            if not is_name_of_tool and not shares_script_name:
+                names_in_settings.append(script_name)
             if selectors := deciding_selectors(names_in_settings, self.settings.effects):
-                selectors_by_action[name] = selectors
+                selectors_by_action[script_name] = selectors
         return selectors_by_action
 
     def accept_tools(self) -> None:
@@ -421,18 +429,7 @@ class MCP(Connection[MCPSettings]):
             if not any(fnmatchcase(name, pattern) for name in names):
                 suggestion = did_you_mean(pattern, names)
                 notices.append(f"effects names {pattern!r}, which matches no tool{suggestion}")
-        accept = f"delf mcp effects {self.name} --accept accepts"
-        if applied.record_problem is None:
-            notices += [
-                f"the server has added or changed the tool {clean(name)!r}, so it counts as "
-                f"irreversible; {accept} it as it is now"
-                for name in applied.unknown
-            ]
-        elif applied.unknown:
-            notices.append(
-                f"{applied.record_problem}, so the tools that effects names count as "
-                f"irreversible; {accept} them as they are now"
-            )
+        notices += self._notices_about_unknown_tools(applied)
         hidden_count = len(notices) - _MAX_NOTICES
         if hidden_count > 0:
             notices[_MAX_NOTICES:] = [f"and {hidden_count:,} more like these"]
@@ -441,6 +438,23 @@ class MCP(Connection[MCPSettings]):
             if notice not in self._notices:
                 _log.warning("%s", notice, extra={"in_events": True})
         self._notices = texts
+
+    def _notices_about_unknown_tools(self, applied: Applied) -> list[str]:
+        """Return notices about tools that count as irreversible until the user accepts them."""
+        command = f"delf mcp effects {self.name} --accept"
+        if applied.record_problem is None:
+            return [
+                f"the server has added or changed the tool {clean(name)!r}, so it counts as "
+                f"irreversible; {command} accepts it as it is now"
+                for name in applied.unknown
+            ]
+        if not applied.unknown:
+            return []
+        notice = (
+            f"{applied.record_problem}, so the tools that effects names count as "
+            f"irreversible; {command} accepts them as they are now"
+        )
+        return [notice]
 
     def _log_omitted(self, server: _Server, *kinds: str) -> None:
         omitted = [item for kind in kinds for item in server.omitted.take(kind)]
@@ -528,14 +542,16 @@ class MCP(Connection[MCPSettings]):
         try:
             return await ask_once()
         except _LostSessionError as rejection:
-            if may_change_something and not rejection.is_certain:
+            is_safe_to_repeat = rejection.is_certain or not may_change_something
+            if not is_safe_to_repeat:
                 raise unknown_outcome(rejection) from None
         try:
             return await ask_once()
         except _LostSessionError as rejection:
-            if may_change_something:  # a server that rejects each session may do so wrongly
-                raise unknown_outcome(rejection) from None
-            raise
+            if not may_change_something:
+                raise
+            # A server that rejects even a new session may have executed the request all the same.
+            raise unknown_outcome(rejection) from None
 
     @asynccontextmanager
     async def _link(
@@ -564,10 +580,11 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.quiet import quietly
         from delf_mcp.sessions import rejection_in
 
+        # For an error that the server reports, and for a request without a readable response: a
+        # called tool may then have changed something.
         error_type: type[ConnectionUnavailableError | ToolExecutionError] = (
             ConnectionUnavailableError if starting else ToolExecutionError
         )
-        # Without a response, nobody knows whether a called tool has changed something.
         lost_response_type = OutcomeUnknownError if calling else error_type
         setting = "start_timeout" if starting else "timeout"
         seconds = self.settings.start_timeout if starting else self.settings.timeout
@@ -580,12 +597,7 @@ class MCP(Connection[MCPSettings]):
             message = visible(" ".join(error.message[:MAX_ERROR_CHARACTERS].split()))
             if rejection := rejection_in(error):
                 server.link.end_session(run)
-                raise _LostSessionError(
-                    f"{self.name}: {what} was not done, because the MCP server has ended the "
-                    "session; the next call begins a new session",
-                    server_message=message,
-                    is_certain=rejection == "certain",
-                ) from None
+                raise self._lost_session_error(what, message, rejection) from None
             if error.code == types.CONNECTION_CLOSED:
                 run.exit.report()
                 why = f" ({visible(run.exit.cause)})" if run.exit.cause else ""
@@ -612,6 +624,16 @@ class MCP(Connection[MCPSettings]):
                 f"{self.name}: {what}: the server's answer is not of the protocol: "
                 f"{error.error_count()} faults"
             ) from None
+
+    def _lost_session_error(
+        self, what: str, server_message: str, rejection: Rejection
+    ) -> _LostSessionError:
+        return _LostSessionError(
+            f"{self.name}: {what} was not done, because the MCP server has ended the session; the "
+            "next call begins a new session",
+            server_message=server_message,
+            is_certain=rejection == "certain",
+        )
 
     def _server(self) -> _Server:
         loop = asyncio.get_running_loop()
@@ -649,8 +671,8 @@ class MCP(Connection[MCPSettings]):
             Path(config), server, current_environ(), settings.source("config")
         )
         given = settings.model_dump(exclude_unset=True)
-        # for_instance() reads environment variables itself, and regards all values that it is given
-        # as set in code. So it is not given the values that came from environment variables.
+        # for_instance() reads environment variables itself. A value passed to it counts as set in
+        # code.
         not_from_environment = {
             key: value for key, value in given.items() if settings.source(key) != "environment"
         }

@@ -28,8 +28,8 @@ _CUT_PART: Final = f"delf/{secrets.token_hex(8)}/part"
 _CUT_ITEM: Final = f"delf/{secrets.token_hex(8)}/item"
 
 
-def has_deep_parts(text: str) -> bool:
-    """Return True if the JSON of a message may have a list, and is nested too deeply."""
+def may_have_deep_items(text: str) -> bool:
+    """Return True if a message with a list, such as that of all tools, is nested too deeply."""
     may_have_list = any(f'"{key}"' in text for key in LIST_METHODS)
     return may_have_list and next(_spans_of_deep_parts(text), None) is not None
 
@@ -45,18 +45,18 @@ def without_deep_parts(text: str) -> str:
 
 
 def replace_cut_items(message: dict[str, Any]) -> None:
-    """Replace the items that have lost a part, in the lists of a result, by their names."""
+    """Replace each tool or resource that has lost a part by an item with only its name."""
     result = message.get("result")
     if not isinstance(result, dict):
         return
     fields = cast("dict[str, Any]", result)
     for key in LIST_METHODS:
         items: Any = fields.get(key)
-        if isinstance(items, list):
-            fields[key] = [
-                {"name": _name_of(item), _CUT_ITEM: True} if is_cut(json.dumps(item)) else item
-                for item in cast("list[Any]", items)
-            ]
+        if not isinstance(items, list):
+            continue
+        for index, item in enumerate(cast("list[Any]", items)):
+            if is_cut(json.dumps(item)):
+                items[index] = {"name": _name_of(item), _CUT_ITEM: True}
 
 
 def is_cut(text: str) -> bool:

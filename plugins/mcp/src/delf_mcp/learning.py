@@ -61,26 +61,24 @@ class Results:
     async def record_types(self, tool: types.Tool, value: Any) -> str:
         """Record the types in a result that the tool's schema does not declare.
 
-        Without a schema, the type of the whole result is recorded. With a schema, the types of data
-        in JSON texts are recorded, and undeclared types that change the type shown to the model.
-
         Returns:
-            A report of undeclared types that no earlier result had, such as ``None at a.b, str at
-            c``; empty without a schema.
+            A report of types that contradict the schema and that no earlier result had, such as
+            ``None at a.b, str at c``; empty without a schema.
         """
         samples = self._get_samples()
         tool_key = _sample_key(tool)
         if not self._settings.sample or not samples.wants(tool_key):
             return ""
-        if tool.output_schema is None:
+        if tool.output_schema is None:  # record the type of the whole result
             samples.note(tool_key, value)
             return ""
-        for field, text in _texts_with_data(value):
-            samples.note(_field_key(tool_key, field), text)
+        for field, json_text in _texts_with_data(value):  # the schema says only ``str``
+            samples.note(_field_key(tool_key, field), json_text)
         path_by_type = await asyncio.to_thread(self._types_against_schema, tool, tool_key, value)
         new_types = self._new_types(tool_key, path_by_type)
         if not new_types:
             return ""
+        # For example, ``int | None`` instead of ``int`` in a field that the model sees.
         shown_types = _types_that_change_text(tool.output_schema, new_types)
         samples.note_undeclared(tool_key, shown_types)
         reports: list[str] = []

@@ -64,14 +64,14 @@ class _LimitedStream(httpx2.AsyncByteStream):
         self._convert = convert
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the body, with the message in it or in each of its events repaired."""
+        """Yield the body, after repairing its messages: one, or one in each event of a stream."""
         if self._is_single_message:
             body = b"".join([piece async for piece in self._pieces()])
             yield await _repair(body if self._convert is None else self._convert(body))
             return
         buffer = bytearray()
         async for piece in self._pieces():
-            # The end of an event may be split between two pieces.
+            # The buffer has no end of an event, but may have the first bytes of an end.
             search_start = max(0, len(buffer) - _MAX_EVENT_END_BYTES)
             buffer += piece
             while event_end := _EVENT_END.search(buffer, search_start):
@@ -149,7 +149,8 @@ async def limit_response_size(response: httpx2.Response) -> None:
     convert: Callable[[bytes], bytes] | None = None
     if may_reject_session(response):
         convert = functools.partial(mark_rejected_session, response)
-        response.headers["content-type"] = "application/json"  # so that the body is read
+        # The client library reads no body that is declared as text/html, for example.
+        response.headers["content-type"] = "application/json"
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     # An event stream may be endless: _LimitedStream limits the size of each event instead.
     max_bytes = float("inf") if is_stream else MAX_MESSAGE_BYTES

@@ -211,7 +211,7 @@ class Link:
             return self._run
 
     def end_session(self, run: ServerRun) -> None:
-        """Use a run whose session the server does not know for no further request.
+        """Let the next request start a new run, because the server has ended the session of a run.
 
         The run goes on until its other requests have ended.
         """

@@ -110,14 +110,15 @@ class InvalidItemFilter:
         self, kind: str, method: str, result: Mapping[str, Any], items: list[Any]
     ) -> list[Any]:
         """Return the valid items of a list, and record the invalid items as omitted."""
-        if self._fault(method, {**result, kind: []}) is not None:
-            return items  # not a list result, or invalid even without items
+        is_invalid_without_items = self._fault(method, {**result, kind: []}) is not None
+        if is_invalid_without_items:  # the client library will refuse it, whatever the items are
+            return items
         valid_items: list[Any] = []
         for index, item in enumerate(items):
-            if is_too_deep(item):
-                why = "it is nested too deeply"
-            else:
-                why = self._fault(method, {**result, kind: [item]})
+            why = "it is nested too deeply" if is_too_deep(item) else None
+            if why is None:
+                result_with_one_item = {**result, kind: [item]}
+                why = self._fault(method, result_with_one_item)
             if why is None and kind == "tools" and self.version in MODERN_PROTOCOL_VERSIONS:
                 why = find_invalid_x_mcp_header(item["inputSchema"])
             if why is None:

@@ -258,11 +258,10 @@ class _BrowserLogin(OAuthClientProvider):
         """Let the user log in.
 
         Raises:
-            ConnectionConfigurationError: If the MCP server itself would be the login server, but
-                is not the permitted one.
+            ConnectionConfigurationError: If the login server is not the permitted one.
         """
         metadata = self.context.oauth_metadata
-        if metadata is None:  # the library uses addresses of the MCP server
+        if metadata is None:  # the MCP server is its own login server
             server = self.context.get_authorization_base_url(self.context.server_url)
         else:
             server = str(metadata.issuer)
@@ -385,10 +384,11 @@ def _client_credentials_login(
 def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> RequestHook:
     """Return a request hook that prevents an MCP server from misusing the login.
 
-    The MCP server chooses the addresses of the login. The hook therefore raises if the user's
-    secret or private key would go to another origin than the MCP server's or ``issuer``, or a
-    refresh token to another origin than the one that issued the token. It also raises if an MCP
-    server in the public internet leads a request into a private network.
+    The MCP server chooses the addresses of the login. The hook raises if
+
+    - the client's secret or private key would go to another origin than ``url`` or ``issuer``,
+    - a refresh token would go to another origin than its issuer,
+    - an MCP server in the public internet leads a request into a private network.
 
     Args:
         name: The connection's name, for messages.

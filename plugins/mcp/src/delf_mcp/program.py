@@ -86,23 +86,25 @@ async def running(
         limit=MAX_MESSAGE_BYTES,
         start_new_session=True,  # a process group, to stop child processes, too
     )
-    to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    # Messages from the server: the task ``reader`` sends them to the session.
+    to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    # Messages to the server: the task ``writer`` takes them from the session.
+    outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     reader = asyncio.create_task(_read_messages(process, to_session, server_exit))
     writer = asyncio.create_task(_write_messages(process, from_session, to_session))
     stderr_reader = asyncio.create_task(_read_stderr(process, server_exit))
     try:
-        yield read, write
+        yield incoming, outgoing
     finally:
         with anyio.CancelScope(shield=True):
-            read.close()
-            write.close()
+            incoming.close()
+            outgoing.close()
             await asyncio.wait({writer}, timeout=_FLUSH_SECONDS)
             await _stop(process)
             for task in (reader, writer, stderr_reader):
                 task.cancel()
             await asyncio.wait({reader, writer, stderr_reader})
-            for stream in (read, write, to_session, from_session):
+            for stream in (incoming, outgoing, to_session, from_session):
                 stream.close()
             # Child processes that still run may keep the pipes open.
             getattr(process, "_transport").close()  # noqa: B009
@@ -156,16 +158,21 @@ async def _parse_in_time(line: bytes) -> SessionMessage | None:
 
 
 def _parse(line: bytes) -> SessionMessage | None:
-    """Parse a line as a message; for an unreadable response, return an error in its place."""
+    """Parse a line as a message; for an unreadable response, return an error in its place.
+
+    Return None for a line that is not a message, such as a line of a log.
+    """
     text = line.decode("utf-8", "replace")
-    # A repair is slow. A text that shows no need of a repair is repaired only if it is invalid.
-    repair_attempts = (True,) if needs_repair(text) else (False, True)
-    for with_repair in repair_attempts:
+    if not needs_repair(text):
         with suppress(ValueError, RecursionError):
-            json_text = repaired(text) if with_repair else text
-            message = types.jsonrpc_message_adapter.validate_json(json_text, by_name=False)
-            return SessionMessage(message)
+            return _message_of(text)
+    with suppress(ValueError, RecursionError):
+        return _message_of(repaired(text))  # slow, so only the second attempt
     return _error_response(line)
+
+
+def _message_of(json_text: str) -> SessionMessage:
+    return SessionMessage(types.jsonrpc_message_adapter.validate_json(json_text, by_name=False))
 
 
 def _error_response(line: bytes) -> SessionMessage | None:

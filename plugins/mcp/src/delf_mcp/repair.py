@@ -12,7 +12,7 @@ import mcp_types as types
 
 from delf.notes import note, notes_of_call
 from delf.values.json_reader import JSONReader
-from delf_mcp.depth import has_deep_parts, is_cut, replace_cut_items, without_deep_parts
+from delf_mcp.depth import is_cut, may_have_deep_items, replace_cut_items, without_deep_parts
 
 # Matches the code with which the client library reports the end of a connection. Servers use the
 # code for errors of their own.
@@ -39,39 +39,37 @@ def needs_repair(text: str) -> bool:
     """
     if '"structuredContent"' in text:
         return True
-    return any(pattern.search(text) for pattern in _REPAIRABLE) or has_deep_parts(text)
+    return any(pattern.search(text) for pattern in _REPAIRABLE) or may_have_deep_items(text)
 
 
 def repaired(text: str) -> str:
     """Return the JSON of a message such that the client library accepts the message.
 
-    The metadata of a tool's result gets notes about lost values, for :func:`note_losses`. An item
-    of a list that is nested too deeply is replaced, for :func:`delf_mcp.depth.is_too_deep`.
+    The metadata of a tool's result gets notes about lost values, for :func:`note_losses`. A tool
+    that is nested too deeply becomes an item for :func:`delf_mcp.depth.is_too_deep`.
 
     Raises:
         ValueError: If the text is not JSON, or if a part that is nested too deeply does not belong
             to an item of a list.
         RecursionError: If the text is nested too deeply.
     """
-    is_too_deep = has_deep_parts(text)
+    is_too_deep = may_have_deep_items(text)
     reader = JSONReader("the server's answer")
     value = reader.value(without_deep_parts(text) if is_too_deep else text)
     # The call is not known here, so the notes are collected for the message.
     with notes_of_call() as notes:
         reader.add_notes()  # about numbers that are not finite, which have become texts
-    is_changed = is_too_deep or bool(notes) or _SURROGATE.search(text) is not None
+    repairs = [is_too_deep, bool(notes), _SURROGATE.search(text) is not None]
     if isinstance(value, dict):
         message = cast("dict[str, Any]", value)
         if is_too_deep:
             replace_cut_items(message)
-        is_wrapped = _wrap_data(message)
-        has_new_code = _replace_closed_code(message)
-        is_changed = is_changed or is_wrapped or has_new_code
+        repairs += [_wrap_data(message), _replace_closed_code(message)]
         _attach_notes(message, notes)
-    if not is_changed:
+    if not any(repairs):
         return text
     repaired_text = json.dumps(value, ensure_ascii=False)
-    if is_cut(repaired_text):
+    if is_cut(repaired_text):  # a part outside of the lists, which no item can stand for
         raise ValueError("the message is nested too deeply")
     return repaired_text.encode("utf-8", "replace").decode()  # without lone surrogates
 

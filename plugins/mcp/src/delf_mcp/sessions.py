@@ -62,7 +62,9 @@ def rejection_in(error: MCPError) -> Rejection | None:
 
 
 def _rejection_of(status: int, body: bytes, request_id: Any) -> Rejection | None:
-    """Return the rejection in a response with the status 400 or 404, or None without one.
+    """Return how surely a response rejects the request's session; None for any other response.
+
+    If the rejection is ``certain``, the server has not executed the request.
 
     Args:
         status: The status of the response.
@@ -75,7 +77,7 @@ def _rejection_of(status: int, body: bytes, request_id: Any) -> Rejection | None
     if names_request or error.get("code") == types.METHOD_NOT_FOUND:
         return None  # the server has answered the request itself
     has_session_code = error.get("code") in _SESSION_CODES
-    says_session = _SESSION_WORD in _text_of(error).lower()
+    says_session = _SESSION_WORD in _text_of(error).lower()  # such as "Session not found"
     is_bare_not_found = status == _NOT_FOUND and not body.strip()
     if is_bare_not_found or (has_session_code and says_session):
         return "certain"
