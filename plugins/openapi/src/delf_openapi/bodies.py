@@ -128,25 +128,17 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     declarations = {str(k): v for k, v in cast("dict[str, Any]", content).items()}
     if not declarations:
         return None
-    media = min(declarations, key=_rank_of)
-    if declarations[media] is not None:
-        media_fields = document.resolve_reference(declarations[media])
-    else:
-        media_fields = {}
+    declared_media = min(declarations, key=_rank_of)
+    declaration = declarations[declared_media]
+    media_fields = {} if declaration is None else document.resolve_reference(declaration)
     schema: Any = media_fields.get("schema")
-    required = body.get("required") is True
-    kind = kind_of(media)
     if schema is not None and not isinstance(schema, (dict, bool)):
         raise SpecError(f"the body's schema is a {type(schema).__name__}")
-    # A range of media types lets the caller choose: raw bytes for a binary schema, otherwise JSON.
-    if media == "*/*" and schema is not None and is_binary(document.resolve(schema)):
-        kind = "binary"
-        media = "application/octet-stream"
-    elif media in ("*/*", "application/*"):
-        media = "application/json"
+    media = _media_to_send(document, declared_media, schema)
+    kind = kind_of(media)
     encoding = media_fields.get("encoding")
-    # Each property becomes an argument, and ``extra`` one for additional properties. If that is not
-    # possible, ``fields`` is None, and one argument takes the whole body.
+    # With ``fields``, each property becomes an argument, and ``extra`` takes additional properties.
+    # Without, one argument takes the whole body.
     fields: tuple[Field, ...] | None = None
     extra: str | None = None
     if kind in ("json", "form", "multipart") and schema is not None:
@@ -155,7 +147,7 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     return Body(
         media=media,
         kind=kind,
-        required=required,
+        required=body.get("required") is True,
         schema=cast("Any", schema if schema is not None else {}),
         encoding=cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {},
         fields=fields,
@@ -163,6 +155,15 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
         extra_argument=extra,
         doc=body.get("description"),
     )
+
+
+def _media_to_send(document: Document, declared_media: str, schema: Any) -> str:
+    """Return the media type to send; for a range such as ``*/*``, one that suits the schema."""
+    if declared_media == "*/*" and schema is not None and is_binary(document.resolve(schema)):
+        return "application/octet-stream"
+    if declared_media in ("*/*", "application/*"):
+        return "application/json"
+    return declared_media
 
 
 def _forbids_additional(document: Document, schema: Any) -> bool:
@@ -179,10 +180,6 @@ def _flatten(
 ) -> tuple[tuple[Field, ...] | None, str | None]:
     """Return the properties of a body as fields, and the keyword for additional properties.
 
-    A body has fields if it is an object with at most ``_MAX_FIELDS`` properties, whose names are
-    distinct as keywords. Any other body has to be a single argument, such as a body that may be
-    null, or whose properties the specification does not name.
-
     Args:
         document: The specification.
         schema: The schema of the body.
@@ -190,24 +187,24 @@ def _flatten(
 
     Returns:
         The fields, and the keyword, which is None if the schema allows no additional properties.
-        ``(None, None)`` if the body has to be a single argument.
+        ``(None, None)`` if the body has to be a single argument, such as a list.
     """
     merged = merge_object(document, schema)
-    if merged is None or merged.nullable:
+    if merged is None or merged.nullable:  # not an object, or null is a value, too
         return None, None
     writable = {
         name: part for name, part in merged.properties.items() if not document.is_read_only(part)
     }
     is_plain_mapping = merged.additional and not writable
-    # Without declared properties, the body is empty if others are forbidden. If they are not, the
-    # specification leaves the properties open.
-    has_open_properties = not merged.properties and not _forbids_additional(document, schema)
-    if is_plain_mapping or has_open_properties or len(writable) > _MAX_FIELDS:
+    # ``{"type": "object"}`` says nothing about the properties. Only with ``additionalProperties:
+    # false``, the body is an empty object.
+    has_unknown_properties = not merged.properties and not _forbids_additional(document, schema)
+    if is_plain_mapping or has_unknown_properties or len(writable) > _MAX_FIELDS:
         return None, None
     names: dict[str, str] = {}  # from keyword to property
     for name in writable:
         arg = argument_name(name)
-        if arg in used_keywords or arg in names:
+        if arg in used_keywords or arg in names:  # two properties such as ``a-b`` and ``a_b``
             return None, None
         names[arg] = name
     fields = tuple(

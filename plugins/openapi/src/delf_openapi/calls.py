@@ -140,20 +140,18 @@ class Caller:
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
         """Record the types in a response that the declared schema does not allow."""
         name = call.entry.endpoint.name
-        new_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}
-        new_types -= self._known_types.setdefault(name, set())
+        observed_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}
+        known_types = self._known_types.setdefault(name, set())
+        new_types = observed_types - known_types
         if self.samples is None or not new_types:
             return
-        self._known_types[name] |= new_types
-        declared_type = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
-        # A full type leaves out deeply nested parts, too. with_types() cannot add a type to such a
-        # part, and returns the declared type unchanged.
-        addable_types = {
-            new_type
-            for new_type in new_types
-            if with_types(declared_type, [new_type]) != declared_type
+        known_types.update(new_types)
+        shown_type = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
+        # A type in a deeply nested part, which is not shown, would change nothing for the model.
+        visible_types = {
+            new_type for new_type in new_types if with_types(shown_type, [new_type]) != shown_type
         }
-        self.samples.note_undeclared(name, addable_types)
+        self.samples.note_undeclared(name, visible_types)
 
     def _warn_once(self, action: str, faults: list[str]) -> None:
         """Log the faults of arguments that are sent nevertheless.

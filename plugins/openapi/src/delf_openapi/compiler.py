@@ -357,16 +357,15 @@ def _field_argument(
     item: Field, body: Body, shapes: Shapes, document: Document, limits: TextLimits
 ) -> Argument:
     resolved = document.resolve_or_empty(item.schema)
-    required = item.required and body.required
     type_text = safe_text(shapes, item.schema, _INPUT, limits.argument)
     if body.kind == "multipart":
         type_text = _BYTES.sub(_FILE_TYPE, type_text)
-    if required:
-        default = None
-    elif item.required:
-        default = "..."  # a body without this field is invalid, but the body is optional
-    else:
+    if not item.required:
         default = default_text(resolved)
+    elif body.required:
+        default = None  # every call must have the argument
+    else:
+        default = "..."  # a call may omit the whole body, but not only this field
     texts = _doc_and_notes(text_of(document, item.schema), item.schema, document, limits)
     return Argument(item.arg, item.name, "body", type_text, default, *texts)
 
@@ -408,17 +407,16 @@ def _doc_and_notes(
     The notes are the rest of the description, and descriptions of the keys in the value.
     """
     resolved = document.resolve_or_empty(schema)
-    shown = sentence(text, limits.doc)
+    beginning = sentence(text, limits.doc)
     # The description of an enumeration may explain each value, so it may be longer.
-    if isinstance(text, str) and _is_enumeration(resolved) and len(shown) < len(text):
-        shown = clean(text, 2 * limits.doc)
+    if isinstance(text, str) and _is_enumeration(resolved) and len(beginning) < len(text):
+        beginning = clean(text, 2 * limits.doc)
     constraints = hints_of(document, schema, limits.doc, limits.depth)
-    doc = "; ".join(filter(None, [constraints, shown]))
+    doc = "; ".join(filter(None, [constraints, beginning]))
     if not limits.has_notes:
         return doc, ""
-    description = clean(text, _MAX_NOTES)
-    shown_part = shown.removesuffix("…")
-    rest = description.removeprefix(shown_part).strip()
+    whole_description = clean(text, _MAX_NOTES)
+    rest = whole_description.removeprefix(beginning.removesuffix("…")).strip()
     return doc, notes_of(document, schema, _INPUT, rest)
 
 
@@ -461,49 +459,44 @@ class _ResultType(NamedTuple):
     """The type of an operation's result.
 
     Args:
-        is_declared: Whether the specification declares the type.
         text: The type as text.
+        is_declared: Whether the specification declares the type.
     """
 
-    is_declared: bool
     text: str
+    is_declared: bool
 
 
 def _result_type(
     document: Document, raw: Mapping[str, Any], shapes: Shapes, limit: int
 ) -> _ResultType:
-    """Return the type of an operation's result.
-
-    An invalid declaration counts as declared, with the type ``Any``.
-    """
     try:
         result = _success_response(document, raw)
-    except (SpecError, TypeError, AttributeError, LookupError):
-        return _ResultType(True, "Any")
+    except (SpecError, TypeError, AttributeError, LookupError):  # declared, but invalid
+        return _ResultType("Any", is_declared=True)
     if result is None:
         return _type_without_content(raw)
     _, kind, schema = result
     if kind == "json":
         if schema is None or schema == {}:
-            return _ResultType(False, "Any")
+            return _ResultType("Any", is_declared=False)
         if schema == {"type": "object"}:
-            return _ResultType(False, "dict")
-        return _ResultType(True, safe_text(shapes, schema, _OUTPUT, limit))
+            return _ResultType("dict", is_declared=False)
+        return _ResultType(safe_text(shapes, schema, _OUTPUT, limit), is_declared=True)
     if kind == "text":
-        return _ResultType(True, "str")
+        return _ResultType("str", is_declared=True)
     is_bytes = kind == "binary" or schema is None or is_binary(document.resolve_or_empty(schema))
-    return _ResultType(True, "bytes" if is_bytes else "str")
+    return _ResultType("bytes" if is_bytes else "str", is_declared=True)
 
 
 def _type_without_content(raw: Mapping[str, Any]) -> _ResultType:
     """Return the type of a result for which no response declares content."""
     statuses = _success_statuses(raw)
     if not statuses:
-        return _ResultType(False, "Any")
-    # Many specifications omit the content by mistake. Only a status such as 204 shows that there
-    # is none.
+        return _ResultType("Any", is_declared=False)
+    # For a status such as 200, many specifications omit the content by mistake.
     has_status_without_content = not _STATUSES_WITHOUT_CONTENT.isdisjoint(statuses)
-    return _ResultType(has_status_without_content, "None")
+    return _ResultType("None", is_declared=has_status_without_content)
 
 
 def _success_statuses(raw: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ import functools
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
@@ -29,7 +29,7 @@ from delf_openapi.security import asks_for_key, has_credentials, secured_names
 from delf_openapi.selection import resolved_confirm
 from delf_openapi.settings import OpenAPISettings
 from delf_schemas.names import shorten_description, snake
-from delf_schemas.samples import Found, Samples
+from delf_schemas.samples import Samples
 
 if TYPE_CHECKING:
     from delf_openapi.effects import OperationEffects
@@ -124,12 +124,13 @@ class APITool(Connection[OpenAPISettings]):
             **settings,
         )
         self._settings: OpenAPISettings = self.settings
-        # The core accepts only names of actions, but these selectors may be tags and patterns. So
-        # the connection applies them, when the specification is loaded: it makes actions only of
-        # the operations that ``allow`` selects, and replaces ``confirm`` by names.
+        # These selectors may be tags and patterns, such as ``GET /repos/*``, which the core does
+        # not know. _load_api() makes actions only of the operations that ``allow`` selects, so that
+        # the core can allow all actions (None). It replaces ``confirm`` by names.
         self._allow_selectors: Permission = self.allow
         self._confirm_selectors: Permission = self.confirm
-        self.allow = False if self._allow_selectors is False else None  # None allows all actions
+        allows_nothing = self._allow_selectors is False
+        self.allow = False if allows_nothing else None
         self._api: API | None = None
         self._operation_effects: OperationEffects | None = None  # None until the API is loaded
         self._server_notices: tuple[str, ...] = ()
@@ -172,11 +173,10 @@ class APITool(Connection[OpenAPISettings]):
     # -- loading ------------------------------------------------------------------------
 
     def _load(self) -> API:
+        """Load the API at first; make its actions at first, and after new types were learned."""
         with self._load_lock:  # two tasks may start at once
             if self._api is None:
                 self._api = self._load_api()
-            # The caller learns the types of results from responses. The actions show the types of
-            # their entries, so that they have to be made again.
             if self._caller.samples is not None and self._caller.samples.has_new_types:
                 apply_samples(self._api.entries.values(), self._caller.samples)
                 self._actions = None
@@ -205,35 +205,34 @@ class APITool(Connection[OpenAPISettings]):
         self.confirm = resolved_confirm(
             self._confirm_selectors, api.endpoints, api.entries, self.name
         )
-        self._check_servers(api)
+        self._note_refused_actions(api)
         self.summary = self._summarised(api)
         return api
 
     def _apply_effects(self, effects: OperationEffects) -> None:
         """Set the actions' effects, and note the actions to which ``effects`` does not apply."""
         applied = effects.apply()
-        unknown = [f"{self.name}.{action}" for action in applied.unknown]
         self._effect_notices = ()
-        if unknown:
-            are_irreversible = "counts as irreversible"
-            if len(unknown) > 1:
-                are_irreversible = "count as irreversible"
-            if applied.record_problem is None:
-                them = "it" if len(unknown) == 1 else "they"
-                why = f"the specification has added or changed {_few(unknown)}, so {them}"
-            else:
-                why = f"{applied.record_problem}, so {_few(unknown)}"
-            notice = (
-                f"{why} {are_irreversible}; delf openapi effects {self.name} --accept accepts "
-                "what effects names as it is now"
-            )
-            self._effect_notices = (notice,)
+        if not applied.unknown:
+            return
+        actions = _few([f"{self.name}.{action}" for action in applied.unknown])
+        it_counts, counts = "they count", "count"
+        if len(applied.unknown) == 1:
+            it_counts, counts = "it counts", "counts"
+        if applied.record_problem is None:
+            problem = f"the specification has added or changed {actions}, so {it_counts}"
+        else:
+            problem = f"{applied.record_problem}, so {actions} {counts}"
+        notice = (
+            f"{problem} as irreversible; delf openapi effects {self.name} --accept accepts what "
+            "effects names as it is now"
+        )
+        self._effect_notices = (notice,)
 
     def accept_operations(self) -> None:
-        """Let the setting ``effects`` apply to the operations as the specification has them now.
+        """Accept the operations of a specification from a URL as they are now.
 
-        This matters only for a specification from a URL. What is accepted is stored for later
-        processes.
+        The setting ``effects`` then applies to them, also in later processes.
         """
         self._load()
         with self._load_lock:
@@ -242,12 +241,12 @@ class APITool(Connection[OpenAPISettings]):
                 self._apply_effects(self._operation_effects)
                 self._actions = None
 
-    def _check_servers(self, api: API) -> None:
-        """Note the actions that cannot be called because of their servers.
+    def _note_refused_actions(self, api: API) -> None:
+        """Set the notices about actions that cannot be called because of their servers.
 
         Raises:
-            ConnectionConfigurationError: If all actions are refused, and at least one of them
-                because a key would be sent to a server that the user has not accepted.
+            ConnectionConfigurationError: If all actions are refused, and a key would be sent to a
+                server that the user has not accepted.
         """
         from delf_openapi.homes import UnacceptedServerError, refused_actions
 
@@ -256,7 +255,7 @@ class APITool(Connection[OpenAPISettings]):
         unaccepted = [each for each in refused.values() if isinstance(each, UnacceptedServerError)]
         if unaccepted and len(refused) == len(endpoints):
             raise unaccepted[0]
-        names_by_message: dict[str, list[str]] = {}
+        names_by_message: dict[str, list[str]] = {}  # one notice for all actions of a server
         for action, error in refused.items():
             reason = error.message.removeprefix(f"{self.name}: ")
             text = f"{reason}; {error.hint}" if error.hint else reason
@@ -402,26 +401,7 @@ class APITool(Connection[OpenAPISettings]):
         # Headers that most operations have are accepted, but left out of the stub for the model.
         stub_arguments = [a for a in accepted if (a.place, a.name) not in api.common_headers]
         parameters = tuple(parameter_cache.setdefault(a, _parameter(a)) for a in stub_arguments)
-
-        @functools.cache
-        def full_types() -> FullTypes:
-            """Return the types of the action's parameters and result, which the stub may shorten.
-
-            The result has all observed types. Parameters that are not in the stub are left out.
-            """
-            names = {argument.arg for argument in stub_arguments}
-            full_entry = compile_full(api.document, entry, api.full_shapes)
-            arguments = [_parameter(a) for a in full_entry.arguments if a.arg in names]
-            samples = self._caller.samples
-            if samples is None:
-                observed = frozenset[Found]()
-            else:
-                observed = samples.undeclared_types(entry.endpoint.name)
-            returns = with_types(full_entry.returns, observed)
-            return FullTypes(
-                parameters=tuple(arguments), returns=returns, notes=full_entry.result_notes
-            )
-
+        stub_names = {a.arg for a in stub_arguments}
         call = Call(self._caller, api, entry, hidden, accepted)
         return Action(
             name=entry.endpoint.name,
@@ -436,9 +416,22 @@ class APITool(Connection[OpenAPISettings]):
             tags=entry.endpoint.tags,
             description=_description(api, entry),
             context=CONTEXT,
-            full_types=full_types,
+            full_types=functools.cache(lambda: self._full_types(api, entry, stub_names)),
             notes=entry.notes,
             version=f"{entry.endpoint.method} {entry.endpoint.path} {servers}",
+        )
+
+    def _full_types(self, api: API, entry: Entry, names: Collection[str]) -> FullTypes:
+        """Return the named parameters and the result of an action, without shortening."""
+        full_entry = compile_full(api.document, entry, api.full_shapes)
+        returns = full_entry.returns
+        if self._caller.samples is not None:
+            observed_types = self._caller.samples.undeclared_types(entry.endpoint.name)
+            returns = with_types(returns, observed_types)
+        return FullTypes(
+            parameters=tuple(_parameter(a) for a in full_entry.arguments if a.arg in names),
+            returns=returns,
+            notes=full_entry.result_notes,
         )
 
     def inspected(self, *, verbose: bool = False) -> dict[str, Any]:

@@ -37,8 +37,8 @@ class OperationDigests:
     """The digests of a specification's operations.
 
     References may form circles, as in a tree whose nodes refer to nodes. So each group of targets
-    that refer to each other has one digest, which covers the group and all that it refers to. Each
-    target is visited only once (Tarjan's algorithm).
+    that refer to each other has one digest, which covers the group and all that it refers to.
+    Tarjan's algorithm finds the groups (strongly connected components).
 
     Args:
         document: The specification.
@@ -49,28 +49,23 @@ class OperationDigests:
         self._document = document
         self._has_base_url = has_base_url
         self._parts: dict[str, _Part] = {}
-        # The digest of the group of each target; None if a part of it cannot be written.
+        # The digest of each target's group; None if a part of the group cannot be written.
         self._digests: dict[str, str | None] = {}
-        # The number of each target in the order of visits.
-        self._numbers: dict[str, int] = {}
-        # The lowest number of an open target that each target leads to.
-        self._lowest: dict[str, int] = {}
-        # The targets whose group is not complete yet, in the order of visits.
-        self._open: list[str] = []
+        # The state of Tarjan's algorithm: index and low-link of each target, and the stack of the
+        # targets whose group is not complete.
+        self._indexes: dict[str, int] = {}
+        self._low_links: dict[str, int] = {}
+        self._stack: list[str] = []
 
     def digest(self, endpoint: Endpoint) -> str | None:
-        """Return a digest of what decides the effect of an operation.
+        """Return a digest of an operation's request; None if it cannot be written as JSON.
 
-        That is all that describes its request. The responses are left out, because services often
-        add fields to their results.
-
-        Returns:
-            The digest; None if the operation cannot be written as JSON.
+        The responses do not count, because services often add fields to their results.
         """
         part = self._part_of(self._request_of(endpoint))
         for ref in part.refs:
             if ref not in self._digests:
-                self._digest_all_from(ref)
+                self._set_digests_from(ref)
         return self._digest_of([part], part.refs)
 
     def _request_of(self, endpoint: Endpoint) -> list[Any]:
@@ -88,8 +83,8 @@ class OperationDigests:
             servers,
         ]
 
-    def _digest_all_from(self, first_ref: str) -> None:
-        """Set the digests of a target and of all targets that it leads to."""
+    def _set_digests_from(self, first_ref: str) -> None:
+        """Set the digests of a target and of all targets that it leads to (Tarjan's algorithm)."""
         # A list and no recursion: a chain of references may be longer than the interpreter's stack.
         visits = [self._visit(first_ref)]
         path = [first_ref]
@@ -101,27 +96,29 @@ class OperationDigests:
                 continue
             visits.pop()
             ref = path.pop()
-            if self._lowest[ref] == self._numbers[ref]:
+            is_first_of_group = self._low_links[ref] == self._indexes[ref]
+            if is_first_of_group:
                 self._complete_group(ref)
             elif path:
-                self._lowest[path[-1]] = min(self._lowest[path[-1]], self._lowest[ref])
+                parent = path[-1]
+                self._low_links[parent] = min(self._low_links[parent], self._low_links[ref])
 
     def _visit(self, ref: str) -> Iterator[str]:
-        """Yield each target that a target refers to and that has not been visited yet."""
-        self._numbers[ref] = self._lowest[ref] = len(self._numbers)
-        self._open.append(ref)
+        """Yield the unvisited targets that a target refers to (a step of Tarjan's algorithm)."""
+        self._indexes[ref] = self._low_links[ref] = len(self._indexes)
+        self._stack.append(ref)
         self._parts[ref] = self._part_at(ref)
         for target in self._parts[ref].refs:
-            if target not in self._numbers:
+            if target not in self._indexes:
                 yield target
-            elif target not in self._digests:  # it is open
-                self._lowest[ref] = min(self._lowest[ref], self._numbers[target])
+            elif target not in self._digests:  # it is on the stack
+                self._low_links[ref] = min(self._low_links[ref], self._indexes[target])
 
     def _complete_group(self, first_ref: str) -> None:
-        """Set the digest of the open targets from the first one that was visited."""
+        """Take a group from the stack, down to its first target, and set the group's digest."""
         members: set[str] = set()
         while first_ref not in members:
-            members.add(self._open.pop())
+            members.add(self._stack.pop())
         parts = [self._parts[ref] for ref in sorted(members)]
         targets = frozenset[str]().union(*(part.refs for part in parts)) - members
         digest = self._digest_of([*sorted(members), *parts], targets)
@@ -143,20 +140,25 @@ class OperationDigests:
 
     def _part_of(self, node: Any) -> _Part:
         try:
-            try:
-                text = json.dumps(node, sort_keys=True, default=str)
-            except TypeError:  # YAML may mix texts and numbers as keys, which have no order
-                text = json.dumps(node, default=str)
+            text = _json_of(node)
         except (TypeError, ValueError, RecursionError):
             return _Part(None, frozenset())
-        refs: list[str] = json.loads(f"[{','.join(set(_REFERENCE.findall(text)))}]")
-        return _Part(text, frozenset(map(self._absolute, refs)))
+        quoted_refs = set(_REFERENCE.findall(text))
+        refs = frozenset(self._absolute(json.loads(quoted)) for quoted in quoted_refs)
+        return _Part(text, refs)
 
     def _absolute(self, ref: str) -> str:
         try:
             return self._document.absolute(ref)
         except ValueError:  # not a URL
             return ref
+
+
+def _json_of(node: Any) -> str:
+    try:
+        return json.dumps(node, sort_keys=True, default=str)
+    except TypeError:  # YAML may mix texts and numbers as keys, which have no order
+        return json.dumps(node, default=str)
 
 
 def _request_fields(holder: dict[str, Any]) -> list[Any]:

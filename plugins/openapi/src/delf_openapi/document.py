@@ -87,40 +87,41 @@ class Trees:
         self.documents[uri] = tree
 
     def _check_allowed(self, uri: str) -> None:
-        """Raise unless references may lead to the document at ``uri``.
-
-        They may lead to the folder or the origin of the main document, to the folders and origins
-        in ``_allowed_roots``, and to nothing else.
+        """Check that references may lead to the document at ``uri``.
 
         Raises:
-            SpecError: If references may not lead to the document's address.
+            SpecError: If the document is not in the folder or origin of the main document, or in
+                one of ``_allowed_roots``.
         """
-        main_uri = self.uri
-        if not main_uri:
+        if not self.uri:
             raise SpecError(f"$ref to {uri}: the specification itself has no address")
-        if uri.startswith("file:") and urlsplit(uri).netloc in ("", "localhost"):
-            path = path_of(uri).resolve()
-            folders: list[Path] = []
-            if main_uri.startswith("file:"):
-                folders.append(path_of(main_uri).resolve().parent)
-            for root in self._allowed_roots:
-                if root.startswith("file:"):
-                    folders.append(path_of(uri_of(root)))
-                elif "://" not in root:  # the URL of an origin allows no files
-                    folders.append(Path(root))
-            if any(path.is_relative_to(_absolute(folder)) for folder in folders):
-                return
-        elif uri.startswith(("http://", "https://")):
-            # Only URLs have an origin; paths allow nothing here.
-            origins = {origin_of(root) for root in self._allowed_roots if "://" in root}
-            if origin_of(uri) in origins or origin_of(uri) == origin_of(main_uri):
-                return
-            if is_private(urlsplit(uri).hostname or ""):
-                raise SpecError(f"$ref to {uri} leads to a private address")
+        is_local_file = uri.startswith("file:") and urlsplit(uri).netloc in ("", "localhost")
+        is_from_web = uri.startswith(("http://", "https://"))
+        if is_local_file and self._allows_file(path_of(uri).resolve()):
+            return
+        if is_from_web and self._allows_origin(origin_of(uri)):
+            return
+        if is_from_web and is_private(urlsplit(uri).hostname or ""):
+            raise SpecError(f"$ref to {uri} leads to a private address")
         raise SpecError(
             f"$ref to {uri} leaves the folder or origin of the specification",
             hint="allow it with refs=[…], if you trust it",
         )
+
+    def _allows_file(self, path: Path) -> bool:
+        folders: list[Path] = []
+        if self.uri.startswith("file:"):
+            folders.append(path_of(self.uri).resolve().parent)
+        for root in self._allowed_roots:
+            if root.startswith("file:"):
+                folders.append(path_of(uri_of(root)))
+            elif "://" not in root:  # a path
+                folders.append(Path(root))
+        return any(path.is_relative_to(_absolute(folder)) for folder in folders)
+
+    def _allows_origin(self, origin: str) -> bool:
+        allowed_urls = [root for root in self._allowed_roots if "://" in root]  # without paths
+        return origin in {origin_of(url) for url in (*allowed_urls, self.uri)}
 
 
 def _absolute(root: Any) -> Any:
@@ -317,9 +318,9 @@ class Document:
         return {**target, **annotations} if annotations else target
 
     def _chain_from(self, node: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the mappings of a chain of ``$ref``, and the target of the last ``$ref``."""
+        """Return the mappings with a ``$ref`` in a chain of references, and the chain's target."""
         links: list[dict[str, Any]] = []
-        refs: list[str] = []
+        refs: list[str] = []  # the ``$ref`` of each link
         current: Any = node
         while isinstance(current, dict):
             mapping = cast("dict[str, Any]", current)
@@ -336,10 +337,8 @@ class Document:
             refs.append(ref)
             links.append(mapping)
             current = self.at(ref)
-        # The chain may end at a schema that accepts all or no values. A mapping of the same meaning
-        # takes its place, to which annotations can be added.
-        if isinstance(current, bool):
-            current = self.resolve(current)
+        if isinstance(current, bool):  # a schema for all or no values
+            current = self.resolve(current)  # True becomes {}, to which keywords can be added
         if not isinstance(current, dict):
             raise SpecError(f"$ref {refs[-1][:200]!r} leads to a {type(current).__name__}")
         return links, cast("dict[str, Any]", current)

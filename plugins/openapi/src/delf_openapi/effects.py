@@ -54,23 +54,22 @@ class OperationEffects:
 
     def apply(self) -> Applied:
         """Set the effects of the actions, and return what was applied to them."""
-        if self._declared is None:
-            applied = Applied(
-                {
-                    name: strictest(self._effects[selector] for selector in selectors)
-                    for name, selectors in self._selectors.items()
-                },
-                [],
-            )
+        if self._declared is None:  # the specification is the user's own
+            applied = Applied(self._declared_effects(), unknown=[])
         else:
             applied = self._declared.apply(self._matches)
-        effects: dict[str, Effect] = {
-            name: effect for name, effect in applied.effects.items() if name in self._entries
-        }
+        # Operations that the setting ``allow`` leaves out have no entry.
+        effects = {name: each for name, each in applied.effects.items() if name in self._entries}
         for name, effect in effects.items():
             self._entries[name].effect = effect
-        unknown = [name for name in applied.unknown if name in effects]
+        unknown = [name for name in applied.unknown if name in self._entries]
         return Applied(effects, unknown, applied.record_problem)
+
+    def _declared_effects(self) -> dict[str, Effect]:
+        return {
+            name: strictest(self._effects[selector] for selector in selectors)
+            for name, selectors in self._selectors.items()
+        }
 
     def accept(self) -> None:
         """Let the effects apply to the operations as they are now, also in later processes."""
@@ -83,7 +82,8 @@ def _matches(
 ) -> dict[str, Match]:
     """Return the operations that selectors match, with digests of their descriptions.
 
-    Operations that ``allow`` leaves out are included, so that they are known once it names them.
+    Operations that the setting ``allow`` leaves out are included: their effects apply, too, if the
+    user later adds them to ``allow``.
 
     Args:
         api: The specification.

@@ -142,15 +142,11 @@ class RequestBuilder:
                 problems += self._store_argument(arg, value, validated)
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
-        required = [p.arg for p in self._params.values() if p.required]
-        if body is not None:
-            required += self._required_keywords(body, arguments)
-        for arg in required:
-            if arg in validated or arguments.get(arg) is not None:
-                continue
+        for arg in self._missing_arguments(arguments, validated):
             problem = f"missing argument {arg!r}"
-            if arg in self._params and self._params[arg].place == "path":
-                problems.append(problem)  # no request can be sent without a part of its path
+            is_in_path = arg in self._params and self._params[arg].place == "path"
+            if is_in_path:  # no request can be sent without a part of its path
+                problems.append(problem)
             else:
                 problems += self._warn_or_refuse([problem])
         if body is not None and not problems:
@@ -170,32 +166,38 @@ class RequestBuilder:
             self._warn(faults)
         return []
 
+    def _missing_arguments(
+        self, arguments: Mapping[str, Any], validated: Mapping[str, Any]
+    ) -> list[str]:
+        """Return the required keywords without a value; an invalid value is not missing."""
+        required = [p.arg for p in self._params.values() if p.required]
+        if self.operation.body is not None:
+            required += self._required_keywords(self.operation.body, arguments)
+        return [arg for arg in required if arg not in validated and arguments.get(arg) is None]
+
     def _body_names(self, body: Body | None) -> tuple[str, ...]:
         names = (body.whole_argument, body.extra_argument) if body is not None else ()
         return tuple(n for n in names if n is not None)
 
     def _store_argument(self, arg: str, value: Any, arguments: dict[str, Any]) -> list[str]:
-        """Convert an argument and store it in ``arguments``.
-
-        Returns:
-            The faults of a parameter, if the settings make faults an error. The fields of the body
-            are validated later, together.
+        """Convert an argument, store it in ``arguments``, and return the reasons to refuse it.
 
         Raises:
             Misfit: If the value cannot be sent.
         """
         if arg in self._params:
             return self._store_parameter(self._params[arg], value, arguments)
+        # check() validates the whole body later.
         body = self.operation.body
         if arg in self._fields:
             self._store_field(self._fields[arg], value, arguments)
-        elif body is not None:  # the whole body, or a dict of additional properties
+        elif body is not None:
             value = plain(self._checker.with_numbers_as_text(body.schema, value), arg)
-            if arg == body.extra_argument:
-                if value is None:
-                    return []
-                if not isinstance(value, dict):
-                    raise Misfit(arg, "must be a dict")
+            has_extra_properties = arg == body.extra_argument  # else the argument is the whole body
+            if has_extra_properties and value is None:
+                return []
+            if has_extra_properties and not isinstance(value, dict):
+                raise Misfit(arg, "must be a dict")
             arguments[arg] = value
         return []
 
@@ -215,19 +217,15 @@ class RequestBuilder:
         return []
 
     def _store_field(self, body_field: Field, value: Any, arguments: dict[str, Any]) -> None:
-        """Convert and store a field of the body.
-
-        If the schema does not allow null, None omits the field; in a merge patch, None removes the
-        property.
-        """
+        """Convert and store a field of the body; do not store None if the schema forbids null."""
         arg = body_field.arg
-        is_refused_null = value is None and bool(self._checker.faults(body_field.schema, None))
-        if not is_refused_null:
+        is_forbidden_null = value is None and bool(self._checker.faults(body_field.schema, None))
+        if not is_forbidden_null:
             value = self._checker.with_numbers_as_text(body_field.schema, value)
             arguments[arg] = plain(value, arg)
             return
         body = self.operation.body
-        if body is not None and body.is_patch:
+        if body is not None and body.is_patch:  # null in a merge patch removes the property
             arguments[arg] = None
 
     def _check_serialisable(self, param: Param, value: Any) -> None:
@@ -239,8 +237,6 @@ class RequestBuilder:
 
     def _required_keywords(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
         """Return the names of the keyword arguments that a call must have for its body.
-
-        A body that may be omitted requires none, unless the call has another part of the body.
 
         Args:
             body: The body.
@@ -255,35 +251,24 @@ class RequestBuilder:
         if body.extra_argument is not None:
             parts_of_body.append(body.extra_argument)
         has_body = any(arguments.get(name) is not None for name in parts_of_body)
-        if not has_body and not body.required:
+        is_body_omitted = not has_body and not body.required
+        if is_body_omitted:
             return []
         return [name for name, field in self._fields.items() if field.required]
 
     def _check_body(self, body: Body, arguments: dict[str, Any]) -> list[str]:
         """Validate the whole body, and return its faults."""
         if body.fields is None:
-            if body.whole_argument is None or body.whole_argument not in arguments:
-                return []
-            value = arguments[body.whole_argument]
-            if body.kind in ("text", "binary", "multipart"):
-                return _type_faults(body, value)
-            return [
-                _fault_text(fault, body.whole_argument)
-                for fault in self._checker.faults(body.schema, value)
-            ]
-        fields = self._body_value(body, arguments)
-        if not fields and not body.required:
+            return self._check_whole_argument(body, arguments)
+        given_fields = self._body_value(body, arguments)
+        if not given_fields and not body.required:
             return []
-        if body.kind == "multipart":
-            fields = {name: _content_of_file(value) for name, value in fields.items()}
-        # In a merge patch, null removes a property, whatever the property's schema is.
-        if body.is_patch:
-            fields = {name: value for name, value in fields.items() if value is not None}
-        # Hidden fields count as given, because the connection fills them.
-        fields = {
-            **{f.name: _PLACEHOLDER for f in body.fields if f.arg in self._hidden_arguments},
-            **fields,
-        }
+        # The connection fills in hidden fields, so they are not missing.
+        fields = {f.name: _PLACEHOLDER for f in body.fields if f.arg in self._hidden_arguments}
+        for field_name, value in given_fields.items():
+            if body.is_patch and value is None:  # removes a property, whatever its schema is
+                continue
+            fields[field_name] = _content_of_file(value) if body.kind == "multipart" else value
         keywords_by_field = {f.name: arg for arg, f in self._fields.items()}
         texts: list[str] = []
         for fault in self._checker.faults(body.schema, fields):
@@ -295,6 +280,16 @@ class RequestBuilder:
             keyword = keywords_by_field.get(str(name), name)
             texts.append(_fault_text(fault._replace(path=tuple(rest)), keyword))
         return texts
+
+    def _check_whole_argument(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
+        """Validate the argument that takes the whole body, and return its faults."""
+        if body.whole_argument is None or body.whole_argument not in arguments:
+            return []
+        value = arguments[body.whole_argument]
+        if body.kind in ("text", "binary", "multipart"):
+            return _type_faults(body, value)
+        faults = self._checker.faults(body.schema, value)
+        return [_fault_text(fault, body.whole_argument) for fault in faults]
 
     # -- building -----------------------------------------------------------------------
 
@@ -321,20 +316,20 @@ class RequestBuilder:
         base = server_of(self._document, operation, settings.base_url, path_params)
         credentials = credentials_for(self._document, operation, settings)
         path = self._path(arguments, {k.lower(): v for k, v in path_params.items()})
+        url = base + path
         query: list[tuple[str, str]] = []
         headers: dict[str, str] = {}
         cookies: list[tuple[str, str]] = []
-        for arg, param in self._params.items():
-            if arg not in arguments:
-                continue
-            value = arguments[arg]
+        given_params = [
+            (param, arguments[a]) for a, param in self._params.items() if a in arguments
+        ]
+        for param, value in given_params:
             if param.place == "query":
                 query += query_pairs(param, value)
             elif param.place == "header":
                 headers[param.name] = header_text(param, value)
             elif param.place == "cookie":
                 cookies += cookie_pairs(param, value)
-        url = base + path
         if query:
             # The path template of some operations already contains a query.
             url += "&" if "?" in path else "?"
@@ -344,8 +339,8 @@ class RequestBuilder:
         headers["Accept"] = accept_header(self._document, operation)
         if media is not None:
             headers["Content-Type"] = media
+        # Cookies are sent like secrets, because they share one header with the keys in cookies.
         secret_headers = self._secret_headers(credentials, cookies)
-        secret_query = self._secret_query(credentials)
         # Secrets are sent only to servers that the user named, and to the specification's origin.
         self._key_servers.check_request(url, credentials, self._action_name)
         # Scripts cannot override headers from the user's settings or credentials.
@@ -357,7 +352,7 @@ class RequestBuilder:
             headers={k: v for k, v in headers.items() if k.lower() not in secret_names},
             content=content,
             secret_headers=secret_headers,
-            query=secret_query,
+            query=self._secret_query(credentials),
             token_url=credentials.token_url,
             unmet_schemes=credentials.unmet_schemes,
             spec_host=urlsplit(self._document.trees.uri).hostname,

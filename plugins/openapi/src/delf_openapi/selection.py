@@ -23,7 +23,7 @@ def choose(
     A selector is one of these:
 
     - the name of an action, or an operationId
-    - a tag, written ``tag:pets`` if there is a name or an operationId ``pets``, in any case
+    - a tag (``pets``); ``tag:pets`` if ``pets`` or ``Pets`` is also a name or an operationId
     - a pattern of names (``repos_*``), or of paths (``/repos/*``, ``GET /repos/*``)
 
     Args:

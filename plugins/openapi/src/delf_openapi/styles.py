@@ -93,14 +93,14 @@ def _expand(value: Any, explode: bool, separator: str, name: str, *, with_name: 
     """
     if isinstance(value, list):
         parts = [_quoted(item) for item in cast("list[Any]", value)]
-        if with_name and explode:
+        if with_name and explode:  # id=3;id=4
             return separator.join(f"{name}={part}" for part in parts)
         text = (separator if explode else ",").join(parts)
     elif isinstance(value, dict):
         items = [(_quoted(k), _quoted(v)) for k, v in cast("dict[str, Any]", value).items()]
-        if explode:
+        if explode:  # x=1;y=2, also with_name: the keys take the place of the name
             return separator.join(f"{k}={v}" for k, v in items)
-        text = ",".join(f"{k},{v}" for k, v in items)
+        text = ",".join(f"{k},{v}" for k, v in items)  # x,1,y,2
     else:
         text = _quoted(value)
     if with_name:

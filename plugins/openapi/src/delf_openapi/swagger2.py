@@ -184,7 +184,7 @@ def _operation(
 
 
 def _schema(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a parameter, whose keywords Swagger 2.0 mixes with other fields."""
+    """Return the schema in a parameter: ``{"type": "integer"}`` for an integer named ``id``."""
     schema = {k: v for k, v in item.items() if k not in _PARAMETER_KEYWORDS and k[:2] != "x-"}
     if schema.get("type") == "file":
         return {**schema, "type": "string", "format": "binary"}

@@ -198,7 +198,8 @@ class Transport:
                 await check_redirect(url, original_origin, message.method, request.label)
                 message = message.without_call_data()
             # A redirect within the API may drop the query, which can hold the key: add it again.
-            target = url if message.query in url else _with_query(url, message.query)
+            has_query = message.query in url  # also if the query is empty
+            target = url if has_query else _with_query(url, message.query)
         raise ToolExecutionError(f"{request.label}: over {_MAX_REDIRECTS} redirects")
 
     # -- one exchange -------------------------------------------------------------------

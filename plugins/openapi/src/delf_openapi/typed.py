@@ -150,8 +150,8 @@ class Responses:
     def _make_unmarshaller(self, schema: Any) -> SchemaUnmarshaller | str:
         """Return an unmarshaller for a schema; the fault as text if the schema is unusable."""
         try:
-            # The library reads the schema only from a specification, of any version. The document's
-            # version decides how values are validated and converted.
+            # The library reads a schema only as a part of a specification, whose version it
+            # ignores. Values are converted by the rules of ``self._document.version``.
             spec = {"openapi": "3.1.0", **bundled(self._document, schema)}
             return _unmarshaller(spec, self._document.version)
         except SpecError as error:

@@ -90,19 +90,22 @@ class Checker:
             listed = cast("list[Any]", value)
             return [self.coerced(items, item, depth + 1) for item in listed]
         if isinstance(value, dict):
-            return cast("Any", value)  # not written as a single text in the URL
+            return cast("Any", value)
         if type_names == {"array"}:
             return [self.coerced(resolved.get("items", {}), value, depth + 1)]
-        # A boolean is an int in Python, but ``str(True)`` is not how a URL has it.
-        if isinstance(value, bool):
-            if "boolean" in type_names or "string" not in type_names:
-                return value
-            return str(value).lower()
-        if isinstance(value, (int, float)) and type_names == {"string"}:
-            return str(value)
-        if isinstance(value, str) and "string" not in type_names:
-            return _from_text(value, type_names)
-        return value
+        return _coerced_scalar(value, type_names)
+
+
+def _coerced_scalar(value: Any, type_names: set[str]) -> Any:
+    allows_text = "string" in type_names
+    if isinstance(value, bool):  # before int, because bool is an int in Python
+        is_text_required = allows_text and "boolean" not in type_names
+        return str(value).lower() if is_text_required else value
+    if isinstance(value, (int, float)) and type_names == {"string"}:
+        return str(value)
+    if isinstance(value, str) and not allows_text:
+        return _from_text(value, type_names)
+    return value
 
 
 def _type_names(schema: Mapping[str, Any]) -> set[str]:

@@ -53,14 +53,13 @@ def parse_yaml(data: bytes) -> Any:
 
 def _check_nesting(text: str) -> None:
     """Raise if a text is nested so deeply that a C parser would exhaust its stack."""
-    # The brackets in texts count, too, and an indent of two spaces as one level. So this is only an
-    # estimate, and _is_too_deep_to_parse() measures before the specification is refused.
-    deepest = max(
+    # These are fast estimates, which also count the brackets in strings, for example.
+    estimated_depth = max(
         _bracket_depth(text),
         _longest(r"(?:- ){100,}", text) // len("- "),  # lists in lists, such as ``- - - x``
-        _longest(r"(?m)^ {800,}", text) // 2,
+        _longest(r"(?m)^ {800,}", text) // 2,  # two spaces are one level
     )
-    if deepest > _MAX_PARSED_DEPTH and _is_too_deep_to_parse(text):
+    if estimated_depth > _MAX_PARSED_DEPTH and _is_too_deep_to_parse(text):
         raise SpecError("the specification is nested too deeply")
 
 
@@ -137,15 +136,15 @@ def _with_limit(flatten_mapping: Callable[[Any, Any], None]) -> Callable[[Any, A
     Each level of merging can double the size.
     """
 
-    def flatten(loader: Any, node: Any) -> None:
+    def flatten_with_limit(loader: Any, node: Any) -> None:
         for part in _merged_mappings(node):
-            loader.flatten_mapping(part)  # calls flatten() for the part
+            flatten_with_limit(loader, part)  # the part may merge mappings itself
             loader.merged_key_count += len(part.value)
             if loader.merged_key_count > _MAX_MERGED:
                 raise SpecError("the specification's YAML merges too many values")
         flatten_mapping(loader, node)
 
-    return flatten
+    return flatten_with_limit
 
 
 def _merged_mappings(node: Any) -> Iterator[Any]:

@@ -52,13 +52,14 @@ class Export:
 
     def __init__(self, service_name: str, endpoint: str | None) -> None:
         provider = get_tracer_provider()
-        self._has_own_provider = bool(endpoint) or not isinstance(provider, TracerProvider)
-        if isinstance(provider, TracerProvider) and not self._has_own_provider:
+        if isinstance(provider, TracerProvider) and not endpoint:  # set up by the program
+            self._has_own_exporters = False
             self._resource = provider.resource
             # Pass finished spans to the processor: a tracer would create spans with other ids.
             self._processor: SpanProcessor = provider._active_span_processor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             self._meters: Any = get_meter_provider()
         else:
+            self._has_own_exporters = True
             self._open_own_exporters(service_name, endpoint)
         meter = self._meters.get_meter(_SCOPE.name)
         self._duration = meter.create_histogram(
@@ -99,7 +100,7 @@ class Export:
     def close(self, seconds: float) -> None:
         """Flush queued spans within some seconds, and stop OpenTelemetry's threads."""
         self._processor.force_flush(int(seconds * 1000))
-        if self._has_own_provider:
+        if self._has_own_exporters:
             self._processor.shutdown()
             self._meters.shutdown(seconds * 1000)
 

@@ -260,8 +260,7 @@ class Sheets(GoogleConnection):
             reason = f"its steps {', '.join(steps_to_approve)} need approval"
             return NeedsApproval(reason=reason, preview=shown.preview, basis=shown.basis)
         if needs_confirmation(self.confirm, steps_by_name["batch"]):
-            # The engine asks for approval of an action that `confirm` names, although the action is
-            # allowed here, and shows the preview.
+            # `confirm` names the batch itself: the engine asks for approval, with this preview.
             return await self._preview_batch(call, steps)
         return Allowed()
 

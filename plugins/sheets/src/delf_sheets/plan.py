@@ -52,9 +52,10 @@ class Plan:
     @property
     def must_send_once(self) -> bool:
         """True if sending the plan's requests twice would change the spreadsheet twice."""
-        # The requests take effect together or not at all. If the first sending took effect, the
-        # service refuses the second one, because the new ids exist already.
-        return self._is_unsafe_to_repeat and not self.created_ids
+        # The service executes all requests or none. It refuses to create a sheet whose id exists,
+        # and thus all requests of a second sending.
+        is_second_sending_refused = bool(self.created_ids)
+        return self._is_unsafe_to_repeat and not is_second_sending_refused
 
     def _grow(self, area: Area, height: int, width: int) -> None:
         """Enlarge a sheet if needed, which makes the plan unsafe to send twice."""
@@ -222,18 +223,17 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any], column_count: int) -> l
 def _names_for(
     header: Sequence[Any], records: Sequence[Mapping[Any, Any]], column_count: int
 ) -> list[str]:
-    """Return the names of a header's columns, and of the columns beside it that the rows use.
+    """Return the names of the columns, such as ``["id", "name", "column_3"]``.
 
-    A column beside the header is named after its number, such as ``column_4``. The last columns
-    are left out if no row uses them.
+    Here, ``column_3`` is a column without a name in the header, and a record has this key.
     """
     names = column_names(header)
-    keys = {_name_of(key) for record in records for key in record}
-    if keys.issubset(names):
+    used_names = {_name_of(key) for record in records for key in record}
+    if used_names.issubset(names):
         return names
-    beside_header = [None] * (column_count - len(header))
-    all_names = column_names([*header, *beside_header])
-    while len(all_names) > len(names) and all_names[-1] not in keys:
+    right_of_header = [None] * (column_count - len(header))
+    all_names = column_names([*header, *right_of_header])
+    while len(all_names) > len(names) and all_names[-1] not in used_names:
         all_names.pop()
     return all_names
 

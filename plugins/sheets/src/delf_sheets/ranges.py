@@ -70,9 +70,8 @@ class Area:
 
     def of_size(self, height: int, width: int) -> Area:
         """Return a range of this size that starts at the same cell."""
-        bottom = self.top + height
-        right = self.left + max(width, 1)
-        return replace(self, bottom=bottom, right=right)
+        column_count = max(width, 1)  # rows without cells still stand in a column
+        return replace(self, bottom=self.top + height, right=self.left + column_count)
 
     def first_rows(self, max_rows: int) -> Area:
         """Return the range, cut to its first ``max_rows`` rows and to the size of the sheet."""

@@ -126,9 +126,10 @@ def _date_of_element(element: Any) -> str | None:
     """Return the date in an element's attributes or text; None if missing or ambiguous."""
     values = [element.get(name) for name in ("datetime", "content", "title")]
     date = next((_parse_date(str(value)) for value in values if value), None)
-    # The search below would guess whether the day or the month of an ambiguous date comes first.
-    if date is not None or _is_ambiguous(str(element.text_content())):
+    if date is not None:
         return date
+    if _is_ambiguous(str(element.text_content())):
+        return None  # the search below would guess whether the day or the month comes first
     # The search reads the element as a page of its own, without the text that follows it.
     copied = copy.deepcopy(element)
     copied.tail = None

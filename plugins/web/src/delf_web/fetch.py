@@ -55,8 +55,8 @@ class Fetcher:
 
         Args:
             url: The URL.
-            named_by: The URL of the page that contains this URL; None if a script gave the URL. A
-                URL from a page must be on the page's host, unless its own host needs no approval.
+            named_by: The URL of the page that links to this URL; None if a script gave the URL. A
+                link must stay on the page's host, or lead to a host that needs no approval.
 
         Raises:
             ToolRefusedError: If the address is not allowed.

@@ -43,20 +43,15 @@ def check_markup(content: bytes, url: str) -> None:
         ToolExecutionError: If the page has too many or too deeply nested tags or attributes; the
             error names the limit.
     """
-    nodes = attributes = depth = end = 0
-    while (tag := _TAG.search(content, end)) is not None:
+    nodes = attributes = depth = 0
+    position = 0
+    while (tag := _TAG.search(content, position)) is not None:
         nodes += 1
         if nodes > MAX_NODES:
             raise _limit_error(url, f"{MAX_NODES:,} tags")
-        end = tag.end()
         is_comment = tag["name"] is None
         if is_comment:
-            # ``<!-->`` and ``<!--->`` are complete comments.
-            is_complete = content.startswith((b">", b"->"), end)
-            if not is_complete:
-                end = content.find(b"-->", end)
-                if end < 0:  # the comment has no end
-                    return
+            position = _end_of_comment(content, tag.end())
             continue
         name = tag["name"].lower()
         is_end_tag = tag["slash"] == b"/"
@@ -64,20 +59,35 @@ def check_markup(content: bytes, url: str) -> None:
             depth = max(0, depth - 1) if is_end_tag else depth + 1
             if depth > MAX_DEPTH:
                 raise _limit_error(url, f"{MAX_DEPTH:,} elements inside each other")
-        tag_attributes = 0
-        while (attribute := _ATTRIBUTE.match(content, end)) is not None:
-            tag_attributes += 1
-            end = attribute.end()
-            if tag_attributes > MAX_OF_A_TAG:
-                raise _limit_error(url, f"{MAX_OF_A_TAG:,} attributes on one tag")
+        tag_attributes, position = _read_attributes(content, tag.end(), url)
         attributes += tag_attributes
         if attributes > MAX_ATTRIBUTES:
             raise _limit_error(url, f"{MAX_ATTRIBUTES:,} attributes")
         if name in _RAW_TEXT_ELEMENTS and not is_end_tag:
-            closing = _RAW_TEXT_ELEMENTS[name].search(content, end)
-            if closing is None:  # the rest of the page is text
+            end_tag = _RAW_TEXT_ELEMENTS[name].search(content, position)
+            if end_tag is None:  # the rest of the page is text
                 return
-            end = closing.start()
+            position = end_tag.start()
+
+
+def _end_of_comment(content: bytes, start: int) -> int:
+    """Return the position of the end of a comment whose ``<!--`` ends at ``start``."""
+    if content.startswith((b">", b"->"), start):  # ``<!-->`` and ``<!--->`` are complete comments
+        return start
+    end = content.find(b"-->", start)
+    return len(content) if end < 0 else end
+
+
+def _read_attributes(content: bytes, start: int, url: str) -> tuple[int, int]:
+    """Return the number of a tag's attributes, and the position after them."""
+    count = 0
+    end = start
+    while (attribute := _ATTRIBUTE.match(content, end)) is not None:
+        count += 1
+        end = attribute.end()
+        if count > MAX_OF_A_TAG:
+            raise _limit_error(url, f"{MAX_OF_A_TAG:,} attributes on one tag")
+    return count, end
 
 
 def _limit_error(url: str, what: str) -> ToolExecutionError:

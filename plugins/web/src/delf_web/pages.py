@@ -302,11 +302,12 @@ def _read_row(
     for cell in table_row.xpath("./th | ./td"):
         _append_cells_from_above(row, cells_from_above)
         text = _text_of(cell)
-        row_span = _span_of(cell, "rowspan")
-        for _ in range(min(_span_of(cell, "colspan"), _MAX_SPAN - len(row))):
-            if row_span > 1:
-                cells_for_next_row[len(row)] = _CellFromAbove(text, row_span - 1)
+        rows_below = _span_of(cell, "rowspan") - 1
+        end_column = min(len(row) + _span_of(cell, "colspan"), _MAX_SPAN)
+        for column in range(len(row), end_column):
             row.append(text)
+            if rows_below > 0:
+                cells_for_next_row[column] = _CellFromAbove(text, rows_below)
     _append_cells_from_above(row, cells_from_above)
     return row, cells_for_next_row
 
