@@ -59,7 +59,9 @@ class OperationEffects:
         else:
             applied = self._declared.apply(self._matches)
         # Operations that the setting ``allow`` leaves out have no entry.
-        effects = {name: each for name, each in applied.effects.items() if name in self._entries}
+        effects: dict[str, Effect] = {
+            name: effect for name, effect in applied.effects.items() if name in self._entries
+        }
         for name, effect in effects.items():
             self._entries[name].effect = effect
         unknown = [name for name in applied.unknown if name in self._entries]
