@@ -176,12 +176,13 @@ async def revoke(journal: Journal, id_prefix: str, by: str) -> RememberedDecisio
         UnknownRequestError: If no decision, or more than one, matches.
     """
     decisions = require_remembered(journal)
-    starts = (id_prefix, f"req_{id_prefix}")
     request_ids = [decision.request_id for decision in await decisions.remembered()]
-    matching_ids: list[str] = []
-    if id_prefix:
-        matching_ids = [request_id for request_id in request_ids if request_id.startswith(starts)]
-    if id_prefix in matching_ids or not matching_ids:  # the journal raises for an unknown id
+    is_whole_id = id_prefix in request_ids
+    if is_whole_id or not id_prefix:  # the journal raises for an empty id
+        return await decisions.revoke(id_prefix, by)
+    prefixes = (id_prefix, f"req_{id_prefix}")  # ``req_`` may be left out
+    matching_ids = [request_id for request_id in request_ids if request_id.startswith(prefixes)]
+    if not matching_ids:  # the journal raises for an unknown id
         return await decisions.revoke(id_prefix, by)
     if len(matching_ids) > 1:
         raise _several(id_prefix, matching_ids)
@@ -343,21 +344,21 @@ async def _post_and_wait(
     request = record.requested
     check_remark(remark, record.discussion)
     live = journal.subscribe(request.task_id)
-    position = await journal.post(
+    message_position = await journal.post(
         request.task_id, REMARK_KIND, encode_remark(request.request_id, remark, decider)
     )
     deadline = time.monotonic() + RESPONSE_SECONDS
-    remark_kinds = (ApprovalCommented, ApprovalAssigned)
-    end_kinds = (ApprovalDecided, TaskFinished)
+    awaited_kinds = (ApprovalCommented, ApprovalAssigned, ApprovalDecided, TaskFinished)
     while time.monotonic() < deadline:
         event = await _next_or_timeout(live)
-        # Also read the journal after a timeout, when no event was received.
-        if event is None or isinstance(event, (*remark_kinds, *end_kinds)):
-            current = await find_request(journal, request.request_id)
-            # An event's ``note`` is the journal position of the message that led to the event.
-            if any(earlier.note == position for earlier in current.discussion):
-                return current
-            _require_waiting(current)
+        is_timeout = event is None
+        if not is_timeout and not isinstance(event, awaited_kinds):
+            continue
+        current = await find_request(journal, request.request_id)
+        # ``note`` is the position of the message that the task's process has turned into the event.
+        if any(event.note == message_position for event in current.discussion):
+            return current
+        _require_waiting(current)
     raise _no_response(request.request_id)
 
 

@@ -114,7 +114,7 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
 def _effects_by_type(
     name: str, path: Path, folder: Folder, yaml_limit: _YamlLimit
 ) -> Iterator[Effect]:
-    """Yield what a file makes delf do, judging by its suffix, or else by its first characters."""
+    """Yield what a file makes delf do; the first test that fits decides."""
     suffix = path.suffix.lower()
     if path.suffix == ".py" or os.access(path, os.X_OK):
         yield Effect(kind="run", what=name, where=name)
@@ -131,7 +131,7 @@ def _effects_by_type(
         yield Effect(kind="run", what=name, where=name)
         is_exceeded = yaml_limit.is_exceeded_by(path)
         yield from _file_effects(name, path, folder, exceeds_yaml_limit=is_exceeded)
-    elif name not in folder.named_files:
+    elif name not in folder.named_files:  # no setting names the file
         yield Effect(kind="set", what=name, where=name)
     elif _begins_like_json(path, folder.root):
         # The plugin that reads the file decides its format, whatever the suffix is.
@@ -289,15 +289,15 @@ def _setting_path(variable: str) -> tuple[str, ...]:
     """Return the path of the setting that an environment variable sets.
 
     - ``DELF_LLM__BASE_URL`` has the path ``("agent", "llm", "base_url")``.
-    - ``DELF_SHOP_URL`` has the path ``("shop_url",)``. The setting is the key ``url`` of the
-      connection or plugin ``shop``, but this module does not know where such names end.
-    - ``DELF_SHOP_AUTH__COMMAND`` has the path ``("command",)``: outside of the agent's settings,
-      only the last key tells the effect.
+    - ``DELF_SHOP_URL``, of a connection ``shop``, has the path ``("shop_url",)``.
+    - ``DELF_SHOP_AUTH__COMMAND`` has the path ``("command",)``.
     """
     keys = variable.removeprefix(PREFIX).lower().split("__")
     if keys[0] in AgentConfig.model_fields:
         return ("agent", *keys)
-    return (keys[-1],)
+    # The setting of a connection or plugin: only the last key tells the effect.
+    last_key = keys[-1]
+    return (last_key,)
 
 
 def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Iterator[Effect]:
@@ -332,8 +332,9 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     declared_effect = _declared_effect(path)
     last_key = path[-1] if path else ""
     last_word = last_key.rpartition("_")[2]  # such as "command" of DELF_SHOP_COMMAND
-    names_command = not _COMMAND_KEYS.isdisjoint({*_setting_keys(path), last_word})
-    connection_type = value if last_key == "type" else None
+    words = {*_setting_keys(path), last_word}
+    names_command = not words.isdisjoint(_COMMAND_KEYS)
+    connection_type = value if last_key == "type" else None  # as in ``type = "shell"``
     # The first effect that fits counts.
     if names_command or connection_type == "shell":
         yield Effect(kind="start", what=text, where=file)
@@ -353,25 +354,23 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
 def _setting_keys(path: tuple[str, ...]) -> set[str]:
     """Return the keys in a setting's path that may tell the setting's effect.
 
-    The first key, such as ``connections`` or ``agent``, is left out. The second key is left out,
-    too, if it is a name that the user chose: ``connections.shop.auth.command`` has the keys
-    ``auth`` and ``command``, and ``agent.llm.model`` has ``llm`` and ``model``. The last key is
-    always returned.
+    These are ``llm`` and ``model`` of ``agent.llm.model``, and ``auth`` and ``command`` of
+    ``connections.shop.auth.command``, where the user chose the name ``shop``.
     """
     is_of_agent = path[:1] == ("agent",)
     keys = path[1:] if is_of_agent else path[2:]
-    last_key = path[-1] if path else ""
+    last_key = path[-1] if path else ""  # the only key of a short path
     return {*keys, last_key}
 
 
 def _permission_keys(path: tuple[str, ...]) -> set[str]:
-    """Return the keys in a setting's path that may loosen a permission.
-
-    The class ``AgentConfig`` declares the effects of its fields, so a field such as ``libs`` in
-    ``agent.libs.pandas`` is left out.
-    """
+    """Return the keys in a setting's path that may loosen a permission."""
     is_agent_field = _agent_setting(path) in AgentConfig.model_fields
-    return set(path[2:]) if is_agent_field else _setting_keys(path)
+    if is_agent_field:
+        # AgentConfig declares the effect of a field such as ``libs`` in ``agent.libs.pandas``.
+        _agent, _field, *keys_in_table = path
+        return set(keys_in_table)
+    return _setting_keys(path)
 
 
 def _declared_effect(path: tuple[str, ...]) -> Kind | None:

@@ -24,8 +24,8 @@ def check_id_prefix(text: str, whole_id: str) -> bool:
     Raises:
         DelfError: If the text is too short.
     """
-    (characters,) = without_prefixes([whole_id])
-    kind = whole_id.removesuffix(characters)
+    (characters,) = without_prefixes([whole_id])  # such as "3f9a2b1c" of "req_3f9a2b1c"
+    kind = whole_id.removesuffix(characters)  # such as "req_"
     typed_characters = text.removeprefix(kind)
     if len(typed_characters) < min(_MIN_CHARACTERS_TO_ACT, len(characters)):
         raise DelfError(

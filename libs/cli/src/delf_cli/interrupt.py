@@ -107,7 +107,8 @@ class _Stop:
     def watch(self, task: asyncio.Task[Any] | None) -> None:
         """Let the first signal cancel an asyncio task, and the second signal end the process.
 
-        If a function blocks the event loop at the first signal, a warning names the function.
+        The event loop cancels the task. A handler of Python's own counts the signals, so that the
+        second one works even while a function blocks the event loop.
         """
         self._task = task
         loop = asyncio.get_running_loop()
@@ -120,18 +121,12 @@ class _Stop:
                 loop.add_signal_handler(number, self._cancel_task, number)
             except (NotImplementedError, ValueError, RuntimeError):
                 return  # on Windows or in another thread, Ctrl-C raises KeyboardInterrupt as usual
-            self._count_in_python_handler(number)
+            self._add_counting_handler(number)
 
-    def _count_in_python_handler(self, number: int) -> None:
-        """Let Python count a signal at once, even while a function blocks the event loop.
-
-        The event loop still calls ``_cancel_task()``, as soon as no function blocks the loop.
-        """
-        # asyncio has set an empty handler, and does not need the handler: asyncio receives signals
-        # through a file descriptor.
+    def _add_counting_handler(self, number: int) -> None:
+        # This replaces only an empty handler: asyncio receives signals through a file descriptor.
         signal.signal(number, self._count_signal)
-        # signal.signal() makes the signal interrupt system calls. Let them go on again, as asyncio
-        # does.
+        # signal.signal() makes the signal interrupt system calls. Undo this, as asyncio does.
         signal.siginterrupt(number, False)
 
     def _count_signal(self, number: int, _frame: object) -> None:

@@ -122,9 +122,9 @@ async def find_id(journal: SharedJournal, text: str, project: CurrentProject) ->
 
     Args:
         journal: The journal.
-        text: The id or a prefix, of a task of any project; or ``last`` for the newest task of the
-            project.
-        project: The project of ``last``; outside of a project it is the newest task of all.
+        text: The id or a prefix, of a task of any project; or ``last`` for the newest task of
+            the current project.
+        project: The current project.
 
     Raises:
         DelfError: If no task, or more than one, matches.
@@ -133,7 +133,8 @@ async def find_id(journal: SharedJournal, text: str, project: CurrentProject) ->
         return await journal.resolve(text)
     page = await journal.find(_PAGE)
     while page:
-        own_folders = {folder for folder in {task.folder for task in page} if project.owns(folder)}
+        folders = {task.folder for task in page}
+        own_folders = set(filter(project.owns, folders))  # all folders, outside of a project
         for task in page:
             if task.folder in own_folders:
                 return task.task_id

@@ -118,9 +118,10 @@ class LazyGroup(BareGroup):
         try:
             spec = host.spec(CommandSpec, f"{self._prefix}{name}")
         except PluginError as error:
-            suggestion = did_you_mean(name, self.list_commands(ctx))
-            if not error.message.startswith("unknown command"):
+            is_unknown = error.message.startswith("unknown command")
+            if not is_unknown:
                 raise
+            suggestion = did_you_mean(name, self.list_commands(ctx))
             is_top_level = not self._prefix
             if is_top_level and not suggestion:
                 raise  # the command may be of a missing plugin: the hint says what to install

@@ -22,8 +22,8 @@ def log_to_stderr(redact: Callable[[str], str], *, debug: bool) -> None:
     if installed is None:
         root.addHandler(_StderrHandler(level, redact))
     else:
-        # The handler of an earlier command in this process stays in its place: the redaction of a
-        # message may load the project and get here, while the logger goes through its handlers.
+        # Do not replace the handler of an earlier call: it may be the one that is just writing a
+        # message, because redact() may load the project and so call this function.
         installed.setLevel(level)
         installed.redact = redact
     logging.captureWarnings(True)

@@ -82,11 +82,11 @@ class Narrator:
         Warnings, notifications, decisions from other processes and requests to a person are written
         in the same way with and without ``--verbose``; all other events are not.
         """
-        # A warning before the first step is about the set-up: see _is_known_warning().
+        # A warning before the first step is about the set-up: see _is_repeated_warning().
         self._has_begun_steps = self._has_begun_steps or isinstance(event, ev.StepStarted)
         match event:
             case ev.Warned():
-                if not self._is_known_warning(event):
+                if not self._is_repeated_warning(event):
                     self._write_warning(event)
             case ev.ApprovalRequested() if self._shows_requests and _is_for_person(
                 event, self._asks_person
@@ -127,11 +127,7 @@ class Narrator:
                 self._tell(event)
 
     def _write_briefly(self, event: ev.Event) -> None:
-        """Write an event that output without ``--verbose`` has.
-
-        On a terminal, scripts and the sandbox are written. Calls are written if the options ask
-        for them.
-        """
+        """Write an event without ``--verbose``: scripts on a terminal, and calls if asked for."""
         match event:
             case ev.ScriptGenerated():
                 self._script_count += 1
@@ -152,11 +148,10 @@ class Narrator:
             case _:
                 pass
 
-    def _is_known_warning(self, event: ev.Warned) -> bool:
+    def _is_repeated_warning(self, event: ev.Warned) -> bool:
         """Return True if a set-up warning was shown in an earlier task of this project.
 
-        A new set-up warning is recorded as shown. Other warnings are never known. With verbose
-        output or without a project, no warning is known.
+        Otherwise, record the set-up warning as shown.
         """
         is_setup_warning = not self._has_begun_steps
         if not is_setup_warning or self._is_verbose or self._root is None:

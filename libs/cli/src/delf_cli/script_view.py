@@ -110,11 +110,12 @@ def script_lines(
     if script.error:
         *_, last_error_line = script.error.strip().split("\n")
         error_line = visible(last_error_line)
-    first, last = 1, len(code)
     failed_line = script.failed_at
     if failed_line is not None:  # may be one of the empty lines that rstrip() removed
         failed_line = min(failed_line, len(code))
-    if not whole_script and len(code) > _MAX_WHOLE_LINES and failed_line is not None:
+    first, last = 1, len(code)
+    is_cut = not whole_script and len(code) > _MAX_WHOLE_LINES
+    if is_cut and failed_line is not None:
         first = max(first, failed_line - _CONTEXT_LINES)
         last = min(last, failed_line + _CONTEXT_LINES)
     if first > 1:
@@ -128,7 +129,7 @@ def script_lines(
     if last < len(code):
         yield f"      … {len(code) - last} lines after"
     yield from _call_lines(script.calls.get(_UNKNOWN_LINE, ()))
-    if failed_line is None and error_line:
+    if failed_line is None and error_line:  # not shown at a line above
         yield _cut(f"{_CALL_INDENT}{error_line}", width)
     if whole_script:
         yield from _printed_lines(script, width)

@@ -403,11 +403,8 @@ class _Run:
     def run(self) -> _Outcome:
         """Do the work, and write the response before the agent stops.
 
-        If a signal stops the work, there is still a response in three cases: the response was
-        written before the signal, the task has recorded its end, or the task can be resumed.
-
         Raises:
-            InterruptedRunError: If a signal stopped the work, and there is no response.
+            InterruptedRunError: If a signal stopped the work before any response.
             BrokenPipeError: If the reader of the events is gone.
         """
         if self._live is not None:
@@ -418,7 +415,7 @@ class _Run:
         try:
             run_until_done(self._do_and_write, self._keep_resumable)
         except errors.InterruptedRunError as signal_error:
-            if self._event_lines.is_broken:  # EventLines cancelled the run; there was no signal
+            if self._event_lines.is_broken:  # this has cancelled the run, not a signal
                 raise BrokenPipeError from None
             self._stop_live_status()
             return self._outcome_after_signal(signal_error, time.monotonic() - began)
@@ -450,7 +447,8 @@ class _Run:
     ) -> _Outcome:
         """Return the outcome of work that a signal stopped after some seconds."""
         outcome = self._outcome
-        if outcome is None:  # the signal came before the response, and not while the agent stopped
+        if outcome is None:  # no response is written yet
+            # There is one if the task has recorded its end, or can be resumed.
             response = _response_after_signal(
                 self._events, signal_error, seconds, is_resumable=self._is_resumable
             )
@@ -593,11 +591,11 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     """
     if "folder" not in record:
         return options  # the task did not come from the command line
-    # Before the folder changes, because the user's paths are relative to the current folder.
+    # The user's paths are relative to the current folder, which changes in the next line.
     options = _with_absolute_paths(state, options)
     _enter_folder(record["folder"])
     state.config = state.config or record["config"]
-    # Stored plugin files are not loaded: the person who resumes the task has to name them again.
+    # The person who resumes the task has to name its plugin files again.
     state.missing_plugins = tuple(
         file for file in record.get("plugins", ()) if file not in state.plugin
     )
@@ -605,10 +603,9 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         options,
         flags={**options.flags, **_needed_flags(options, record)},
         connections=options.connections or tuple(record["connections"]),
-        # Unlike plugin files, stored files with tools are loaded again. Whoever writes the journal
-        # is trusted: a stored `--set` could start a program, too.
+        # Whoever writes the journal is trusted: a stored `--set` could start a program, too.
         tool_files=options.tool_files or tuple(record["tool_files"]),
-        overrides=(*_needed_overrides(options, record), *options.overrides),
+        overrides=(*_needed_overrides(options, record), *options.overrides),  # the last one counts
     )
 
 

@@ -78,7 +78,6 @@ class State:
         trust = Trust.here(*self.trust)
         while True:
             try:
-                # Loaded again after a yes, because a file may have changed during the question.
                 return load_project(
                     overrides=overrides,
                     flags=flags,
@@ -91,8 +90,10 @@ class State:
 
                 if not ask or not trust_question.can_ask():
                     raise
-                if not trust_question.ask(self.config, self.redact, self.discover()):
+                is_trusted_now = trust_question.ask(self.config, self.redact, self.discover())
+                if not is_trusted_now:
                     raise
+                # Try again. If a file has changed during the question, it is asked again.
 
     def redact(self, text: str) -> str:
         """Redact secrets of the environment and the configuration in a text."""

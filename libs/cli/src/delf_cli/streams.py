@@ -39,8 +39,8 @@ def real_stdout() -> TextIO:
 def reserve_stdout() -> None:
     """Redirect ``sys.stdout`` to stderr, unless stdout is a terminal.
 
-    The output of tools and their child processes then does not mix with the answer. ``click.echo``
-    still writes to the real stdout, except during a tool call.
+    The output of tools and their child processes then does not mix with the answer, which
+    ``click.echo`` still writes to the real stdout.
     """
     if sys.stdout.isatty() or _Redirection.real_stdout is not None:
         return
@@ -86,14 +86,13 @@ def _redirect_stdout(stdout: TextIO) -> TextIO:
 
 def restore_stdout() -> None:
     """Undo :func:`reserve_stdout`."""
-    reserved_stream = _Redirection.real_stdout
+    real_stream = _Redirection.real_stdout
     previous_stdout = _Redirection.replaced_stdout
-    if reserved_stream is None or previous_stdout is None:
+    if real_stream is None or previous_stdout is None:
         return
-    was_descriptor_moved = reserved_stream is not previous_stdout
-    if was_descriptor_moved:
-        os.dup2(reserved_stream.fileno(), 1)
-        reserved_stream.close()
+    if real_stream is not previous_stdout:  # a copy, because descriptor 1 was redirected, too
+        os.dup2(real_stream.fileno(), 1)
+        real_stream.close()
     sys.stdout = previous_stdout
     _Redirection.real_stdout = _Redirection.replaced_stdout = None
     _CLICK._default_text_stdout = _default_of_click  # noqa: SLF001

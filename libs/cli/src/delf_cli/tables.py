@@ -77,7 +77,7 @@ def _column_widths(
     text_columns = [column for column, name in enumerate(head) if not name.startswith(_NUMBER_MARK)]
     widest_first = sorted(text_columns, key=lambda column: -widths[column])
     _narrow_columns(widths, widest_first, _MIN_COLUMN_WIDTH, width)
-    # The column with the longest text is last here, so that it keeps 20 characters if possible.
+    # If this is not enough, narrow further. The column with the longest text is now the last one.
     narrowest_first = widest_first[::-1]
     _narrow_columns(widths, narrowest_first, _MIN_COLUMN_WIDTH // 2, width)
     return widths
@@ -104,15 +104,15 @@ def _narrow_columns(
 def project_column(folders: Sequence[str | None]) -> tuple[list[str], list[list[str]]]:
     """Return the header and the cells of a column with the project of each row.
 
-    Both are empty if all rows belong to the current folder.
-
     Args:
         folders: The project's folder of each row; None for none.
 
     Returns:
-        A list with the header, and for each row a list with its cell.
+        A list with the header, and for each row a list with its cell. All these lists are empty if
+        no row belongs to another folder than the current one.
     """
-    if not set(folders) - {None, str(Path.cwd())}:
+    other_folders = set(folders) - {None, str(Path.cwd())}
+    if not other_folders:
         return [], [[] for _ in folders]
     return ["project"], [[one_line(PurePath(folder or "-").name)] for folder in folders]
 

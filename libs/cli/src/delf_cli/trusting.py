@@ -87,10 +87,11 @@ def trust(ctx: click.Context, folder: str | None, as_json: bool, **flags: bool) 
             click.echo(line)
     if mode == "yes" and _needs_trust(folder_files):
         _trust(folder_files)
-    if as_json:  # nothing is asked, as a program cannot answer
+    if as_json:
         data = state.redact_data(_as_data(folder_files))
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
-    elif mode is None and _needs_trust(folder_files) and not _ask_trust(folder_files):
+    may_ask = mode is None and not as_json  # a program cannot answer
+    if may_ask and _needs_trust(folder_files) and not _ask_trust(folder_files):
         ctx.exit(1)
 
 

@@ -26,8 +26,6 @@ _HINT: Final = "set the whole address in the environment"
 def check_login(owner: str, url: str, source: Source, *, has_password: bool = False) -> None:
     """Raise if the client library would send a login of the user to a server of the project.
 
-    URLs of other databases pass.
-
     Args:
         owner: The owner of the URL, for the message.
         url: The URL of the database, or an empty text if the address is not a URL.
@@ -38,7 +36,8 @@ def check_login(owner: str, url: str, source: Source, *, has_password: bool = Fa
         KeyAddressError: If a project's file gives the address, and the login would be the user's:
             from an option of the URL, from the environment, or from a password file.
     """
-    if source != "project" or (url and not url.strip().lower().startswith("postgres")):
+    is_of_other_database = url != "" and not url.strip().lower().startswith("postgres")
+    if source != "project" or is_of_other_database:
         return
     try:
         parts = urlsplit(url)
@@ -46,14 +45,17 @@ def check_login(owner: str, url: str, source: Source, *, has_password: bool = Fa
         options = {option.lower() for option, _ in parse_qsl(parts.query, keep_blank_values=True)}
     except ValueError:  # not a URL: the library reads the address in its own way
         options, has_url_password = set[str](), False
-    for option in options.intersection(_LOGIN_OPTIONS):
+    login_options = options.intersection(_LOGIN_OPTIONS)
+    if login_options:
+        option = next(iter(login_options))
         raise KeyAddressError(
             f"{owner}: a file of the project gives the address, and its option {option!r} may "
             "add a login of this computer",
             hint=_HINT,
         )
-    # The library ignores an empty password. Plugins differ in their use of the option "password".
-    if has_password or (has_url_password and "password" not in options):
+    # Plugins differ in their use of the option "password", which may replace the URL's password.
+    uses_url_password = has_url_password and "password" not in options
+    if has_password or uses_url_password:
         return
     check_variables(owner, source, _PASSWORD_VARIABLES)
     file = _password_file()

@@ -20,6 +20,7 @@ from delf_cli.state import state_of
 from delf_console.findings import FindingsRow, write_findings
 
 if TYPE_CHECKING:
+    from delf_cli.state import State
     from delf_engine.project.project import Project
 
 _NEW_FILE_MODE: Final = 0o644
@@ -167,11 +168,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     new_text = _with_setting(old_text, (section, *path), parsed)
     _replace_file(file, new_text)
     project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(new_text))})
-    overriding: str | None = None  # such as an environment variable
-    if section == "agent":
-        origin = state.load_project().agent_values.origin(path)
-        if origin is not None and not origin.startswith(str(file)):
-            overriding = origin
+    overriding = _overriding(state, file, path) if section == "agent" else None
     full_key = ".".join((section, *path))
     text = f"{file}: {full_key} is set"
     if overriding is not None:
@@ -180,23 +177,28 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     write_result(text, data, as_json=as_json)
 
 
+def _overriding(state: State, file: Path, path: Sequence[str]) -> str | None:
+    """Return what overrides an agent's setting in a file, such as an environment variable."""
+    origin = state.load_project().agent_values.origin(path)
+    is_from_file = origin is None or origin.startswith(str(file))
+    return None if is_from_file else origin
+
+
 def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
     """Return the value of an agent's setting in the form for delf.toml.
 
-    A number or boolean stays as the user wrote it. A text that the validation converted to a number
-    or boolean, such as "yes", is replaced by the result, such as true.
-
     Args:
         text: The value as the user wrote it.
-        parsed: The parsed value, for a setting that is not a number or boolean.
-        validated: The value after the validation.
+        parsed: The value after parsing, such as a list.
+        validated: The value after the validation, which made True of ``yes``, for example.
     """
     from delf_engine.project.texts import scalar
 
     if not isinstance(validated, (bool, int, float)):
         return parsed
-    number_or_text = scalar(text)
-    return validated if isinstance(number_or_text, str) else number_or_text
+    written = scalar(text)
+    is_word = isinstance(written, str)  # such as ``yes``
+    return validated if is_word else written
 
 
 @config.command("check")
@@ -328,14 +330,15 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
             has_no_header = depth == 0 and len(path) > 2
             table[part] = tomlkit.table(is_super_table=has_no_header)
             adds_table = True
-        elif isinstance(table[part], str):  # expand the name of a model to a table
+        elif isinstance(table[part], str):  # llm = "gpt-4o" becomes llm = {model = "gpt-4o"}
             name = table[part]
             table[part] = tomlkit.inline_table()
             table[part]["model"] = name
         table = table[part]
     key = path[-1]
-    if isinstance(table.get(key), Mapping) and not isinstance(value, Mapping):
-        table[key]["model"] = value  # the existing table of the model keeps its other settings
+    is_name_of_model = isinstance(table.get(key), Mapping) and not isinstance(value, Mapping)
+    if is_name_of_model:
+        table[key]["model"] = value  # the existing table keeps the model's other settings
     else:
         table[key] = value
     if adds_table:

@@ -116,7 +116,7 @@ def _namesake_hint() -> str:
     own_package = packages_of_clone().get(DISTRIBUTION)
     if own_package is None:
         return namesake.REMEDY
-    # Such as ``--editable=/home/me/delf/core``, which stands for "delf-core" in the command of pip.
+    # pip then gets ``--editable=/home/me/delf/core``, for example, instead of "delf-core".
     argument_for_pip = own_package.argument(extras=())
     return namesake.REMEDY.replace(DISTRIBUTION, shlex.quote(argument_for_pip))
 
@@ -236,10 +236,12 @@ def _add_result_of_task_start(
 
 
 def _without_problem(finding: Finding) -> Finding:
-    """Turn a problem that did not prevent the start of a task into a note."""
-    # A task may start without the journal, and does not ask the model's server at its start.
-    is_unproven_by_start = finding.area in ("journal", _SERVER_AREA)
-    if finding.status != "problem" or is_unproven_by_start:
+    """Turn a problem into a note, because a task could start in spite of the problem."""
+    if finding.status != "problem":
+        return finding
+    # A start proves nothing here: a task may start without the journal, and does not ask the
+    # model's server.
+    if finding.area in ("journal", _SERVER_AREA):
         return finding
     return replace(finding, status="note")
 
@@ -413,10 +415,10 @@ async def _check_journal(host: PluginHost, project: Project) -> Finding:
             await journal.aclose()
     except DelfError as error:
         finding = _problem("journal", error)
-        is_default = project.journal is None
-        if is_default and isinstance(error, JournalUnavailableError) and not error.chosen:
-            # Without the default journal, a task starts and its events are in memory only. A
-            # journal that the user chose, in the project or in the plugin's settings, must work.
+        is_unavailable = isinstance(error, JournalUnavailableError)
+        is_users_choice = project.journal is not None or (is_unavailable and error.chosen)
+        if is_unavailable and not is_users_choice:
+            # A task starts nevertheless: its events are in memory only.
             return replace(finding, status="note")
         return finding
     return Finding(area="journal", status="ok", text=text)

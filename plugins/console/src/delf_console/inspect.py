@@ -113,8 +113,7 @@ def _list_connections(state: State, *, as_json: bool) -> None:
 def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
     """Return a connection's actions, settings and notices as data.
 
-    If the connection cannot be made, the data describe its type, and ``note`` says why. If the
-    connection can be made but tasks cannot use it, ``note`` says that.
+    If the connection cannot be made, the data describe its type, and ``note`` says why.
 
     Raises:
         DelfError: If no such connection type exists, or if a connection of delf.toml cannot be made
@@ -132,7 +131,8 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
         actions = asyncio.run(_actions_of(connection))
     except DelfError as error:
         row = _describe_type(host, type_name, name, error)
-        if entry is not None and not row["methods"]:
+        is_in_config = entry is not None
+        if is_in_config and not row["methods"]:
             raise
         return row
     row = _row(connection, actions, connection.name, type_name, connection.summary)

@@ -260,14 +260,16 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
     events: list[Event] = []
     with path.open(encoding="utf-8") as file:
         # For an empty file, readline() returns an empty text, which is reported below as line 1.
-        for number, line in enumerate(itertools.chain([file.readline()], file), 1):
+        first_line = file.readline()
+        for number, line in enumerate(itertools.chain([first_line], file), 1):
             try:
                 record: Any = json.loads(line)
-                if number == 1:
-                    if record != _FORMAT:
-                        raise ValueError("no export")  # noqa: TRY301 - reported below, as all others
+                if number > 1:
+                    event = decode(record)
+                elif record == _FORMAT:
                     continue
-                event = decode(record)
+                else:
+                    raise ValueError("no export")  # noqa: TRY301 - reported below, as all others
             except (ValueError, KeyError, TypeError, DelfError) as error:
                 raise DelfError(
                     f"{path}, line {number}: this is not an event of a journal",

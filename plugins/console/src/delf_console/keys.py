@@ -165,8 +165,9 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
     provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
     if provider is None:  # the name may be one of a provider's variables
         provider = next((each for each in providers.all if name in each.keys), None)
-    stem = name.upper().replace("-", "_").removesuffix("_API_KEY")
-    if name.isupper():  # a variable
+    stem = name.upper().replace("-", "_").removesuffix("_API_KEY")  # such as OPENAI
+    is_variable = name.isupper()
+    if is_variable:
         key = name
     elif provider is not None and provider.keys:
         key = provider.keys[0]

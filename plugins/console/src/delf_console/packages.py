@@ -231,8 +231,9 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         problems = list(_problems(host, record))
         warnings = [*record.warnings]
         notes: list[str] = []
-        # A plugin without kinds may be sound, unless a warning says that a hook is never called.
-        if record.warnings and not record.kinds:
+        # A plugin with only hooks is sound, unless a warning says that a hook is never called.
+        brings_only_hooks = not record.kinds
+        if brings_only_hooks and record.warnings:
             problems.append("it brings nothing")
         if release or is_third_party(record):
             warnings += _author_warnings(record, release=release)

@@ -194,7 +194,8 @@ def _ask(question: str, convert: Callable[[str], T], default: str | None, **opti
     """Ask a question until ``convert`` accepts the answer; return the converted answer.
 
     Raises:
-        DelfError: If nobody answers, or no longer after ``convert`` has refused an answer.
+        ConfigurationError: If nobody answers.
+        DelfError: If ``convert`` refused an answer, and no further answer came.
         click.Abort: If the person presses Ctrl-C before any answer.
     """
     refusal: DelfError | None = None
@@ -204,9 +205,10 @@ def _ask(question: str, convert: Callable[[str], T], default: str | None, **opti
         except DelfError as error:
             errors.report(error)
             refusal = error
-        except click.Abort as abort:  # made by click from Ctrl-C, or from EOFError
+        except click.Abort as abort:
             if refusal is not None:
                 raise refusal from None
+            # click raises Abort for Ctrl-C, and for the end of the input.
             has_input_ended = isinstance(abort.__context__, EOFError)
             if not has_input_ended:
                 raise

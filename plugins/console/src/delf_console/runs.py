@@ -256,12 +256,13 @@ def _show_origins(calls: Sequence[ToolCallTrace]) -> None:
 
 
 def _show_error(error: str, end: TaskFinished | None) -> None:
-    """Write a task's error, and the hint of a failure unless the hint is to run this command."""
+    """Write a task's error, and the hint of a failure."""
     error_text = wrap_text(one_line(error), head=len("error: "))
     click.echo(f"\n{click.style('error:', fg='red', bold=True)} {error_text}")
     if end is None or end.state is not TaskState.FAILED:
         return
-    if end.hint and not end.hint.startswith(TRACE):
+    is_about_this_command = end.hint is not None and end.hint.startswith(TRACE)
+    if end.hint and not is_about_this_command:
         hint_text = wrap_text(one_line(end.hint), head=len("hint: "))
         click.echo(f"{click.style('hint:', fg='cyan', bold=True)} {hint_text}")
 
@@ -400,15 +401,15 @@ async def _new_events(
         position: The number of the last event that the caller already has.
     """
     while True:
-        # Read before the wait: a state that is read later may be newer than the last live event.
-        state = (await journal.task(task_id)).state
+        # If the task ends during the wait, the next round still waits for its last events.
+        state_before_wait = (await journal.task(task_id)).state
         try:
             async with asyncio.timeout(POLL_SECONDS):
                 event = await anext(live)
         except TimeoutError:
-            if state.is_at_work:
+            if state_before_wait.is_at_work:
                 continue
-            if state is TaskState.INTERRUPTED:
+            if state_before_wait is TaskState.INTERRUPTED:
                 click.echo("interrupted: the process that worked on it is gone", err=True)
             return
         if event.seq > position:

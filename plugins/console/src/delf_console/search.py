@@ -161,8 +161,9 @@ def _print_match(name: str, match: FoundTask) -> None:
     line = "  ".join(part for part in parts if part not in (None, "", "-"))
     indent = 4
     shown_name = one_line(name)
-    # The name is longer than the indent, and wrap_text() counts only the rest of the name.
-    title = wrap_text(one_line(task.task), indent=indent, head=len(f"{shown_name}  ") - indent)
+    # The name begins in the indent, for which wrap_text() already leaves room.
+    width_after_indent = len(f"{shown_name}  ") - indent
+    title = wrap_text(one_line(task.task), indent=indent, head=width_after_indent)
     click.echo(f"{click.style(shown_name, bold=True)}  {title}")
     click.echo(f"    {line}")
     if match.place not in (None, "task"):  # the words were found in another text than the title

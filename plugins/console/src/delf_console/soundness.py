@@ -133,8 +133,8 @@ def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
     for protocol, consequence in optional_protocols(spec.kind).items():
         if not consequence:
             continue  # nothing is lost without this protocol
-        # For a connection, the consequence is that nothing is freed when the agent closes. A class
-        # without an ``__init__`` of its own probably opens nothing that has to be freed.
+        # A connection without the protocol never closes what it has opened. A class without an
+        # ``__init__`` of its own probably opens nothing.
         if spec.kind == "connection" and _has_only_settings(factory):
             continue
         if not all(has(factory, name) for name in members(protocol)):
@@ -347,27 +347,26 @@ def _possible_distributions(module: str, owners: Mapping[str, Sequence[str]]) ->
 def _requirements(distribution: metadata.Distribution) -> set[str]:
     """Return the names of a distribution's requirements, with all extras except those for tests.
 
-    If delf's own packages are among the requirements, their requirements are included, too, but
-    without extras.
+    The requirements of delf's own packages among them are included, too, but without extras.
     """
     from packaging.requirements import Requirement
 
     names: set[str] = set()
     pending = [distribution]
-    is_indirect = False  # True while the requirements of delf's own packages are read
+    includes_extras = True  # only for the first distribution
     while pending:
         for line in pending.pop().requires or ():
             requirement = Requirement(line)
             name, marker = normalise(requirement.name), str(requirement.marker or "")
             is_for_tests = any(f'extra == "{extra}"' in marker for extra in _TEST_EXTRAS)
-            is_indirect_extra = is_indirect and "extra ==" in marker
-            if name in names or is_for_tests or is_indirect_extra:
+            is_of_extra = "extra ==" in marker
+            if name in names or is_for_tests or (is_of_extra and not includes_extras):
                 continue
             names.add(name)
             if name == DISTRIBUTION or name in all_packages():
                 with contextlib.suppress(metadata.PackageNotFoundError):
                     pending.append(metadata.distribution(name))
-        is_indirect = True
+        includes_extras = False
     return names
 
 

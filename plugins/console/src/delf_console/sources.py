@@ -332,11 +332,10 @@ def _known_distribution(name: str) -> str:
         f"author: {PLUGIN_PREFIX}NAME"
     )
     if full_name.startswith(PLUGIN_PREFIX):
-        # A full name that resembles one of delf's own names is probably a typo. Any other full name
-        # is the name of another author's plugin.
+        # A full name that resembles one of delf's own names is probably a typo.
         suggestion = _similar_plugin(full_name, _MIN_SIMILARITY_OF_FULL_NAME)
         if suggestion is None:
-            return full_name
+            return full_name  # of another author's plugin
     else:
         # The name may be a capability of a plugin, such as the name of a connection.
         providing_package = package_providing(name)

@@ -46,8 +46,8 @@ def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
     requirements, options = _read(path)
     # Drop an option such as ``--find-links=FOLDER`` if the arguments name the folder again.
     options = [option for option in options if _folder_of(option) not in arguments]
-    # The arguments replace requirements of the same name. Keep delf's own, which is the tool, and
-    # requirements without a name.
+    # The arguments replace requirements of the same name, except for delf, which is the tool.
+    # An argument without a name, such as an option, has the name None.
     replaced_names = set(map(_name_of, arguments)) - {None, DISTRIBUTION}
     remaining = [line for line in requirements if _name_of(line) not in replaced_names]
     return [*_install_command(uv, [*remaining, *arguments]), *options]

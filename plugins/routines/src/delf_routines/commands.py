@@ -519,22 +519,20 @@ def reject(ctx: click.Context, name: str, as_json: bool) -> None:
 def _pending_change(
     store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
 ) -> tuple[Routine, Case | None]:
-    """Return the changed version of a routine that a person may accept, and a test case or None.
+    """Return a routine with the change that a person may accept, and a test case or None.
 
-    If a model has repaired the routine after a failure, the version is the repaired routine, and
-    the test case is made from that failure. Otherwise the version is the routine with its actions
-    as the tools describe them now. If no tool has changed either, the routine is unchanged.
+    The change is a model's repair after a failure, with a test case made from that failure.
+    Without a repair, the change is the new description of changed tools, if any.
     """
     proposal = store.proposed(routine.name)
-    if proposal is not None:
+    if proposal is not None:  # a model has repaired the routine
         proposed, case = proposal
         return proposed, Case.of_bytes(case, f"the proposal of {routine.name}")
     described = tools()
     have_tools_changed = bool(drift_of(routine, described))
     if not have_tools_changed:
         return routine, None
-    # The actions for which the header of the routine does not accept an empty result. The tools do
-    # not describe this, so the new header takes it from the old one.
+    # No tool describes which actions may return an empty result: keep what the routine says.
     never_empty = {name for name, recorded in routine.actions.items() if not recorded.empty}
     actions = named_actions(
         routine.script, described, called=routine.actions, never_empty=never_empty
@@ -581,10 +579,10 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
         runs: list[TaskRecord] = []
         page = await journal.find(_MAX_SHOWN_RUNS, text=begin)
         while page and len(runs) < _MAX_SHOWN_RUNS:
-            # The text may also be within a task's text, as in a run of another routine.
-            named = [task for task in page if task.task.startswith(begin)]
+            # find() also returns tasks that have the text elsewhere than at the beginning.
+            runs_in_page = [task for task in page if task.task.startswith(begin)]
             # Another project may have a routine of this name. A program's task may have no folder.
-            runs += [task for task in named if not task.folder or project.owns(task.folder)]
+            runs += [task for task in runs_in_page if not task.folder or project.owns(task.folder)]
             page = await journal.find(_MAX_SHOWN_RUNS, text=begin, after=page[-1].place)
         return runs[:_MAX_SHOWN_RUNS]
 

@@ -65,12 +65,13 @@ def value_patterns(
     try:
         tree = ast.parse(script)
         all_actions = {*actions, *_BUILT_IN_ACTIONS}
-        uses_of_any_value = _VariableUses(tree, all_actions, without_quotes=False)
-        uses_without_quotes = _VariableUses(tree, all_actions, without_quotes=True)
+        # The same analysis for two assumptions about the values.
+        with_any_value = _VariableUses(tree, all_actions, without_quotes=False)
+        with_unquoted_value = _VariableUses(tree, all_actions, without_quotes=True)
         for name, default in defaults.items():
-            if uses_of_any_value.has_only_harmless_uses(name, is_parameter=True):
+            if with_any_value.has_only_harmless_uses(name, is_parameter=True):
                 patterns[name] = None
-            elif uses_without_quotes.has_only_harmless_uses(name, is_parameter=True):
+            elif with_unquoted_value.has_only_harmless_uses(name, is_parameter=True):
                 patterns[name] = QUOTED_VALUE
             else:
                 patterns[name] = _unquoted_pattern(default)
@@ -101,19 +102,25 @@ def _in_quotes(value: ast.FormattedValue, f_string: ast.JoinedStr) -> bool:
         return False
     adds_quotes = value.conversion == ord("r")  # as in {name!r}
     is_after_open_quote = False
-    open_quote = ""  # the quote that began before the current piece and has not ended
+    text = ""  # the text of the f-string so far, without the inserted values
     for piece in f_string.values:
         if piece is value:
-            is_after_open_quote = bool(open_quote)
+            is_after_open_quote = bool(_open_quote(text))
         elif isinstance(piece, ast.Constant):
-            for character in str(piece.value):
-                if character == open_quote:
-                    open_quote = ""
-                elif character in _QUOTES and not open_quote:
-                    open_quote = character
-    # If a quote does not end, the quotes are not pairs, such as an apostrophe in "it's".
-    are_quotes_paired = not open_quote
-    return are_quotes_paired and (adds_quotes or is_after_open_quote)
+            text += str(piece.value)
+    has_unpaired_quote = bool(_open_quote(text))  # such as the apostrophe in "it's"
+    return not has_unpaired_quote and (adds_quotes or is_after_open_quote)
+
+
+def _open_quote(text: str) -> str:
+    """Return the quote that a text leaves open: ``'`` for ``name = 'Ann``; else an empty text."""
+    open_quote = ""
+    for character in text:
+        if character == open_quote:
+            open_quote = ""
+        elif character in _QUOTES and not open_quote:
+            open_quote = character
+    return open_quote
 
 
 class _VariableUses:
@@ -131,7 +138,7 @@ class _VariableUses:
 
     def __init__(self, tree: ast.Module, actions: Collection[str], *, without_quotes: bool) -> None:
         self._actions = actions
-        self._are_values_without_quotes = without_quotes
+        self._are_values_without_quotes = without_quotes  # an assumption
         self._parents: dict[int, Any] = {}  # from the id() of a node to the node around it
         self._loads: dict[str, list[ast.Name]] = {}  # where the script reads a variable, by name
         self._assignment_counts: Counter[str] = Counter()
@@ -147,7 +154,7 @@ class _VariableUses:
                     words.update(word.split("."))
                 case _:
                     pass
-        # Such names allow uses of a variable that its name in the script does not show.
+        # With ``locals()``, for example, a script can read a variable without its name.
         self._has_indirect_access = not _INDIRECT_NAMES.isdisjoint(words)
         # The variables whose uses are being checked, to end cycles such as ``a = b; b = a``.
         self._names_in_progress: set[str] = set()
@@ -156,8 +163,7 @@ class _VariableUses:
         """Return True if all uses of a variable are harmless.
 
         A use is harmless if it neither inserts the value into another text nor extracts a part of
-        the value. Inserting the value into a text that is only printed is harmless, too. A variable
-        with several assignments, or which the script may access indirectly, is not harmless.
+        the value. Inserting the value into a text that is only printed is harmless, too.
 
         Args:
             name: The name of the variable.
@@ -167,8 +173,7 @@ class _VariableUses:
         if self._has_indirect_access or self._assignment_counts[name] > allowed_assignments:
             return False
         if name in self._names_in_progress:
-            # The variables are assigned in a cycle. The call that is checking the name already
-            # finds all its uses.
+            # In a cycle such as ``a = b; b = a``, an outer call is checking all uses of the name.
             return True
         self._names_in_progress.add(name)
         try:
@@ -188,42 +193,41 @@ class _VariableUses:
                 return True
             case ast.UnaryOp(op=ast.Not()):
                 return True
-            case ast.Subscript():
-                return parent.slice is node  # a key
+            case ast.comprehension() if node in parent.ifs:
+                return True
+            case ast.Subscript():  # harmless is prices[value], but not value[0]
+                return parent.slice is node
             case ast.IfExp():
                 return parent.test is node or self._is_harmless_use(parent)
             case ast.BoolOp() | ast.Await() | ast.List() | ast.Tuple() | ast.Set():
                 return self._is_harmless_use(parent)
             case ast.Dict():
                 return node in parent.values and self._is_harmless_use(parent)
-            case ast.keyword():
+            case ast.keyword():  # send(to=value), but not send(**value)
                 owner = self._parents[id(parent)]
                 is_named_argument = parent.arg is not None and isinstance(owner, ast.Call)
                 return is_named_argument and self._is_harmless_argument(owner, node)
-            case ast.Call():
+            case ast.Call():  # send(value), but not value()
                 return parent.func is not node and self._is_harmless_argument(parent, node)
-            case ast.Attribute():
+            case ast.Attribute():  # such as value.strip()
                 return self._is_harmless_method(parent)
-            case ast.FormattedValue():
-                is_format_specification = parent.value is not node
-                return not is_format_specification and self._is_harmless_field(parent)
-            case ast.comprehension() if node in parent.ifs:
-                return True
+            case ast.FormattedValue():  # f"{value}", but not f"{price:{value}}"
+                return parent.value is node and self._is_harmless_field(parent)
             case _:
                 return self._is_harmless_assignment(parent, node)
 
-    def _is_harmless_assignment(self, statement: Any, node: Any) -> bool:
-        """Return True if a statement assigns a value to a variable with only harmless uses.
+    def _is_harmless_assignment(self, statement: Any, right_side: Any) -> bool:
+        """Return True if a statement assigns exactly a value to a variable with harmless uses.
 
-        An assignment such as ``other = name`` or ``other = str(name)`` gives the variable exactly
-        the value, and so does the loop ``for other in [name]``. In ``other = [name]``, the variable
-        could be taken apart; ``for other in name`` takes the characters of the value.
+        These are ``other = name``, ``other = str(name)`` and ``for other in [name]``. Not harmless
+        are ``other = [name]``, as ``other[0]`` may follow, and ``for other in name``, which gets
+        single characters.
         """
         match statement:
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
-                gets_exact_value = isinstance(node, (ast.Name, ast.Call))
+                gets_exact_value = isinstance(right_side, (ast.Name, ast.Call))
             case ast.For(target=ast.Name(id=word)) | ast.comprehension(target=ast.Name(id=word)):
-                gets_exact_value = isinstance(node, (ast.List, ast.Tuple, ast.Set))
+                gets_exact_value = isinstance(right_side, (ast.List, ast.Tuple, ast.Set))
             case _:
                 return False
         return gets_exact_value and self._is_harmless_variable(word, statement)
@@ -234,11 +238,9 @@ class _VariableUses:
         Anywhere else, the value could change the meaning of the text, such as a query or a command.
         """
         f_string = self._parents[id(field)]
-        # In f"name = '{value}'", a value with a quote could end the text in quotes. A value without
-        # quotes is harmless. value_patterns() then gives the parameter a regex that allows only
-        # values without quotes.
-        may_be_in_quotes = self._are_values_without_quotes and isinstance(f_string, ast.JoinedStr)
-        if may_be_in_quotes and _in_quotes(field, f_string):
+        # In f"name = '{value}'", only a value with a quote could end the text in quotes.
+        is_f_string = isinstance(f_string, ast.JoinedStr)
+        if self._are_values_without_quotes and is_f_string and _in_quotes(field, f_string):
             return True
         return self._is_only_printed(f_string)
 

@@ -95,10 +95,9 @@ class RoutineGuard:
     def check(self, call: ScriptCall) -> Verdict:
         """Check a call against the allowed actions and the limits of the routine's header.
 
-        The header also lists actions that always need approval. In addition, a write call needs
-        approval in two cases. An earlier call of this script returned an unexpectedly empty result.
-        Or the routine is being repaired, and an earlier script called the same action with other
-        arguments.
+        The header also lists actions that always need approval. Any write call needs approval after
+        an unexpectedly empty result. A write call of a repaired script needs approval if the failed
+        script called the same action with other arguments.
         """
         if call.built_in:
             return _ALLOWED
@@ -119,7 +118,8 @@ class RoutineGuard:
         reasons = [
             f"{action} returned nothing for the first time" for action in self.unexpectedly_empty
         ]
-        if any(past_call.call.name == call.name for past_call in self.unrepeated_changes):
+        # A call with the same arguments is no longer among the unrepeated ones.
+        if call.name in [past_call.call.name for past_call in self.unrepeated_changes]:
             reasons.append(f"{call.name} was called with other values before the routine failed")
         return self._approval_verdict(call, reasons)
 

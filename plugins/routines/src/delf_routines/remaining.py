@@ -26,14 +26,19 @@ def remaining_values(routine: Routine) -> list[str]:
     value may give a wrong answer.
     """
     tree = ast.parse(routine.script)
-    format_specs = [n.format_spec for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)]
-    in_format_specs = {n for spec in format_specs if spec is not None for n in ast.walk(spec)}
-    # A bare text is a comment, unless it is the last statement, whose value is the answer.
-    comments = {n.value for n in ast.walk(tree) if isinstance(n, ast.Expr) and n != tree.body[-1]}
+    ignored: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+            ignored.update(ast.walk(node.format_spec))  # such as ``.2f`` in f"{price:.2f}"
+        elif isinstance(node, ast.Expr):
+            # A bare text is a comment, unless it is the last statement, whose value is the answer.
+            is_answer = node == tree.body[-1]
+            if not is_answer:
+                ignored.add(node.value)
     lines = re.split(r"\r\n?|\n", routine.script)
     warnings: list[str] = []
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or node in in_format_specs or node in comments:
+        if not isinstance(node, ast.Constant) or node in ignored:
             continue
         for parameter in routine.parameters.values():
             if _contains(node.value, parameter):
@@ -55,6 +60,7 @@ def _contains(literal: object, parameter: Parameter) -> bool:
     text = str(default)
     if parameter.type == "date" and _spells_out(text, literal):
         return True
+    # A short text such as ``IN`` would also match a common word.
     flags = re.IGNORECASE if len(text) > _SHORT else re.NOFLAG
     return re.search(whole_word(text), literal, flags) is not None
 

@@ -271,9 +271,8 @@ class Routine:
             given: The values that differ from the original task, by name.
             script: A script that replaces the routine's own; None to use the routine's own.
         """
-        # A routine checks the given values with regexes, which its constructor chooses to suit the
-        # script: if the script puts the parameter ``name`` into a query in quotes, for example, a
-        # name with a quote is refused. So make a copy of the routine with the other script.
+        # The constructor chooses regexes that suit the script, and values() checks the values with
+        # them. So the other script needs a routine of its own.
         routine = self if script is None else replace(self, script=script)
         head = [f"{name} = {value!r}" for name, value in routine.values(given).items()]
         return "\n".join([*head, routine.script])

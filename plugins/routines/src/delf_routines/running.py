@@ -176,14 +176,10 @@ async def _answer_of_run(
 async def _warn_of_changes(
     host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str
 ) -> None:
-    """Warn of empty results, of skipped calls, and of a changed answer.
-
-    A call by a repaired script is skipped if the script that failed had made the same call.
-
-    An answer counts as changed if its shape differs from the shape when the routine was saved.
-    """
+    """Warn of empty results, of results reused in a repair, and of an answer of another shape."""
     for action in guard.unexpectedly_empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
+    # The repaired script got the results of the failed script for these calls.
     if guard.reused_change_count:
         await host.warn(
             f"calls from before the repair that were not repeated: {guard.reused_change_count}"

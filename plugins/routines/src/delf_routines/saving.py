@@ -290,7 +290,7 @@ class _LiteralFinder(ast.NodeVisitor):
         # Two finders visit a script. The second one gets the names that the first one suggests.
         self._names_from_first_pass: Mapping[Value, str] = names_from_first_pass or {}
         self.suggested_names: dict[Value, str] = {}
-        """Names for parameters, by literal: the keyword, key or variable that has the literal."""
+        """For ``city = "Rome"``, the name ``city`` of a parameter for the literal ``"Rome"``."""
         self._task = task
         self._task_words = f" {' '.join(_WORD.findall(task)).casefold()} "
         self._spelled_out_dates = spelled_out_dates(task)
@@ -332,14 +332,11 @@ class _LiteralFinder(ast.NodeVisitor):
             self._visit_with_name(str(text) if isinstance(text, str) else None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Visit an index expression: the bounds of ``rows[:5]``, but not the key of ``row["to"]``.
-
-        Keys stay literals. A bound does not get the name of a variable: not ``best`` for the 5 in
-        ``best = rows[:5]``.
-        """
+        """Visit the bounds of ``rows[:5]``, but not the key of ``row["to"]``, which stays."""
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
-            self._visit_with_name(None, node.slice)
+            no_name = None  # in ``best = rows[:5]``, ``best`` is no name for the 5
+            self._visit_with_name(no_name, node.slice)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Name a literal after the key that it is compared with."""
@@ -369,10 +366,7 @@ class _LiteralFinder(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """Replace a literal that occurs in the task by a parameter, and suggest a name for it.
-
-        The name is the keyword, key or variable to which the script gives the literal.
-        """
+        """Replace a literal that occurs in the task by a parameter, and suggest a name for it."""
         value: object = node.value
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             return
@@ -383,7 +377,7 @@ class _LiteralFinder(ast.NodeVisitor):
             kind: ParameterType = "integer" if isinstance(value, int) else "number"
             parameter = self._parameter(value, kind)
             if parameter is not None:
-                # The suggested names serve a second finder, which visits the script again.
+                # For a second visit of the script: here, the parameter has its name already.
                 self._suggest_parameter_name(value)
                 self._replace(node, parameter.name)
 
@@ -409,12 +403,11 @@ class _LiteralFinder(ast.NodeVisitor):
     def _replace_text(self, node: ast.Constant, value: str) -> None:
         """Replace a string by a parameter, or pieces of the string by several parameters.
 
-        The whole string is replaced if it occurs in the task. An exception is a phrase with a date,
-        such as ``rent due 2026-05-01``, which is replaced only if the task has it in quotes.
-        Otherwise, the dates, quoted texts and numbers of the string that occur in the task are
-        replaced.
+        The whole string is replaced if it occurs in the task. Only the date is replaced in a
+        phrase such as ``rent due 2026-05-01``, unless the task has the phrase in quotes.
         """
-        if not self._is_in_task(value) or self._is_unquoted_phrase_with_date(value):
+        is_phrase_of_task = self._is_in_task(value)
+        if not is_phrase_of_task or self._is_unquoted_phrase_with_date(value):
             self._replace_pieces(node, value)
             return
         parameter = self._parameter(value, "date" if is_date(value) else "text")
@@ -423,13 +416,17 @@ class _LiteralFinder(ast.NodeVisitor):
             self._replace(node, parameter.name)
 
     def _replace_pieces(self, node: ast.Constant, value: str) -> None:
-        """Replace the dates, quoted texts and numbers of a string that occur in the task.
-
-        The string becomes an f-string, unless it is in the braces of one: before Python 3.12 an
-        f-string in these braces needs other quotes.
-        """
+        """Replace the dates, quoted texts and numbers of a string that occur in the task."""
+        # The string becomes an f-string. In the braces of another f-string, that would need other
+        # quotes before Python 3.12.
         if self._f_string_depth:
             return
+        replacements = {**self._numbers_to_replace(value), **self._texts_to_replace(value)}
+        if replacements:
+            self._replace(node, _f_string(value, replacements))
+
+    def _numbers_to_replace(self, value: str) -> dict[str, str]:
+        """Return a mapping from number in a string to name of the number's parameter."""
         replacements: dict[str, str] = {}
         for match in _STANDALONE_NUMBER.finditer(value):
             if not self._is_number_of_task(match[0]):
@@ -441,6 +438,11 @@ class _LiteralFinder(ast.NodeVisitor):
                 parameter = self._parameter(number, "number" if has_fraction else "integer")
                 if parameter is not None:
                     replacements[match[0]] = parameter.name
+        return replacements
+
+    def _texts_to_replace(self, value: str) -> dict[str, str]:
+        """Return a mapping from date or quoted text in a string to name of its parameter."""
+        replacements: dict[str, str] = {}
         dates = [match[0] for match in _DATE.finditer(value) if is_date(match[0])]
         quoted_texts = [match[1] for match in _QUOTED_TEXT.finditer(value)]
         pieces = dict.fromkeys(filter(self._is_in_task, [*dates, *quoted_texts]))  # distinct
@@ -452,8 +454,7 @@ class _LiteralFinder(ast.NodeVisitor):
             parameter = self._parameter(piece, kind)
             if parameter is not None:
                 replacements[piece] = parameter.name
-        if replacements:
-            self._replace(node, _f_string(value, replacements))
+        return replacements
 
     def _is_unquoted_phrase_with_date(self, value: str) -> bool:
         """Return True for a text of several words with a date, unless the task quotes the text.
@@ -479,13 +480,13 @@ class _LiteralFinder(ast.NodeVisitor):
 
     def _parameter(self, value: Value, kind: ParameterType) -> Parameter | None:
         """Return the parameter for a literal; None if a person wants to keep the literal."""
-        parameter = self.parameters.get(value)
-        if parameter is None:
-            parameter = Parameter(name=self._name(value, kind), type=kind, default=value)
-            if parameter.name in self._refused_names:
-                return None
-            self._unavailable_names.add(parameter.name)
-        self.parameters[value] = parameter
+        if value in self.parameters:
+            return self.parameters[value]
+        name = self._name(value, kind)
+        if name in self._refused_names:
+            return None
+        self._unavailable_names.add(name)
+        parameter = self.parameters[value] = Parameter(name=name, type=kind, default=value)
         return parameter
 
     def _name(self, value: Value, kind: ParameterType) -> str:
@@ -525,8 +526,8 @@ def _find_in_f_strings(
 ) -> Iterator[_Replacement]:
     """Yield replacements for pieces of f-strings that equal a parameter's value.
 
-    A short text such as ``AT`` may have another meaning in a query or a command. So it is replaced
-    in printed f-strings only, and not if it may be a common word, such as ``in``.
+    A short text such as ``AT`` is replaced in printed f-strings only: in a query or a command it
+    may have another meaning.
 
     Args:
         script: The script.
@@ -539,7 +540,7 @@ def _find_in_f_strings(
         text = str(value)
         is_number = item.type in ("number", "integer")
         if not is_number and len(text) <= _MIN_CHARACTERS:
-            if text.islower():
+            if text.islower():  # may be a common word, such as ``in``
                 continue
             short_texts.add(text)
         fields_by_value[text] = f"{{{item.name}}}"
@@ -558,7 +559,8 @@ def _find_in_f_strings(
             continue
         for start, text in _texts_outside_braces(segment):
             for match in pattern.finditer(text):
-                if match[0] in short_texts and node not in printed:
+                is_ambiguous = match[0] in short_texts and node not in printed
+                if is_ambiguous:
                     continue
                 line, begin = _position_in(node, segment, start + match.start())
                 end_line, end = _position_in(node, segment, start + match.end())
@@ -657,7 +659,7 @@ def _f_string(value: str, variables: Mapping[str, str]) -> str:
 def whole_word(piece: str) -> str:
     """Return a regex that finds a piece of text as a whole word.
 
-    A number within a date or another number does not match.
+    The number ``5`` is not found in ``1.5``, ``5-1`` or ``5%``.
     """
     if _STANDALONE_NUMBER.fullmatch(piece):
         return rf"(?<![\w.-]){re.escape(piece)}(?![\w%-]|\.\d)"

@@ -170,9 +170,8 @@ class Application:
         """
         self.begin_stop()
         if self._loop_end is not None:
-            # Tell the watcher that this method leaves the tasks resumable, after the grace period.
-            # Otherwise, the watcher would do so at once if the loop ends in the meantime.
-            self._loop_end.are_tasks_resumable = True
+            # This method itself leaves the tasks resumable, but only after the grace period.
+            self._loop_end.is_disarmed = True
         for work in self._background_tasks:
             work.cancel()
         if self.service.oidc is not None:
@@ -203,9 +202,9 @@ class Application:
         scope["app"] = self  # makes the router raise its errors instead of sending them
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            # The guard has already started the agent, except for a request to /health or /ready.
-            # A request to /ready needs the agent, too.
-            if not self._started and path_of(scope) != "/health":
+            # The guard has started the agent for other paths, but not for /ready.
+            needs_agent = path_of(scope) != "/health"
+            if needs_agent and not self._started:
                 await self._start_for_request()
         try:
             await self._app(scope, receive, send)
@@ -253,20 +252,18 @@ class _LoopEndWatcher(asyncio.Future[None]):
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self._agent = agent
-        self.are_tasks_resumable = False
+        self.is_disarmed = False
         """True if the agent's tasks are marked as resumable, or an orderly shutdown will do so."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Mark the agent's tasks as resumable, then cancel this future.
 
-        When the event loop ends, it cancels all asyncio tasks: also the task that runs
-        :meth:`wait`. That task waits on this future, so asyncio calls this method. At this time no
-        task of the agent has noticed its own cancellation yet. Marked as resumable, the tasks end
-        without an entry in the journal, and another process can resume them.
+        asyncio calls this method when the event loop ends, before the agent's tasks notice their
+        own cancellation. A resumable task ends without an entry in the journal, so that another
+        process can resume the task.
         """
-        # In an orderly shutdown, Application.stop() has set the flag, and leaves the tasks itself.
-        if not self.are_tasks_resumable:
-            self.are_tasks_resumable = True
+        if not self.is_disarmed:
+            self.is_disarmed = True
             leave_tasks(self._agent)
         return super().cancel(msg)
 

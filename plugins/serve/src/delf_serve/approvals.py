@@ -203,24 +203,25 @@ class Approvals:
         return AssignableList(people=[person.name for person in people])
 
     def _view(self, record: RequestRecord, caller: Caller) -> Request:
-        """Convert a request to the API's model, with what a person may do with the request.
-
-        If the person may not approve the request, the model has the reason.
-        """
-        # The channel of the decision is empty, because nothing is decided here.
-        reason = why_not_approve(record, caller.decider(""))
-        if not has_right(record, caller):
-            reason = "you have no right to decide"
-        if reason is not None and record.waits and self._is_stuck(record):
-            reason += ". Nobody can approve it now: reject it, or add a person who may approve it"
+        """Convert a request to the API's model, with what the caller may do with the request."""
         return Request(
             **request_data(record),
             project=self._tasks.foreign_project(record.task),
             can_decide=may_decide(record, caller),
             can_reject=_may_reject(record, caller),
             can_talk=record.waits and _may_comment(caller),
-            why_not=reason if record.waits else None,
+            why_not=self._why_not_approve(record, caller) if record.waits else None,
         )
+
+    def _why_not_approve(self, record: RequestRecord, caller: Caller) -> str | None:
+        if has_right(record, caller):
+            no_channel = ""  # nothing is decided here
+            reason = why_not_approve(record, caller.decider(no_channel))
+        else:
+            reason = "you have no right to decide"
+        if reason is not None and self._is_stuck(record):
+            reason += ". Nobody can approve it now: reject it, or add a person who may approve it"
+        return reason
 
     def _is_stuck(self, record: RequestRecord) -> bool:
         """Return True if the approval rule permits nobody on this server to approve the request."""

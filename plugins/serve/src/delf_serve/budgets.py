@@ -106,12 +106,13 @@ class Budgets:
         if not self._limits:
             return []
         ledgers: list[tuple[str, Ledger]] = []
-        # A caller without an owner name is the only user of a server without keys, or a webhook of
-        # a server with keys. A webhook has no budget of its own: only budgets of teams cover it.
-        is_only_user = caller.holder is None and not self._keys
-        has_own_budget = caller.holder is not None or is_only_user
-        if has_own_budget and (caller.name in self._limits or EVERYBODY in self._limits):
-            # None stands for all tasks of the journal, which belong to the only user.
+        has_limit = caller.name in self._limits or EVERYBODY in self._limits
+        # Only budgets of teams cover a webhook. On a server with keys, every other caller has an
+        # owner name.
+        is_webhook = caller.holder is None and bool(self._keys)
+        if has_limit and not is_webhook:
+            # A server without keys has only one user, without an owner name. All tasks of the
+            # journal belong to this user.
             owners = None if caller.holder is None else (caller.holder,)
             ledger = await self._up_to_date_ledger(("person", caller.holder), caller.name, owners)
             ledgers.append((caller.name, ledger))

@@ -229,36 +229,31 @@ class Notices:
         if settings.smtp_url is not None and settings.mail_to and to_all:
             ways.append(partial(mail, to=settings.mail_to))
         for person in to:
-            ways += self._ways_to(person, is_mail_to_used=to_all)
+            ways += self._ways_to(person, to_all=to_all)
         if ways:
             task = asyncio.create_task(self._send_all(ways, notice, sent))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
-    def _ways_to(self, person: Person, *, is_mail_to_used: bool) -> Iterator[Way]:
-        """Yield functions that send a notice to a person, one function for each available channel.
-
-        Only channels that the person chose are used.
+    def _ways_to(self, person: Person, *, to_all: bool) -> Iterator[Way]:
+        """Yield a function for each channel through which a person wants notices.
 
         Args:
             person: The person.
-            is_mail_to_used: Whether the notice is also mailed to the addresses in the setting
-                ``mail_to``. A person with such an address gets no other mail.
+            to_all: Whether the notice is also mailed to the addresses in the setting ``mail_to``.
         """
         settings = self._settings
-        gets_mail_already = is_mail_to_used and person.mail in settings.mail_to
+        gets_mail_already = to_all and person.mail in settings.mail_to
         for way in ways_of(settings, person):
-            if way in person.notice_ways:
-                match way:
-                    # Each person gets a separate mail, so that nobody sees other addresses.
-                    case "mail" if not gets_mail_already:
-                        yield partial(mail, to=[person.mail])
-                    case "slack":
-                        yield partial(message_in_slack, address=person.mail)
-                    case "webhook":
-                        yield partial(post_to, person=person)
-                    case _:
-                        pass
+            if way not in person.notice_ways:
+                continue
+            if way == "slack":
+                yield partial(message_in_slack, address=person.mail)
+            elif way == "webhook":
+                yield partial(post_to, person=person)
+            elif way == "mail" and not gets_mail_already:
+                # Each person gets a separate mail, so that nobody sees other addresses.
+                yield partial(mail, to=[person.mail])
 
     async def _send_all(self, ways: Sequence[Way], notice: Notice, sent: Sent | None) -> None:
         arrived = await asyncio.gather(*(self._send(way, notice) for way in ways))
@@ -448,17 +443,15 @@ class WebChannel:
             return
         try:
             people = [person for person in await journal.people() if person.revoked_at is None]
-            owner = (await journal.task(request.task_id)).key
+            task_owner = (await journal.task(request.task_id)).key
         except DelfError as error:
             _log.warning("people get no notice of %s: %s", request.request_id, error.message)
             return
-        # The field ``key`` of an event is the owner name of the person who caused the event.
-        participants = {owner}
-        assignee: str | None = None
-        for earlier in discussion:
-            participants.add(getattr(earlier, "key", None))
-            if isinstance(earlier, ApprovalAssigned):
-                assignee = earlier.to
+        # ``key`` of a task or event, and ``holder`` of a person, are owner names. An assignment has
+        # the plain name of a person.
+        participants = {task_owner, *(getattr(earlier, "key", None) for earlier in discussion)}
+        assignments = [earlier for earlier in discussion if isinstance(earlier, ApprovalAssigned)]
+        assignee = assignments[-1].to if assignments else None
         recipients: list[Person] = []
         for person in people:
             if isinstance(event, ApprovalAssigned):
@@ -468,8 +461,8 @@ class WebChannel:
                 is_concerned = person.holder in participants or person.name == assignee
                 kind_of_notice = "commented"
             is_author = person.holder == event.key
-            wants_notice = kind_of_notice in person.notices
-            if is_concerned and wants_notice and not is_author and sees(person, people, owner):
+            wants_notice = is_concerned and not is_author and kind_of_notice in person.notices
+            if wants_notice and sees(person, people, task_owner):
                 recipients.append(person)
         if recipients:
             notice = notice_of_talk(self._settings, request, event)

@@ -78,12 +78,13 @@ class Uploads:
 
     @asynccontextmanager
     async def _upload_in_progress(self) -> AsyncGenerator[None]:
-        """Count the uploads in progress, and measure the used bytes again before the first one.
+        """Count an upload as in progress.
 
-        Until then, the bytes of failed and of removed uploads stay charged. While an upload is in
-        progress, the measurement would miss the bytes that are not yet written.
+        If no other upload is in progress, the used bytes are measured again, without those of
+        failed and removed uploads.
         """
         async with self._counting_lock:
+            # The unwritten bytes of another upload in progress would not be measured.
             if self._upload_count == 0:
                 self._used_bytes = await asyncio.to_thread(self._measure_usage)
             self._upload_count += 1

@@ -186,14 +186,14 @@ class Guard:
         sender.varies_by_origin = bool(self._origins)
         if origin and ("*" in self._origins or origin in self._origins):
             sender.origin = origin
-        # Browsers send preflight requests without a key: answer before authentication.
-        if method == "OPTIONS" and b"access-control-request-method" in headers:
-            if sender.origin is None:
-                raise ProblemError(403, "pages of this origin may not use the API")
+        is_preflight = method == "OPTIONS" and b"access-control-request-method" in headers
+        is_harmless = method in _SAFE and not is_preflight
+        is_own_page = not is_preflight and _is_same_site(scope, origin)
+        if sender.origin is None and not (is_harmless or is_own_page):
+            raise ProblemError(403, "pages of this origin may not use the API")
+        if is_preflight:  # a browser sends it without a key: answer before authentication
             await sender.preflight()
             return
-        if method not in _SAFE and sender.origin is None and not _is_same_site(scope, origin):
-            raise ProblemError(403, "pages of this origin may not use the API")
         self._check_body(scope, headers, path, method)
         if is_probe:
             return
@@ -541,7 +541,8 @@ def _is_same_site(scope: Scope, origin: str) -> bool:
     if parts is None:
         return False
     host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
-    # A proxy may pass on a request from an https page as http, so an https origin always fits. An
-    # http origin fits only a server that is reached by http.
-    has_fitting_scheme = parts.scheme == "https" or scope["scheme"] == "http"
-    return parts.netloc == host and has_fitting_scheme
+    # A proxy may pass on the request of an https page as http, but not that of an http page as
+    # https.
+    if scope["scheme"] != "http" and parts.scheme != "https":
+        return False
+    return parts.netloc == host

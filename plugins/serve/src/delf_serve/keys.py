@@ -249,16 +249,14 @@ class Keys:
         return frozenset(person.holder for person in self._all_people if team in person.teams)
 
     def holds(self, caller: Caller) -> bool:
-        """Return True if a caller still has access, with the same API key and rights.
-
-        The API keys of the settings never change. A person may have been removed or changed since:
-        a person with changed rights, scope or teams is not equal to the earlier caller.
-        """
+        """Return True if a caller still has access, with the same rights, scope and teams."""
+        # The API keys of the settings never change.
         if not self._requires_login or caller in self._callers_of_settings:
             return True
-        caller_with_same_key = self._callers_by_digest.get(caller.digest)
-        caller_without_key = self._callers_by_holder.get(caller.holder or "")  # a login by proxy
-        return caller in (caller_with_same_key, caller_without_key)
+        if self._callers_by_digest.get(caller.digest) == caller:  # digest of the API key
+            return True
+        # A login by proxy has no API key.
+        return self._callers_by_holder.get(caller.holder or "") == caller
 
     async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
         """Reload the people and their keys from the journal, at most once a second.

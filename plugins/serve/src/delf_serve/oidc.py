@@ -57,7 +57,7 @@ class OpenIdConnect:
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
         self._client: Any = None
-        # The provider's metadata and keys, after the time of their request; None before the first.
+        # (time of the request, the provider's metadata, the provider's keys)
         self._metadata: tuple[float, Mapping[str, Any], Mapping[str, Any]] | None = None
 
     @property

@@ -239,24 +239,9 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 
 def _responses(operation: Operation) -> dict[str, Any]:
     """Describe an operation's responses in OpenAPI's format, the usual response first."""
-    content: dict[str, Any] = {"schema": {"type": "string"}}
-    if operation.answer is not None:
-        content = {"schema": {"$ref": _SCHEMA_REF.format(model=operation.answer.__name__)}}
-    elif operation.frames is not None:
-        # Generated clients read the stream as text; ``contentSchema`` types its frames.
-        frames = {"$ref": _SCHEMA_REF.format(model=operation.frames)}
-        content = {
-            "schema": {
-                "type": "string",
-                "contentMediaType": operation.media,
-                "contentSchema": frames,
-            }
-        }
-    elif operation.media == "application/json":
-        content = {"schema": {"type": "object"}}
     success: dict[str, Any] = {"description": operation.summary}
     if operation.status != 204:
-        success["content"] = {operation.media: content}
+        success["content"] = {operation.media: {"schema": _success_schema(operation)}}
         if operation.second_media is not None:
             success["content"][operation.second_media] = {"schema": {"type": "string"}}
     responses: dict[str, Any] = {str(operation.status): success}
@@ -278,3 +263,16 @@ def _responses(operation: Operation) -> dict[str, Any]:
         else:
             responses[str(status)] = {"description": text, "content": problem}
     return responses
+
+
+def _success_schema(operation: Operation) -> dict[str, Any]:
+    if operation.answer is not None:
+        return {"$ref": _SCHEMA_REF.format(model=operation.answer.__name__)}
+    if operation.frames is not None:
+        # Generated clients read the stream as text; ``contentSchema`` types its frames.
+        return {
+            "type": "string",
+            "contentMediaType": operation.media,
+            "contentSchema": {"$ref": _SCHEMA_REF.format(model=operation.frames)},
+        }
+    return {"type": "object" if operation.media == "application/json" else "string"}

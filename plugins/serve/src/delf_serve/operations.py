@@ -622,9 +622,9 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     changer = Changer(name, call.via, call.service.agent.tell_observers)
     person = await changer.change(journal, name, change)
     await call.service.keys.reload(journal, at_once=True)
-    # A secret is shown only once, when its address is set.
-    is_address_new = bool(address) and person.webhook_secret == new_secret
-    return _notices_of(call, person, new_secret if is_address_new else None)
+    # An unchanged address keeps its old secret. A secret is shown only once.
+    uses_new_secret = bool(address) and person.webhook_secret == new_secret
+    return _notices_of(call, person, new_secret if uses_new_secret else None)
 
 
 def _new_webhook_secret() -> str:

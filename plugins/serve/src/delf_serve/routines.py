@@ -74,7 +74,8 @@ class Routines:
         original_task = await self._original_task(routine, caller)
         avoided_cost = None if original_task is None else original_task.cost_usd
         shown_routine = routine
-        if original_task is None and caller.owners is not None:
+        sees_all_tasks = caller.owners is None
+        if original_task is None and not sees_all_tasks:  # it may be a task of somebody else
             shown_routine = _without_task(routine)
         parameters = [s.RoutineParameter.of(item) for item in routine.parameters.values()]
         return s.RoutineView(
@@ -114,11 +115,11 @@ class Routines:
             ProblemError: If the routine is somebody else's.
         """
         original_task = await self._original_task(routine, caller)
-        if original_task is None:
-            is_own, is_visible = False, caller.owners is None
-        else:
-            is_own, is_visible = original_task.key == caller.holder, True
-        manages_it = is_visible and "people" in caller.rights
+        is_own = original_task is not None and original_task.key == caller.holder
+        sees_all_tasks = caller.owners is None
+        # The original task is None, too, if the caller may not see it.
+        may_see_it = original_task is not None or sees_all_tasks
+        manages_it = may_see_it and "people" in caller.rights
         if not (is_own or manages_it):
             raise ProblemError(
                 403,
@@ -131,10 +132,11 @@ class Routines:
     async def save(self, given: s.RoutineSaveRequest, caller: Caller) -> s.RoutineDraft:
         """Preview a task as a routine, and save the routine if the caller has seen the preview.
 
+        The first request returns a preview with a digest. A second request, with this digest as
+        ``given.seen``, saves the routine if a trial run did the same as the task.
+
         Args:
-            given: The task, the name, and the digest of the preview that the caller has seen, if
-                any. The routine is saved only if its preview still has this digest, and if a trial
-                run of the routine did the same as the task.
+            given: The task, the name, and the digest of the preview.
             caller: The authenticated caller.
 
         Raises:
@@ -149,7 +151,8 @@ class Routines:
             await self._check_may_replace(draft.before, caller)
         digest = _digest_of_draft(draft, record.task_id, given.name)
         self._keep_draft(draft, caller, digest)
-        is_saved = given.seen == digest and not draft.differences
+        has_seen_preview = given.seen == digest  # not if the task or the name is another one now
+        is_saved = has_seen_preview and not draft.differences
         if is_saved:
             try:
                 await asyncio.to_thread(draft.keep)

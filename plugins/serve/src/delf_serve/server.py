@@ -164,7 +164,7 @@ class Protocol(HttpToolsProtocol):
         """Process received data, and refuse a request whose head is too large."""
         self._unread_bytes += len(data)
         # The parser calls on_headers_complete(), on_body() and on_message_complete(), which set the
-        # counter to 0. Otherwise the data belong to a head, or to the frame of a chunk.
+        # counter to 0. An endless head calls none of them.
         super().data_received(data)
         if self._unread_bytes > _HEAD_BYTES and not self.transport.is_closing():
             self._set_size_refusal()
@@ -225,9 +225,9 @@ class Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._start_timer(_CLOSE_SECONDS, self.abort)
             return
-        # A client may send several requests at once (pipelining). ``cycle`` is the newest of these
-        # requests: while its response is not complete, the client waits for the server.
-        if not self.cycle.response_complete:
+        # ``cycle`` is the newest request. A client may send several at once (pipelining).
+        is_server_busy = not self.cycle.response_complete
+        if is_server_busy:  # nothing is due from the client
             return
         if self._is_reading_head:  # on_message_begin() has started the timeout for the head
             return
@@ -245,18 +245,15 @@ class Protocol(HttpToolsProtocol):
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:  # all earlier requests are answered
             self._write_refusal()
-        elif self._has_invalid_body(cycle) and not cycle.response_started:
+            self._close()
+            return
+        # The application is handling the first request. With a pipeline, a later one is invalid.
+        is_handling_invalid_request = cycle.more_body and not self.pipeline
+        if is_handling_invalid_request and not cycle.response_started:
             self._write_refusal()
             cycle.disconnected = True  # the application's response is ignored from now on
             cycle.message_event.set()
         self._close()
-
-    def _has_invalid_body(self, cycle: RequestResponseCycle) -> bool:
-        """Return True if an invalid request is the one that the application is handling.
-
-        With a pipeline, the invalid body is that of a later request, which waits for its turn.
-        """
-        return cycle.more_body and not self.pipeline
 
     def _write_refusal(self) -> None:
         problem = self._refusal

@@ -149,26 +149,27 @@ class Streams:
             after: The number of the last event that the client has.
         """
         live = LiveEvents(self._tasks.journal.subscribe(task_id))  # before reading: miss no event
-        # All events are read, because an event's state depends on all earlier events.
-        last = 0  # the number of the last event that was read
+        # The client has the events until ``after``, but the tracker needs all earlier events, too.
+        last_read = 0
         tracker = StateTracker()
         self.open_count += 1
         try:
             yield HELLO
-            events, is_over = await self._unread_events(task_id, last)
+            events, is_over = await self._unread_events(task_id, last_read)
             while True:
                 async for frames in _encoded(events, after, tracker):
                     yield frames
-                last = events[-1].seq if events else last
+                if events:
+                    last_read = events[-1].seq
                 if is_over:
                     yield END
                     return
                 event = await live.next(BEAT_SECONDS)
                 if live.is_closed:
                     return
-                if event is None:
+                if event is None:  # none came in time
                     yield BEAT
-                events, is_over = await self._new_events(task_id, event, last)
+                events, is_over = await self._new_events(task_id, event, last_read)
         except DelfError as error:  # the response has begun; the client reconnects
             _log.warning("events cannot be read: %s", error.message)
         finally:

@@ -625,11 +625,10 @@ class Tasks:
     async def pending_requests(self) -> Waiting:
         """Return the pending requests by task id.
 
-        Only one read of the journal is in progress at a time. Callers who arrive meanwhile wait for
-        the next read, and share its result. They never get the result of the read in progress,
-        which may still have a request that was decided before they called.
+        Concurrent callers share a read of the journal that begins after their calls. A read that
+        began earlier may have a request that was decided in the meantime.
         """
-        # _read_pending_requests() sets the attribute to None at the moment when its read begins.
+        # _read_pending_requests() sets this to None when the read begins.
         if self._next_read_of_pending_requests is None:
             self._next_read_of_pending_requests = shared_task(self._read_pending_requests())
         return await asyncio.shield(self._next_read_of_pending_requests)
@@ -927,7 +926,7 @@ class Tasks:
             continue_past_limit=continue_past_limit,
             listeners=[
                 partial(self._handle_end, task_id, task_text, owner),
-                lambda _event: running_task.started.set(),
+                lambda _event: running_task.started.set(),  # at the first event
             ],
             ledger=ledger,
             before_start=partial(self._check_owner, owner),
@@ -938,7 +937,7 @@ class Tasks:
         running_task.recorded.set()  # the task was in the journal before
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_EVENT_SECONDS):
-                await running_task.started.wait()
+                await running_task.started.wait()  # also ends when _resume_until_end() ends
         if running_task.start_error is not None:
             raise running_task.start_error
 
@@ -953,7 +952,7 @@ class Tasks:
             if not running_task.started.is_set():
                 running_task.start_error = error
         finally:
-            # _handle_end() does not, if the task has not ended.
+            # _handle_end() does this at the task's end. Here, the task may still be unfinished.
             self._forget_running(task_id, running_task)
 
     async def _ledger_of_accepted_task(self, owner: str | None) -> SharedLedger | None:

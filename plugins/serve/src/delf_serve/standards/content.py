@@ -46,8 +46,8 @@ def forced_function(
     Args:
         tools: The client's functions, as chat completions or responses describe them.
         choice: The client's ``tool_choice``.
-        ignored_name: The name of a function that a client describes for another purpose than its
-            answer, such as decisions about approval requests.
+        ignored_name: The name of a function that is not for the answer, such as a function for
+            decisions about approval requests.
 
     Returns:
         Name and schema; None if no call is forced.
@@ -61,7 +61,7 @@ def forced_function(
         candidates: list[object] = list(functions)
     else:
         candidates = _chosen_names(choice)
-    if candidates in ([], [ignored_name]):
+    if not candidates or candidates == [ignored_name]:
         return None
     name = candidates[0]
     if len(candidates) > 1 or not isinstance(name, str) or name not in functions:

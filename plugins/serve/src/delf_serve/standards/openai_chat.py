@@ -179,9 +179,8 @@ def is_retry(call: Call) -> bool:
 def turn_of(body: ChatBody) -> Turn:
     """Convert the messages of a request to a turn.
 
-    If the client sets ``tool_choice`` to one of its own functions, the task's answer is sent as the
-    arguments of a call of that function. The tool message with which the client answers that call
-    is then the user's next message.
+    If ``tool_choice`` forces a function of the client, delf has sent its earlier answers as calls
+    of this function. The client's tool message after such a call is the user's next message.
     """
     if body.forced is None:
         output = schema_of(body.response_format)

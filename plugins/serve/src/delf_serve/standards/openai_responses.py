@@ -326,8 +326,9 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
             case Outcome():
                 response = _response(call, body, item)
                 output_items = response["output"]
+                # The reasoning, if any, is sent as output item 0, before the items of the output.
                 reasoning_items: list[dict[str, Any]] = []
-                if summary_texts:  # calls were shown, so the reasoning is the first output item
+                if summary_texts:
                     text = "".join(summary_texts)
                     part = {**empty_part, "text": text}
                     reasoning_item = {**reasoning, "summary": [part]}

@@ -384,14 +384,15 @@ def parse_decision(text: str) -> s.DecisionRequest | None:
 def parse_reply(record: RequestRecord, text: str) -> s.DecisionRequest | None:
     """Parse a reply to a request as a decision; None if the reply decides nothing.
 
-    A reply to a question is an answer, unless the reply rejects the question, or is the word
-    ``continue``, which decides nothing: it only requests the task's outcome.
+    Any text answers a question, except for ``reject`` and ``continue``.
     """
     parsed = parse_decision(text)
+    if not record.requested.is_question:
+        return parsed
     is_rejection = parsed is not None and parsed.root.decision == "reject"
-    if record.requested.is_question and not is_rejection and not is_continue(text):
-        return decision("answer", answer=text.strip())
-    return parsed
+    if is_rejection or is_continue(text):  # "continue" only asks for the task's outcome
+        return parsed
+    return decision("answer", answer=text.strip())
 
 
 def decision(kind: str, **fields: Any) -> s.DecisionRequest:
@@ -453,9 +454,9 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
         return None
     task_id = await _find_earlier_task(call, turn)
     requests_of_task = [record for record in named_requests if record.task.task_id == task_id]
-    has_decided = len(requests_of_task) == 1 and await _decide_by_reply(
-        call, requests_of_task[0], turn.user_message
-    )
+    has_decided = False
+    if len(requests_of_task) == 1:
+        has_decided = await _decide_by_reply(call, requests_of_task[0], turn.user_message)
     return task_id if has_decided or asks_for_outcome else None
 
 

@@ -119,9 +119,9 @@ async def _check_yes_is_passed_on(
     answer: object,
     shown_to: Callable[[ApprovalRequest], Awaitable[Shown]],
 ) -> None:
-    """Fail unless a channel approves a request for a person who approves all requests.
+    """Fail unless a channel approves a request for a person who says yes to all requests.
 
-    A channel need not offer a yes for a request with odd arguments, and then must not approve.
+    A channel that does not let the person say yes passes, too, if it does not approve.
 
     Args:
         request: The request.

@@ -70,11 +70,12 @@ class Contract:
     """The keys and passwords of the tested objects, in addition to those in ``SecretStr``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Guard the tests that the class defines; enable inherited tests by the class's flags."""
+        """Guard the class's own tests; disable inherited tests whose flags the class lacks."""
         super().__init_subclass__(**options)
         install_blocking_hook()
         for name, function in _test_functions(cls):
-            if name in vars(cls):
+            is_own_test = name in vars(cls)
+            if is_own_test:
                 if inspect.iscoroutinefunction(function):
                     guarded_function = guarded(function, lambda suite: suite.seconds)
                     setattr(cls, name, pytest.mark.asyncio(guarded_function))
@@ -82,7 +83,8 @@ class Contract:
             flags: tuple[str, ...] = getattr(function, _NEEDS, ())
             if flags:
                 is_enabled = all(_is_on(cls, flag) for flag in flags)
-                # A base class with other flags may have disabled a test that is now enabled.
+                # pytest ignores a test that is None. Set an enabled test, too, because a base class
+                # may have disabled it.
                 setattr(cls, name, function if is_enabled else None)
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:

@@ -274,18 +274,14 @@ def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[s
 
 @contextlib.contextmanager
 def _time_limit(seconds: float, line: str) -> Generator[None]:
-    """Fail if the block takes longer than a number of seconds.
-
-    The time for which this thread waited for a CPU does not count. Nothing is checked where the
-    timer's signal cannot be used.
-    """
+    """Fail if the block takes longer than a number of seconds, without waits for a CPU."""
     can_use_timer = (
         hasattr(signal, "setitimer")
         and threading.current_thread() is threading.main_thread()
         and signal.getitimer(signal.ITIMER_REAL)[0] == 0
     )
     if not can_use_timer:
-        yield
+        yield  # without a check
         return
     cpu_wait = cpu_wait_seconds()
 
@@ -295,8 +291,8 @@ def _time_limit(seconds: float, line: str) -> Generator[None]:
         cpu_wait_before = cpu_wait
         cpu_wait = cpu_wait_seconds()
         waited_for_cpu = cpu_wait - cpu_wait_before
-        # A long wait for a CPU is the fault of the machine, not of the command.
-        if waited_for_cpu > seconds * _MAX_CPU_WAIT_SHARE:
+        is_machine_busy = waited_for_cpu > seconds * _MAX_CPU_WAIT_SHARE
+        if is_machine_busy:  # give the command the lost time
             signal.setitimer(signal.ITIMER_REAL, waited_for_cpu)
             return
         pytest.fail(

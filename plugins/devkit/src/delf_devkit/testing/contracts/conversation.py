@@ -146,15 +146,15 @@ class ConversationContract(Contract):
             return [record.conversation for record in records]
 
         assert names(await conversations.prune(35.0, dry_run=True)) == ["a", "b", "c"]
-        assert names(await conversations.find()) == ["d", "c", "b", "a"]
-        assert names(await conversations.prune(35.0, keep=3)) == ["a"]
-        assert names(await conversations.prune(30.0)) == ["b"]
+        assert names(await conversations.find()) == ["d", "c", "b", "a"]  # nothing is removed yet
+        assert names(await conversations.prune(35.0, keep=3)) == ["a"]  # keep b, c and d
+        assert names(await conversations.prune(30.0)) == ["b"]  # c is not older than 30.0
         assert names(await conversations.find()) == ["d", "c"]
         state = await conversations.load("a")
         assert (state.messages, state.summary, state.unsummarized_count) == ((), None, 0)
         is_summarized = await conversations.summarize("b", "late", 1, expected_upto=0)
         assert not is_summarized  # the conversation was removed
-        assert names(await conversations.prune(None)) == ["c", "d"]
+        assert names(await conversations.prune(None)) == ["c", "d"]  # all, whatever their age
         await conversations.append("a", messages_of("again", at=50.0))
         state = await conversations.load("a")
         assert texts(state.messages) == ["again"]

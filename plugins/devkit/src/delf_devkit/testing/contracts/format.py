@@ -409,7 +409,8 @@ class FormatContract(Contract):
             copy.write_bytes(await file_format.write({"first": [["name"], [value]]}))
         except ToolExecutionError:
             return _REFUSED
-        ((value_read,),) = (row.values() for row in await file_format.read(str(copy), None))
+        (row,) = await file_format.read(str(copy), None)
+        (value_read,) = row.values()
         return value_read
 
 
@@ -456,6 +457,7 @@ def _is_kept(value: object, read_value: object) -> bool:
 def _middle_of_a_line(content: bytes) -> int:
     """Return an index near the middle of a file that is not the end of a line."""
     middle = len(content) // 2
+    # content[:middle] must neither end with a whole line nor lack only the line's end.
     while middle > 1 and b"\n" in content[middle - 1 : middle + 1]:
         middle -= 1
     return middle

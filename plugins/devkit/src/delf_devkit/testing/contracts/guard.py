@@ -282,9 +282,10 @@ class _BlockTimer:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def expire(self, _signal: int, frame: FrameType | None) -> None:
-        """Fail the test, or start again with the time that this thread waited for a CPU."""
+        """Fail the test, or go on for the time that this thread waited for a CPU."""
         waited_for_cpu = cpu_wait_seconds() - self._cpu_wait_at_start
-        if waited_for_cpu > self._seconds * _MAX_CPU_WAIT_SHARE:
+        is_machine_busy = waited_for_cpu > self._seconds * _MAX_CPU_WAIT_SHARE
+        if is_machine_busy:
             self._start(waited_for_cpu)
             return
         where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
@@ -506,7 +507,7 @@ def _place_in(frame: FrameType | None) -> str:
     an empty text if there is none, either.
     """
     described: FrameType | None = None
-    while frame is not None:
+    while frame is not None:  # from the innermost to the outermost frame
         path = frame.f_code.co_filename
         # Code of the test suites, or of Python's import system, which has "<frozen …>" as its path.
         is_skipped = path.startswith((_TEST_SUITES_FOLDER, "<frozen")) or path == __file__

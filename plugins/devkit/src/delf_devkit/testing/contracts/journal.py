@@ -210,7 +210,7 @@ class JournalContract(Contract):
     async def test_event_of_a_cancelled_writer_is_kept(self, journal: Any) -> None:
         await journal.append(started("t"))
         await journal.append(started("u"))
-        writers = list(enumerate(LOOP_ITERATIONS[1:], 2))
+        writers = list(enumerate(LOOP_ITERATIONS[1:], 2))  # started() is the event with number 1
         for seq, iterations in writers:
             # An event of another task is on its way, so that the writer may have to wait.
             other = asyncio.ensure_future(journal.append(printed("u", seq)))
@@ -219,7 +219,8 @@ class JournalContract(Contract):
             )
             await other
         # This append begins last: when it has ended, the journal has stored all earlier events.
-        await journal.append(printed("t", len(writers) + 2))
+        last_seq = len(writers) + 2
+        await journal.append(printed("t", last_seq))
         numbers = [event.seq for event in await journal.read("t")]
         missing_ones = {seq for seq, _ in writers} - {*numbers}
         assert not missing_ones, "an event is lost whose writer was cancelled: shield what writes"

@@ -89,10 +89,8 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
     """Return the annotation of each setting, by name, for :func:`plain_secrets`.
 
-    For a setting with metadata, the value is a text with the annotation and the metadata. A setting
-    of the type ``LocalPath``, for example, has the annotation ``str``, and the function
-    ``_resolve_local_path`` in its metadata. By this name, :func:`plain_secrets` recognises the path
-    of a file, which is no secret.
+    For a setting with metadata, the value is a text with both. :func:`plain_secrets` finds the name
+    ``_resolve_local_path`` in the text of a ``LocalPath``, which is no secret.
     """
     return {
         name: f"{field.annotation} {field.metadata}" if field.metadata else field.annotation

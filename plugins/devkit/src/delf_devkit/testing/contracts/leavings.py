@@ -112,8 +112,8 @@ async def _use_twice(
     shared.remember()
     handlers_after_first_use = _exit_handler_count()
     random_state_after_first_use = random.getstate()
-    # Draw a number, so that the second use begins with another state than the first use ended with.
-    # Only random.seed(), called on each use, leads to the same end state again.
+    # Change the state. If the second use nevertheless ends with the state of the first one, both
+    # uses have called random.seed().
     random.random()  # noqa: S311 - no secret
     await use()
     shared.check()
@@ -132,8 +132,7 @@ def _check_open_files(opened_before: Sequence[str]) -> None:
     """Fail if each of two uses of an object left a file open."""
     __tracebackhide__ = True
     left_open = [path for path in open_files() if path not in opened_before]
-    # One open file is allowed, such as a cache that the first use opens and the second use shares.
-    # A file that each of the two uses opens is in the list twice.
+    # One open file may be a cache that both uses share. Two are from one use each.
     assert len(left_open) < _USES, (
         f"{left_open[0]} stays open after aclose(), once for each use: a process can open a "
         "limited number of files only"
@@ -451,12 +450,10 @@ def _text(value: object) -> str:
 
 
 def _attributes_of(value: object, package: str) -> object:
-    """Return the data inside an object that a module variable of ``package`` refers to.
+    """Return the data in which an object of a module variable could keep something of a call.
 
-    A plugin could keep data of a call there. For an object of a class in ``package``, and for a
-    thread-local, the data are the attributes. For a function, they are its attributes, mutable
-    defaults and mutable closure values. The result is None for any other object, and if there are
-    no data.
+    These are the attributes of a thread-local and of an object of a class in ``package``, and the
+    attributes, defaults and closure of a function. None if there are no such data.
     """
     if isinstance(value, FunctionType):
         return _state_of_function(value)
@@ -507,10 +504,9 @@ def _class_state(kind: type) -> Iterator[tuple[str, object]]:
 
 
 def _module_state(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """Yield the name and value of whatever code may change in a module and its classes.
+    """Yield the name and value of each variable of a module and its classes that may change.
 
-    The values are collections, and the attributes of objects of the package's own classes. Large
-    tables of constants are left out.
+    The value is a small collection, or the attributes of an object.
     """
     package = module.__name__.partition(".")[0]
     for name, value in list(vars(module).items()):

@@ -194,8 +194,9 @@ class ModelContract(Contract):
         await asyncio.gather(*(model.complete(_about(mark)) for mark in marks))
         streams = (_collect(model.stream(_about(mark))) for mark in marks)
         await asyncio.gather(*streams)
-        # Each mark was in two requests, one by complete() and one by stream().
-        assert sorted(map(marks_in, sent())) == sorted([mark] for mark in marks * 2), (
+        marks_by_request = sorted(marks_in(text) for text in sent())
+        # Each mark was alone in two requests, one by complete() and one by stream().
+        assert marks_by_request == sorted([mark] for mark in [*marks, *marks]), (
             "requests that overlap are mixed up: keep a request in variables, not in `self`"
         )
 
@@ -355,7 +356,8 @@ class ModelContract(Contract):
         streams = await asyncio.gather(
             *(_collect(echo_model.stream(_about(mark))) for mark in marks)
         )
-        for replies in (whole, [pieces[-1] for pieces in streams]):
+        streamed_replies = [stream[-1] for stream in streams]  # after the pieces
+        for replies in (whole, streamed_replies):
             for mark, reply in zip(marks, replies, strict=True):
                 assert mark in reply.text, (
                     f"the request about {mark} was answered {reply.text!r}: one user gets the "

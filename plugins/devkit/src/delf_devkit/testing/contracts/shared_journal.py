@@ -331,11 +331,12 @@ class SharedJournalContract(Contract):
         one, other = two
         await one.append(started("a"))
         remembered = {"remember": "until_revoked", "project": "/shop"}
+        rejected = {**remembered, "decision": "rejected"}
         for seq, name in enumerate(("req_1", "req_2", "req_3", "req_4"), 2):
             await one.append(asked("a", seq, name))
         await one.append(decided("a", 6, "req_1", covers="action", key="bob", **remembered))
         await one.append(decided("a", 7, "req_2", remember="task"))
-        await one.append(decided("a", 8, "req_3", **{**remembered, "decision": "rejected"}))
+        await one.append(decided("a", 8, "req_3", **rejected))
         await one.append(decided("a", 9, "req_4", **remembered))
         # The list has neither the decision for the task only (req_2) nor the rejection (req_3).
         of_action, of_call = await other.remembered()

@@ -142,6 +142,7 @@ class _RepliesByTask:
     async def reply_to(self, request: ModelRequest) -> Any:
         """Return the next reply to the task of a request, once all tasks have made a request."""
         text = "".join(message.text for message in request.messages)
+        # The text of each task contains a unique mark.
         marks = [mark for mark in self._remaining if mark in text]
         await self._wait_for_other_tasks(marks)
         if len(marks) != 1 or not self._remaining[marks[0]]:
@@ -632,7 +633,7 @@ def _check_result_is_sent(name: str, length: int, request: ModelRequest) -> None
 
 
 def _check_results_are_with_their_calls(request: ModelRequest) -> None:
-    """Fail if a result with the id of a call of ``keep`` has the name of another call."""
+    """Fail if the result ``kept Ann`` has the id of the call ``keep("Bob")``, or the reverse."""
     arguments_by_id = {call.id: call.arguments for call in _calls_of(request)}
     for result in _results_of(request):
         kept = re.search(r"kept (Ann|Bob)", result.text)

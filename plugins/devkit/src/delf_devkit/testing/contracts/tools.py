@@ -109,17 +109,13 @@ def _is_function(item: Any) -> bool:
 
 
 def _declares_effect(item: Any, function: Any) -> bool:
-    """Return False if a tool does not declare its effect, and for an object that is no tool.
-
-    Only the source of a function with the decorator ``@tool`` shows that there is no effect. The
-    result is True for any other tool, because ``tool(function, effect=…)`` may have made it.
-    """
+    """Return True if a tool declares its effect, as in ``@tool(effect="read")``."""
     if not isinstance(item, Tool):
         return False
     decorators = _decorators_of(function)
     names = [ast.unparse(_function_of(decorator)).rpartition(".")[2] for decorator in decorators]
     if "tool" not in names:
-        return True
+        return True  # probably made by tool(function, effect=…)
     calls = [decorator for decorator in decorators if isinstance(decorator, ast.Call)]
     keywords = [keyword.arg for call in calls for keyword in call.keywords]
     has_options = None in keywords  # the name of ``**options``, which may contain ``effect``
