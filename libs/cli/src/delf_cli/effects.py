@@ -354,8 +354,8 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
 def _setting_keys(path: tuple[str, ...]) -> set[str]:
     """Return the keys in a setting's path that may tell the setting's effect.
 
-    These are ``llm`` and ``model`` of ``agent.llm.model``, and ``auth`` and ``command`` of
-    ``connections.shop.auth.command``, where the user chose the name ``shop``.
+    The path ``agent.llm.model`` has the keys ``llm`` and ``model``. The path
+    ``connections.shop.auth.command`` has ``auth`` and ``command``: the user chose ``shop``.
     """
     is_of_agent = path[:1] == ("agent",)
     keys = path[1:] if is_of_agent else path[2:]

@@ -177,7 +177,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     write_result(text, data, as_json=as_json)
 
 
-def _overriding(state: State, file: Path, path: Sequence[str]) -> str | None:
+def _overriding(state: State, file: Path, path: tuple[str, ...]) -> str | None:
     """Return what overrides an agent's setting in a file, such as an environment variable."""
     origin = state.load_project().agent_values.origin(path)
     is_from_file = origin is None or origin.startswith(str(file))

@@ -219,9 +219,9 @@ class _VariableUses:
     def _is_harmless_assignment(self, statement: Any, right_side: Any) -> bool:
         """Return True if a statement assigns exactly a value to a variable with harmless uses.
 
-        These are ``other = name``, ``other = str(name)`` and ``for other in [name]``. Not harmless
-        are ``other = [name]``, as ``other[0]`` may follow, and ``for other in name``, which gets
-        single characters.
+        Examples are ``other = name``, ``other = str(name)`` and ``for other in [name]``. The result
+        is False for ``other = [name]``, as ``other[0]`` may follow, and for ``for other in name``,
+        which gets single characters.
         """
         match statement:
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):

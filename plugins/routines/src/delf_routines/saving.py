@@ -335,7 +335,7 @@ class _LiteralFinder(ast.NodeVisitor):
         """Visit the bounds of ``rows[:5]``, but not the key of ``row["to"]``, which stays."""
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
-            no_name = None  # in ``best = rows[:5]``, ``best`` is no name for the 5
+            no_name = None  # in ``best = rows[:5]``, the 5 is not called ``best``
             self._visit_with_name(no_name, node.slice)
 
     def visit_Compare(self, node: ast.Compare) -> None:

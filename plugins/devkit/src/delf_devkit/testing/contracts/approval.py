@@ -423,6 +423,7 @@ class ApprovalContract(Contract):
                 await channel.decide(_with_unique_id(number, request))
             )
             _check_covers_one_call(later)
+            # If the channel asked the person, the answer is "always" again.
             assert later.remember in _LASTING, (
                 "a call with other arguments was approved after an always, and nobody was asked: "
                 "to remember is the engine's work, not a channel's"

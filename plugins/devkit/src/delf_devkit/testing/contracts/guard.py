@@ -99,7 +99,7 @@ async def _wait_or_fail(
         task: The task that runs the test.
         test_coroutine: The coroutine of the task.
         seconds: The time limit.
-        on_check: Called several times during the time limit, while the event loop is not blocked.
+        on_check: Called several times during the time limit.
     """
     __tracebackhide__ = True
     last_step: object = None
@@ -227,6 +227,7 @@ def _find_awaited(work: Any) -> _Awaited | None:
             return None
         is_coroutine = hasattr(awaited, "__qualname__")
         if not is_coroutine:
+            # The next item of an asynchronous generator. A future would have no useful name.
             is_anext = type(awaited).__name__.startswith("async_generator")
             return _Awaited(step=awaited, named=awaited if is_anext else current)
         current = awaited

@@ -452,8 +452,8 @@ def _text(value: object) -> str:
 def _attributes_of(value: object, package: str) -> object:
     """Return the data in which an object of a module variable could keep something of a call.
 
-    These are the attributes of a thread-local and of an object of a class in ``package``, and the
-    attributes, defaults and closure of a function. None if there are no such data.
+    A thread-local, and an object of a class in ``package``, has its attributes as data. A function
+    has its attributes, defaults and closure. The result is None if there are no data.
     """
     if isinstance(value, FunctionType):
         return _state_of_function(value)

@@ -225,6 +225,7 @@ class MemoryContract(Contract):
         assert [fact.content for fact in await other.all()] == list(self.facts[1:])
         await store.clear()
         assert [fact.content for fact in await other.all()] == list(self.facts[1:])
+        # Now ``store`` is empty, and ``longer`` has a name that begins with that of ``other``.
         longer: Any = elsewhere("it's another one")
         await longer.save(self.facts[:1])
         await other.clear()

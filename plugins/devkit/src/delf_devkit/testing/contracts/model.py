@@ -396,6 +396,7 @@ class ModelContract(Contract):
             if reply.cost_usd:
                 self._check_cost(reply, reply.cost_usd, price)
                 continue
+            # A reply may cost nothing if the model has no price, or a price of 0.
             expected_cost = 0.0 if price is None else price.cost(reply.usage)
             assert not expected_cost, (
                 f"an answer of {reply.usage.text} costs nothing, and by its price "
