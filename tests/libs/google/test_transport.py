@@ -179,7 +179,15 @@ async def test_minute_quota_is_waited_for_and_reported(
 async def test_expired_token_is_renewed_during_a_search(google: GoogleServer, gmail: Any) -> None:
     for number in range(3):
         google.gmail.deliver(USER, f"Subject: {number}\r\n\r\nx".encode())
-    google.fail("gmail.users.messages.get", 401, "authError", times=3)
+    list_messages = google.handlers["gmail.users.messages.list"]
+
+    def list_and_expire(*arguments: Any, **options: Any) -> Any:
+        google.handlers["gmail.users.messages.list"] = list_messages
+        answer = list_messages(*arguments, **options)
+        google.logins.expire_all()
+        return answer
+
+    google.handlers["gmail.users.messages.list"] = list_and_expire
     before = google.logins.refreshes
     assert len((await gmail.search())["messages"]) == 3
     assert google.logins.refreshes == before + 2  # the first token, and one in its place
