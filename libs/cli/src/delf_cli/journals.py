@@ -103,13 +103,12 @@ class CurrentProject:
         return cls(root=root if is_file(root / CONFIG_FILE) else None, folder=folder)
 
     def owns(self, task_folder: str | None) -> bool:
-        """Return True if a task of a folder belongs to the project; outside of a project, always.
+        """Return True if a task ran in the project. Without a project, every task belongs to it.
 
         Args:
-            task_folder: The folder in the task's record. A task without one, or with a relative
-                one, may be of anywhere, and belongs to no project.
+            task_folder: The folder in which the task ran; None or a relative path if it is unknown.
         """
-        if self.root is None:
+        if self.root is None:  # the current folder is in no project
             return True
         if task_folder is None or not Path(task_folder).is_absolute():
             return False

@@ -74,7 +74,10 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
 
 
 def _call_site(event: ev.CallStarted | ev.ApprovalRequested | ev.CallFinished) -> _CallSite:
-    text = event.description or "" if isinstance(event, ev.CallFinished) else purpose(event)
+    if isinstance(event, ev.CallFinished):
+        text = event.description or ""
+    else:
+        text = purpose(event)
     return _CallSite(event.line or _UNKNOWN_LINE, text)
 
 

@@ -180,8 +180,9 @@ def build(
     return b"".join(code)
 
 
-# Each of the following functions returns a block of instructions after a jump. Depending on the
-# number that was loaded last, the jump enters the block or skips its ``len(block)`` instructions.
+# Each of the following functions returns a jump and then a block of instructions. A jump of 0 goes
+# on with the block, and a jump of len(block) skips it. The condition is about the number that was
+# loaded last.
 
 
 def _if_equal(value: int, block: Sequence[bytes]) -> list[bytes]:
