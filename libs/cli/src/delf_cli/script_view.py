@@ -74,10 +74,8 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
 
 
 def _call_site(event: ev.CallStarted | ev.ApprovalRequested | ev.CallFinished) -> _CallSite:
-    if isinstance(event, ev.CallFinished):
-        text = event.description or ""
-    else:
-        text = purpose(event)
+    has_ended = isinstance(event, ev.CallFinished)
+    text = (event.description or "") if has_ended else purpose(event)
     return _CallSite(event.line or _UNKNOWN_LINE, text)
 
 
