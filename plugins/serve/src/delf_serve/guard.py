@@ -543,6 +543,6 @@ def _is_same_site(scope: Scope, origin: str) -> bool:
     host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
     # A proxy may pass on the request of an https page as http, but not that of an http page as
     # https.
-    if scope["scheme"] != "http" and parts.scheme != "https":
+    if scope.get("scheme", "http") != "http" and parts.scheme != "https":
         return False
     return parts.netloc == host

@@ -370,8 +370,9 @@ class Tasks:
             )
         except BaseException:
             self._forget_running(task_id, running_task)
-            self._owners_by_task_id.pop(task_id, None)  # refused requests push out no other owner
             raise
+        else:
+            self._remember_owner(task_id, running_task.owner)
         finally:
             running_task.recorded.set()  # equal requests wait for this in _find_submitted()
 
@@ -542,7 +543,7 @@ class Tasks:
         return first
 
     def _register_running(self, task_id: str, owner: str) -> _RunningTask:
-        """Count a task among its owner's open tasks, and remember the owner beyond the task's end.
+        """Count a task among its owner's open tasks.
 
         Args:
             task_id: The id of the task.
@@ -550,11 +551,14 @@ class Tasks:
         """
         running_task = self._running_tasks[task_id] = _RunningTask(owner)
         self._open_task_counts_by_owner[owner] += 1
+        return running_task
+
+    def _remember_owner(self, task_id: str, owner: str) -> None:
+        """Remember the owner of a recorded task beyond the task's end."""
         self._owners_by_task_id.pop(task_id, None)  # move to the end: the oldest are dropped
         self._owners_by_task_id[task_id] = owner
         if len(self._owners_by_task_id) > _MAX_OWNERS:
             del self._owners_by_task_id[next(iter(self._owners_by_task_id))]
-        return running_task
 
     def sees_task_of_this_process(self, caller: Caller, task_id: str) -> bool:
         """Return True if a task was submitted to this process and a caller may see the task."""
@@ -935,6 +939,7 @@ class Tasks:
             self._resume_until_end(task_id, running_task, resuming)
         )
         running_task.recorded.set()  # the task was in the journal before
+        self._remember_owner(task_id, running_task.owner)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_EVENT_SECONDS):
                 await running_task.started.wait()  # also ends when _resume_until_end() ends
