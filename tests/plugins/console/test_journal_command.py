@@ -113,7 +113,7 @@ def test_journal_export_names_an_unreadable_task(run: Any, place: str, tmp_path:
     file, there = tmp_path / "tasks.jsonl", str(tmp_path / "there.db")
     done = run("export", file)
     assert done.exit_code == 1
-    assert f"{file} has 40 tasks, and lacks what cannot be read: " in " ".join(done.stderr.split())
+    assert f"{file} has 40 tasks, without what cannot be read: " in " ".join(done.stderr.split())
     assert run("import", file, journal=there).stderr == "40 tasks added\n"
 
 

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 from delf.errors import KeyAddressError
 from delf.settings import Source, check_variables
 
-# Variables from which the library takes a password that a URL lacks: the password itself, and the
-# name of an entry in pg_service.conf.
+# Variables that the library reads for a URL without a password: the password itself, and the name
+# of an entry in pg_service.conf.
 _PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
 # Options of URLs that combine another server with a login of the user.
 #

@@ -123,7 +123,7 @@ class DeclaredEffects:
         return applied
 
     def _cover_first_matches(self) -> None:
-        """Let each selector without covered actions cover the actions that it matches now."""
+        """Cover the present matches of each selector that covers no action yet."""
         covered = self._load()
         is_file_usable = self._problem is None  # _load() sets the problem
         first_matches = {

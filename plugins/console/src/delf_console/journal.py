@@ -203,7 +203,7 @@ async def _export(journal: SharedJournal, path: Path) -> int:
                     file.write(json_text(encode(event)) + "\n")
     except UnreadableEventError as error:
         raise DelfError(
-            f"{path} has {format_count(tasks, 'task')}, and lacks what cannot be read: "
+            f"{path} has {format_count(tasks, 'task')}, without what cannot be read: "
             f"{error.message}",
             hint=error.hint,
         ) from error

@@ -714,8 +714,8 @@ class Runner:
 def _fill_routine_call(task: str, item: Any) -> str:
     """Fill the placeholders in the call of a routine with the fields of an item.
 
-    If the item lacks a field, the call is returned unchanged. The task then fails when it runs, and
-    the tasks of other items still start.
+    If the item does not have a field, the call is returned unchanged. The task then fails when it
+    runs, and the tasks of other items still start.
 
     Args:
         task: The text of the task, such as ``enter(mail=item["id"])``.

@@ -336,6 +336,9 @@ class Tasks:
 
     async def _submit_new(self, task_id: str, submission: _Submission) -> Submitted:
         caller = submission.caller
+        # Not for a repeated request: its task was accepted when the agent kept conversations.
+        if submission.conversation is not None and self._agent.chat is None:
+            raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         self._raise_if_too_many_are_open(caller)
         # Before the first await, so that limits and equal requests take the task into account.
         running_task = self._register_running(task_id, caller.limits_name)
@@ -411,15 +414,9 @@ class Tasks:
     def _conversation_name(self, order: RunRequest, caller: Caller) -> str | None:
         """Return the stored name of a task's conversation, which is new if the request names none.
 
-        Returns:
-            The name; None if the agent keeps no conversations.
-
-        Raises:
-            ProblemError: If the request names a conversation, and the agent keeps none.
+        Return None if the request names none, and the agent keeps no conversations.
         """
         name = stored_name(order.conversation_id, caller)
-        if self._agent.chat is None and name is not None:
-            raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         if self._agent.chat is not None and name is None:
             return stored_name(f"web-{secrets.token_hex(6)}", caller)
         return name

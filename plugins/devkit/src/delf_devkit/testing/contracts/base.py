@@ -70,7 +70,7 @@ class Contract:
     """The keys and passwords of the tested objects, in addition to those in ``SecretStr``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Guard the class's own tests; disable inherited tests whose flags the class lacks."""
+        """Guard the class's own tests; disable inherited tests whose flags are not set."""
         super().__init_subclass__(**options)
         install_blocking_hook()
         for name, function in _test_functions(cls):
