@@ -204,6 +204,20 @@ async def test_idempotency_key_gives_the_same_task(serve):
     assert stopped == {"task_id": task_id, "cancelled": True}
 
 
+async def test_repeated_request_is_found_by_a_server_without_conversations(serve):
+    server = await serve(agent={"chat": {"persist": True}})
+    order = {"task": doing("print(1)"), "conversation_id": "diary"}
+    headers = {"idempotency-key": "once"}
+    first = (await server.client.post("/run", json=order, headers=headers)).json()
+    await server.until(first["task_id"], "done")
+    other = await serve()  # such as the same server after a change of its agent
+    again = await other.client.post("/run", json=order, headers=headers)
+    assert again.json()["task_id"] == first["task_id"]
+    refused = await other.client.post("/run", json=order)
+    assert refused.status_code == 409
+    assert "keeps no conversations" in refused.text
+
+
 async def test_unknown_ids_are_not_found(serve):
     server = await serve()
     for method, path in (
