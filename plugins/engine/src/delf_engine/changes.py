@@ -51,25 +51,6 @@ def used_tools(events: Iterable[ev.Event]) -> bool:
     return any(event.action != ev.ANSWER for event in starts)
 
 
-def called_in(events: Iterable[ev.Event], script: int) -> set[str]:
-    """Return the actions that the last script of a task called, whatever the outcome.
-
-    Args:
-        events: The task's events.
-        script: The number of the last script.
-    """
-    action_names: set[str] = set()
-    for event in events:
-        match event:
-            case ev.ScriptGenerated(attempt=number) if number == script:
-                action_names.clear()  # forget the calls of earlier scripts
-            case ev.CallStarted(action=action) | ev.CallFinished(action=action):
-                action_names.add(action)
-            case _:
-                pass
-    return action_names
-
-
 def refusal_of(events: Iterable[ev.Event]) -> str | None:
     """Return ``mail.send was refused: …`` if the last script failed with a tool's refusal.
 

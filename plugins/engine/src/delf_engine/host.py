@@ -56,14 +56,12 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.gate import Gate
 from delf_engine.changes import (
-    called_in,
     changes_of,
     changes_requested,
     describe_results,
     used_tools,
 )
 from delf_engine.limits import excess, excess_if_all_delegate
-from delf_engine.mentions import never_called
 from delf_engine.models.drafts import Draft
 from delf_engine.own_context import awaited_in_own_context, in_own_context
 from delf_engine.scripts import ScriptRunner
@@ -340,7 +338,6 @@ class TaskHost:
                 outcome = refusal
         if isinstance(outcome, Done):
             outcome = _without_placeholder(outcome)
-            await self._warn_of_uncalled(code, attempt)
         requested_changes = changes_requested(log.events, attempt)
         has_failed = not isinstance(outcome, (Done, Rerun))
         # The model then writes another script, and the answer leaves out this script's output.
@@ -435,14 +432,6 @@ class TaskHost:
             if warning is not None:
                 await run.log.record(Warned, message=warning)
         return None
-
-    async def _warn_of_uncalled(self, code: str, attempt: int) -> None:
-        """Warn about actions that a script names without calling them."""
-        names = [bound_action.name for bound_action in self._run.tools]
-        called_actions = called_in(self._run.log.events, attempt)
-        for name, line in never_called(code, names, called_actions).items():
-            message = f"{name} is named on line {line} of the script, and no call of it was made"
-            await self._run.log.record(Warned, message=message)
 
     def _asks_for_script(self, bound_actions: Sequence[BoundAction]) -> bool:
         """Return True if a person is asked about the whole script instead of each call."""
