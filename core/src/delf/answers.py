@@ -196,27 +196,26 @@ def _is_in_code_block(position: int, fence_positions: Sequence[int]) -> bool:
 def _split_channels(text: str) -> tuple[str, str, bool]:
     """Do the work of :func:`split_reasoning` for the harmony format.
 
-    In that format each part of an answer names a channel; the channel ``final`` has the text.
+    In that format each part of an answer names a channel; the channel ``final`` has the text. In
+    an answer without that channel, the arguments of its tool calls are the text.
 
     Returns:
-        The reasoning, the text, and False if there is no text.
+        The reasoning, the text, and False if the text is empty.
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]
     thoughts = [unlabelled_text.strip()]
-    messages = list[str]()
-    calls = list[str]()
+    final_texts = list[str]()
+    call_arguments = list[str]()
     for part in _HARMONY.finditer(text):
         if part["channel"] == "final":
-            messages.append(part["body"])
+            final_texts.append(part["body"])
         elif "to=" in part["from"] + part["to"]:  # names a recipient: a tool call
-            calls.append(part["body"])
+            call_arguments.append(part["body"])
         else:
             thoughts.append(part["body"].strip())
     reasoning = "\n\n".join(filter(None, thoughts))
-    answer = "".join(messages).strip()
-    if not answer:
-        answer = "\n".join(calls).strip()
+    answer = "".join(final_texts).strip() or "\n".join(call_arguments).strip()
     return reasoning, answer, answer != ""
 
 
@@ -262,8 +261,9 @@ def continuation_request(*, must_restart: bool) -> str:
 def join_continuation(first: str, second: str) -> str | None:
     """Join a truncated answer and its continuation.
 
-    A model may repeat the last line, the code block or the whole answer before it continues. The
-    repeated part is then left out of the first text.
+    Before a model continues, it may repeat the last line, all code or the whole answer. What the
+    continuation repeats is left out of the first text. A continuation with a code block of its own
+    replaces the first text.
 
     Args:
         first: The truncated answer.
@@ -272,34 +272,38 @@ def join_continuation(first: str, second: str) -> str | None:
     Returns:
         The whole answer; None if it is unclear whether the model repeats the last line.
     """
-    if not first.strip():
-        return second
     code_start = _find_unclosed_code(first)
-    if code_start is None:
-        # The continuation may repeat the whole answer.
-        repeated_start = first.strip()[:_COMPARED_CHARACTERS]
-        if second.lstrip().startswith(repeated_start):
-            return second
-        return first + second
-    opens_code_block = re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE) is not None
-    if opens_code_block:  # the model wrote the whole code again
+    if code_start is not None:
+        return _join_code(first, code_start, second)
+    repeated_start = first.strip()[:_COMPARED_CHARACTERS]
+    repeats_answer = second.lstrip().startswith(repeated_start)  # or the first text is empty
+    return second if repeats_answer else first + second
+
+
+def _join_code(first: str, code_start: int, second: str) -> str | None:
+    """Do the work of :func:`join_continuation` for an answer truncated in a code block.
+
+    Args:
+        first: The truncated answer.
+        code_start: The index in ``first`` at which the code starts.
+        second: The continuation.
+    """
+    has_code_block = re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE) is not None
+    if has_code_block:
         return second
     code = first[code_start:]
     first_line = code.strip().split("\n")[0]
-    # The continuation may repeat the code from its first line: keep the text before the code.
-    if first_line and second.lstrip("\n").startswith(first_line):
+    repeats_code = first_line != "" and second.lstrip("\n").startswith(first_line)
+    if repeats_code:
         return first[:code_start] + second.lstrip("\n")
-    *whole_lines, last_line = code.split("\n")
-    breaks_off_in_line = last_line.strip() != ""
-    if breaks_off_in_line:
-        return _join_at_broken_line(first, last_line, second)
-    last_whole_line = whole_lines[-1].strip() if whole_lines else ""
-    next_line = _first_line(second)
+    *whole_lines, broken_line = code.split("\n")
+    if broken_line.strip():
+        return _join_at_broken_line(first, broken_line, second)
     # With ``page = next_page()`` at the end of the first text and at the start of the second, the
     # model may repeat the line, or the code may have the line twice.
-    if next_line and next_line == last_whole_line:
-        return None
-    return first + second
+    last_line = whole_lines[-1].strip() if whole_lines else ""
+    is_ambiguous = last_line != "" and last_line == _first_line(second)
+    return None if is_ambiguous else first + second
 
 
 def _join_at_broken_line(first: str, broken_line: str, second: str) -> str:
@@ -359,9 +363,10 @@ _CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
-    """Make the error for a truncated answer, with an excerpt of its text."""
-    # The continuation of a truncated answer may be complete (``broken_by`` is None) and yet not fit
-    # to that answer. The message is then that the answer broke off.
+    """Make the error for a truncated answer, with an excerpt of its text.
+
+    A complete answer that cannot be joined with the answer it continues is reported as a break.
+    """
     cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens
     limit = f" ({reply.max_tokens:,} tokens)" if has_limit else ""
