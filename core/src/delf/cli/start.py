@@ -10,21 +10,20 @@ import importlib
 import signal
 import sys
 import threading
-from typing import Any
 
-_OBJECTS = 200_000
-_AGAIN_SECONDS = 0.02
+_GC_THRESHOLD = 200_000
+_RESEND_SECONDS = 0.02
 
 
 def main() -> int:
     """Run the ``delf`` program, and return its exit status."""
     # A start makes hardly any garbage. Collecting after each 700 objects, and again at the exit,
     # would take a quarter of a short run.
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(_GC_THRESHOLD)
     try:
         return _run()
     finally:
-        gc.freeze()
+        gc.freeze()  # the collection at the exit skips frozen objects
 
 
 def _run() -> int:
@@ -34,10 +33,7 @@ def _run() -> int:
     during the imports, Ctrl-C ends the process at once, without a traceback.
     """
     handler_in_main = signal.getsignal(signal.SIGINT)
-    # A program started by nohup has another handler: it ignores Ctrl-C all the time.
-    may_exit_at_once = handler_in_main is signal.default_int_handler
-    if may_exit_at_once:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _end_process_at_interrupt()
     try:
         importlib.import_module("delf_cli")
     except ModuleNotFoundError:
@@ -46,26 +42,32 @@ def _run() -> int:
     # Python passes a KeyboardInterrupt in a finalizer to this hook instead of the program.
     sys.unraisablehook = _interrupt_again
     try:
-        signal.signal(signal.SIGINT, handler_in_main)  # raises KeyboardInterrupt
+        signal.signal(signal.SIGINT, handler_in_main)
         return program.main()
     except KeyboardInterrupt:
         return 130
     finally:
-        if may_exit_at_once:  # main() has cleaned up
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _end_process_at_interrupt()
 
 
-def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
-    """Repeat a ``KeyboardInterrupt`` that Python would swallow in a finalizer or weak reference.
+def _end_process_at_interrupt() -> None:
+    """Make Ctrl-C end the process, unless the process ignores Ctrl-C, as a shell's job does."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _interrupt_again(failure: sys.UnraisableHookArgs) -> None:
+    """Send Ctrl-C again if Python drops a ``KeyboardInterrupt`` in a finalizer or weak reference.
 
     The import system uses weak references, so an early Ctrl-C was sometimes lost.
     """
     if not issubclass(failure.exc_type, KeyboardInterrupt):
-        return sys.__unraisablehook__(failure)
-    main_thread = threading.main_thread().ident or 0  # only a signal to this thread wakes it
-    kill_timer = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main_thread, signal.SIGINT))
-    kill_timer.daemon = True
-    return kill_timer.start()
+        sys.__unraisablehook__(failure)
+        return
+    main_thread = threading.main_thread().ident or 0  # a signal to another thread does not wake it
+    timer = threading.Timer(_RESEND_SECONDS, signal.pthread_kill, (main_thread, signal.SIGINT))
+    timer.daemon = True
+    timer.start()
 
 
 def _without_commands(words: list[str]) -> int:
