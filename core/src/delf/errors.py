@@ -100,22 +100,22 @@ class UnknownKeywordError(ConfigurationError, TypeError):
 
     @classmethod
     def check(
-        cls, method: Callable[..., Any], keywords: Iterable[str], known: Iterable[str]
+        cls, method: Callable[..., Any], options: Iterable[str], known: Iterable[str]
     ) -> None:
-        """Refuse keywords that a method does not have.
+        """Check the names that a method collected in its parameter ``**options``.
 
         Args:
             method: The method.
-            keywords: The keywords beside those that the method declares.
-            known: The keywords that are accepted beside those that the method declares.
+            options: The names of these keywords.
+            known: The names that are allowed.
 
         Raises:
-            UnknownKeywordError: For the first unknown keyword.
+            UnknownKeywordError: For the first name that is not allowed.
         """
-        names = list(known)
-        for name in keywords:
-            if name not in names:
-                all_names = [*_declared_keywords(method), *names]
+        allowed_names = list(known)
+        for name in options:
+            if name not in allowed_names:
+                all_names = [*_declared_keywords(method), *allowed_names]
                 suggestion = did_you_mean(name, all_names)
                 raise cls(
                     f"{method.__name__}() has no keyword {name!r}{suggestion}",

@@ -637,7 +637,7 @@ class ApprovalRequest:
 
     @property
     def question(self) -> Question | None:
-        """The question of a script; None for a request for approval."""
+        """The question that a script asks; None if the request is for the approval of an action."""
         if self.is_question:
             return Question.from_arguments(self.arguments)
         return None
@@ -724,7 +724,7 @@ class ApprovalDecided(_Event):
 
     @property
     def rewrite_reason(self) -> str | None:
-        """The changes that a person asked for, if any."""
+        """The person and the changes that the person asked for, if any, as a sentence."""
         if self.decision != "changes_requested":
             return None
         return f"{self.by} asked for changes: {self.reason}"
@@ -1142,15 +1142,15 @@ class StoppedBy:
     via: str = ""
 
 
-def end_of(
-    events: Sequence[Event], error: DelfError, stopped: StoppedBy | None = None
+def make_end_event(
+    events: Sequence[Event], error: DelfError, stopped_by: StoppedBy | None = None
 ) -> TaskFinished:
     """Make the :class:`TaskFinished` event for a task that no process works on.
 
     Args:
         events: All events of the task.
         error: The error with which the task ends.
-        stopped: The person who stopped the task.
+        stopped_by: The person who stopped the task.
     """
     last_event = events[-1]
     return TaskFinished(
@@ -1164,8 +1164,8 @@ def end_of(
         code=error.code,
         hint=error.hint,
         cost_usd=cost_of(events),
-        by=None if stopped is None else stopped.name,
-        via="" if stopped is None else stopped.via,
+        by=None if stopped_by is None else stopped_by.name,
+        via="" if stopped_by is None else stopped_by.via,
     )
 
 

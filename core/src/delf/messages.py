@@ -301,10 +301,7 @@ class ModelReply:
 
     @property
     def broken_by(self) -> BrokenBy | None:
-        """The reason that the answer is truncated; None if the answer is complete.
-
-        A truncated answer is never used.
-        """
+        """The reason that the answer is truncated; None if the answer is complete."""
         return _BROKEN.get(self.finish_reason.lower())
 
 

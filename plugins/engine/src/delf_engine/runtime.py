@@ -20,7 +20,7 @@ from delf.errors import (
     TaskStoppedError,
     TaskTimeoutError,
 )
-from delf.events import Event, StoppedBy, TaskStarted, end_event, end_of
+from delf.events import Event, StoppedBy, TaskStarted, end_event, make_end_event
 from delf.protocols.connection import FinishedTask, SupportsLearning
 from delf.protocols.journal import Journal
 from delf.protocols.sandbox import SupportsAbandoning
@@ -304,7 +304,7 @@ class Runtime:
         """Record that a queued or resumed task ended with an error before it started."""
         earlier_end = end_event(request.past)
         if earlier_end is None:
-            end = end_of(request.past, error, self._stops.author_of(request.task_id))
+            end = make_end_event(request.past, error, self._stops.author_of(request.task_id))
         else:
             # The task had ended at its timeout or budget, until a claim reopened it in the journal.
             end = replace(earlier_end, seq=request.past[-1].seq + 1, at=time.time())

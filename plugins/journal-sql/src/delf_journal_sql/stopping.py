@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from delf.errors import DelfError, TaskStoppedError
-from delf.events import StoppedBy, TaskFinished, end_of
+from delf.events import StoppedBy, TaskFinished, make_end_event
 from delf.protocols.journal import TaskRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
@@ -84,4 +84,4 @@ async def end_task(
     # The claim keeps other processes from appending to the task.
     events = await journal.read(record.task_id)
     if not isinstance(events[-1], TaskFinished):
-        await journal.append(end_of(events, error, by))
+        await journal.append(make_end_event(events, error, by))

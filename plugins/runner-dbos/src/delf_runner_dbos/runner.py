@@ -21,7 +21,7 @@ from delf.errors import (
     UnknownTaskError,
     UnreadableEventError,
 )
-from delf.events import Event, TaskFinished, TaskQueued, end_of
+from delf.events import Event, TaskFinished, TaskQueued, make_end_event
 from delf.network.outages import Outage
 from delf.protocols.journal import ListPlace, TaskRecord
 from delf.protocols.people import check_may_run, name_of_holder
@@ -408,7 +408,7 @@ class Runner:
         events = await self._journal.read(queued.task_id)
         if isinstance(events[-1], TaskFinished):
             return
-        end = end_of(events, error)
+        end = make_end_event(events, error)
         await self._journal.append(end)
         # An agent would call the listener to notify the owner, but no agent runs.
         if self._people is not None and queued.key is not None:

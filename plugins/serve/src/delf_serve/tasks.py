@@ -28,7 +28,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
     end_event,
-    end_of,
+    make_end_event,
     start_event,
 )
 from delf.machine.contexts import shared_task
@@ -1029,7 +1029,7 @@ class Tasks:
         first_event = start_event(events)
         if first_event is None or isinstance(events[-1], TaskFinished):
             return
-        end = end_of(events, error)
+        end = make_end_event(events, error)
         await self.journal.append(end)
         self._end_notices.tell(first_event.task, end, first_event.key)
 

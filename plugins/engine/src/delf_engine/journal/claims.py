@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Final
 
 from delf.errors import DelfError
-from delf.events import Event, end_event, end_of
+from delf.events import Event, end_event, make_end_event
 from delf.protocols.journal import Journal
 from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
@@ -159,7 +159,7 @@ async def _end_incomplete_fork(journal: Journal, events: Sequence[Event]) -> Seq
     if is_over(events) or not is_incomplete_fork(events):
         return events
     error = DelfError(_INCOMPLETE_FORK, hint="fork it once more")
-    await journal.append(end_of(events, error))
+    await journal.append(make_end_event(events, error))
     return await journal.read(events[0].task_id)
 
 
