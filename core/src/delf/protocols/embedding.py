@@ -8,8 +8,7 @@ from typing import Final
 from delf.errors import ConnectionUnavailableError, DelfError, LLMExecutionError
 from delf.protocols.embedder import Vectors
 
-# A text that every working embedder accepts.
-_ACCEPTED_TEXT: Final = "text"
+_PROBE_TEXT: Final = "text"  # every working embedder accepts this short word
 # The HTTP statuses of failures that say nothing about the texts, such as a rate limit.
 _TEMPORARY_STATUSES: Final = frozenset({408, 409, 425, 429})
 
@@ -27,15 +26,14 @@ async def embed_or_refuse(
         texts: The texts, at most one batch.
 
     Raises:
-        DelfError: If the embedder fails for any text, or has reached a rate limit.
+        DelfError: If the embedder has reached a rate limit, or fails even for a short probe text.
     """
     try:
         return [*await embed(texts)]
     except DelfError as error:
-        is_temporary = isinstance(error, LLMExecutionError) and error.status in _TEMPORARY_STATUSES
-        if is_temporary or not texts:
+        if _is_temporary(error) or not texts:
             raise
-        await embed([_ACCEPTED_TEXT])  # raises if the embedder fails even for this short word
+        await embed([_PROBE_TEXT])
         if len(texts) == 1:
             return [error]
     # The embedder works, but refuses at least one of several texts.
@@ -51,5 +49,9 @@ def is_refusal(error: DelfError) -> bool:
     """
     if isinstance(error, LLMExecutionError):
         is_client_error = error.status is not None and error.status // 100 == 4
-        return error.too_long or is_client_error
+        return error.too_long or (is_client_error and not _is_temporary(error))
     return not isinstance(error, ConnectionUnavailableError)
+
+
+def _is_temporary(error: DelfError) -> bool:
+    return isinstance(error, LLMExecutionError) and error.status in _TEMPORARY_STATUSES
