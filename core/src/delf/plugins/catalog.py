@@ -200,21 +200,26 @@ class Catalog:
         """Return the spec of the plugin that fits a model's name, address and provider best."""
         fits = [(_fit_score(spec, model, environ), spec) for spec in self._specs(ModelSpec)]
         best_fit = max((fit for fit, _ in fits), default=-1.0)
-        requested_client = client_of_prefix(model.model)
-        if requested_client is not None and model.base_url is None:
-            # The name ``recorded:tests`` requests the client ``recorded``, whose plugin has the
-            # pattern ``recorded:*``. A matching pattern scores at least its length. With a lower
-            # score, the best plugin takes any name, and would ask a server for ``recorded:tests``.
-            pattern, client_name = requested_client
-            no_plugin_has_pattern = best_fit < len(pattern)
-            if no_plugin_has_pattern:
-                raise self.with_load_failures(self._unknown_name_error("model", client_name))
+        self._check_requested_client(model, best_fit)
         if best_fit < 0:  # no plugin fits
             if model.provider != AUTO:
                 raise self.with_load_failures(self._unknown_provider_error(model.provider))
             raise self.with_load_failures(_no_plugin_error(model.model, self.records))
         best_specs = [spec for fit, spec in fits if fit == best_fit]
         return self.preferred_spec(best_specs, f"model {model.model!r}")
+
+    def _check_requested_client(self, model: LLMConfig, best_fit: float) -> None:
+        """Raise if a model's name, such as ``recorded:tests``, requests a client that is missing.
+
+        Otherwise a plugin that serves any name would ask a server for ``recorded:tests``.
+        """
+        requested_client = client_of_prefix(model.model)
+        if requested_client is None or model.base_url is not None:
+            return
+        pattern, client_name = requested_client  # such as "recorded:*"
+        # The spec of the client has this pattern. A matching pattern scores at least its length.
+        if best_fit < len(pattern):
+            raise self.with_load_failures(self._unknown_name_error("model", client_name))
 
     def all_specs(self) -> Iterator[Spec]:
         """Yield the specs of all plugins, including those whose name another plugin also offers."""

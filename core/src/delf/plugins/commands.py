@@ -45,7 +45,7 @@ class ProjectSettings(Protocol):
         ...
 
     def connector(self, host: PluginHost) -> Connect:
-        """Make the function that creates connections, by name or by type.
+        """Return a function that creates a connection from its name or its type.
 
         Args:
             host: The plugins.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -24,6 +24,7 @@ _KEYWORD = re.compile(r"\bdelf-plugin-api-\d", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[-_.]+")
 ReadText = Callable[[str], str | None]
 """Reads a metadata file of a distribution; None if the file is missing."""
+_EntryPoints = Mapping[str, list[tuple[str, str]]]  # pairs of name and target by group
 _UNKNOWN: Final = "a distribution without a name"
 
 
@@ -200,7 +201,10 @@ def _text_in(folder: str, name: str) -> str | None:
 
 
 def _read_candidates(read_text: ReadText) -> list[Candidate]:
-    """Return the plugins of one distribution; if its metadata is broken, return the ``problem``."""
+    """Return the plugins of one distribution.
+
+    If the metadata of a plugin is broken, return one candidate, whose ``problem`` says why.
+    """
     try:
         text = read_text("entry_points.txt") or ""
     except (OSError, ValueError) as error:
@@ -212,28 +216,31 @@ def _read_candidates(read_text: ReadText) -> list[Candidate]:
         return _broken_candidates(read_text, f"there is no line [{ENTRY_POINT_GROUP}]")
     name = _UNKNOWN
     try:
-        headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
+        headers = _read_headers(read_text)
         name = headers.get("name") or _UNKNOWN
         points = _entry_points(text)
     except Exception as error:
         problem = f"its metadata cannot be read: {type(error).__name__}: {error}"
         return [Candidate(name=name, distribution=name, problem=problem)]
+    return list(_make_candidates(name, headers, points))
+
+
+def _make_candidates(
+    distribution: str, headers: Mapping[str, str], points: _EntryPoints
+) -> Iterator[Candidate]:
     keywords = tuple(re.findall(r"[^\s,]+", headers.get("keywords", "")))
-    candidates: list[Candidate] = []
     for group in (ENTRY_POINT_GROUP, CONNECTIONS_GROUP):
-        for point, target in points.get(group, ()):
-            candidate = Candidate(
-                name=point,
+        for name, target in points.get(group, ()):
+            yield Candidate(
+                name=name,
                 target=target,
-                distribution=name,
+                distribution=distribution,
                 version=headers.get("version"),
                 keywords=keywords,
                 exports=tuple(points.get(EXPORTS_GROUP, ())),
                 connection=target if group == CONNECTIONS_GROUP else None,
                 summary=headers.get("summary", ""),
             )
-            candidates.append(candidate)
-    return candidates
 
 
 def _broken_candidates(read_text: ReadText, problem: str) -> list[Candidate]:
@@ -242,7 +249,7 @@ def _broken_candidates(read_text: ReadText, problem: str) -> list[Candidate]:
     Return no candidate if the distribution's keywords do not say that it is a plugin of delf.
     """
     try:
-        headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
+        headers = _read_headers(read_text)
     except (OSError, ValueError):
         return []
     name = headers.get("name")
@@ -253,7 +260,7 @@ def _broken_candidates(read_text: ReadText, problem: str) -> list[Candidate]:
     return [Candidate(name=name, distribution=name, problem=problem)]
 
 
-def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
+def _entry_points(text: str) -> _EntryPoints:
     """Parse ``entry_points.txt``; return pairs of name and target by group.
 
     Raises:
@@ -272,8 +279,9 @@ def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
     return entry_points
 
 
-def _headers(text: str) -> dict[str, str]:
-    """Parse the headers of a metadata file; of a repeated header return the first value."""
+def _read_headers(read_text: ReadText) -> dict[str, str]:
+    """Parse the headers of the metadata file; of a repeated header return the first value."""
+    text = read_text("METADATA") or read_text("PKG-INFO") or ""
     headers: dict[str, str] = {}
     name = ""
     is_repeated = False

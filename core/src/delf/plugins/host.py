@@ -127,8 +127,7 @@ class PluginHost:
                 several plugins provide the name and none is preferred, or if its plugin could not
                 be used (with the reason).
         """
-        offer = self._loaded_catalog().find(spec_class.kind, name)
-        return cast("SpecT", offer)
+        return cast("SpecT", self._loaded_catalog().find(spec_class.kind, name))
 
     @property
     def providers(self) -> Providers:

@@ -154,15 +154,15 @@ def _async_mismatch(name: str, declared: FunctionType, given: FunctionType) -> s
 
     A plain method that returns an awaitable counts as async.
     """
-    must_be_async = inspect.iscoroutinefunction(declared)
-    may_be_async = must_be_async or _returns_awaitable(declared)
     is_async = inspect.iscoroutinefunction(inspect.unwrap(cast("Any", given)))
-    if must_be_async and not is_async and not _returns_awaitable(given):
+    if inspect.iscoroutinefunction(declared):
+        if is_async or _returns_awaitable(given):
+            return None
         return f"has a plain method {name}, which is awaited: write `async def {name}`"
-    if may_be_async or not is_async:
+    if not is_async or _returns_awaitable(declared):
         return None
-    returns_async_iterator = "Async" in _return_annotation(declared)
-    if returns_async_iterator:  # without a `yield`, the given method returns a coroutine instead
+    must_be_generator = "Async" in _return_annotation(declared)  # such as AsyncIterator[str]
+    if must_be_generator:
         return f"has an async method {name} without `yield`: it must be an async generator"
     return f"has an async method {name}, which is not awaited: write `def {name}`"
 
