@@ -111,13 +111,16 @@ class Inflater:
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
         """Decompress received bytes, yielding chunks of at most 64 KiB."""
+        if not data:
+            return
         if self._encoding is None:
             for start in range(0, len(data), _PIECE):
                 yield data[start : start + _PIECE]
             return
-        if self._decompressor is None and data:
+        if self._decompressor is None:
             self._decompressor = zlib.decompressobj(self._window_bits(data[0]))
-        while self._decompressor is not None and not self._decompressor.eof:
+        may_have_output = True
+        while may_have_output and not self._decompressor.eof:
             try:
                 piece = self._decompressor.decompress(data, _PIECE)
             except zlib.error:
@@ -125,10 +128,8 @@ class Inflater:
             if piece:
                 yield piece
             data = self._decompressor.unconsumed_tail
-            is_piece_full = len(piece) == _PIECE  # the decompressor may then hold more output
-            needs_next_data = not data and not is_piece_full
-            if needs_next_data:
-                return
+            # After a full piece, the decompressor may hold output although all data is consumed.
+            may_have_output = data != b"" or len(piece) == _PIECE
 
     def _window_bits(self, first_byte: int) -> int:
         """Return the ``wbits`` for zlib.

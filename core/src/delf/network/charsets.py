@@ -66,14 +66,14 @@ def label_in_page(page: bytes) -> str | None:
         page: The page, in an encoding in which ASCII characters have their usual bytes.
 
     Returns:
-        The charset in lower case; None if the page declares no charset, or wrongly UTF-16.
+        The charset in lower case; None if the page declares no charset. None also for UTF-16: that
+        declaration is wrong, because the pattern finds none in a page that really is in UTF-16.
     """
     for match in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
         name = match[1] or match[2]  # in <?xml encoding="…"?> or <meta charset="…">
         if not name:  # the match is a comment, and declarations in comments do not count
             continue
         label = name.decode("ascii").lower()
-        # In a page that really is in UTF-16, the pattern would find no declaration.
         return None if label.startswith("utf-16") else label
     return None
 

@@ -221,7 +221,7 @@ class Attempts(Generic[A]):
         self.progress = Progress()
 
     async def answer(self, send: Callable[[], Awaitable[A]]) -> A:
-        """Send the request until a response is accepted, and return that response.
+        """Send the request until a response is accepted or no retry is left; return the response.
 
         A request that did not reach the server is always retried; a request whose response was lost
         is retried only if it is repeatable.
@@ -241,7 +241,7 @@ class Attempts(Generic[A]):
                 retry = self._retry_without_response(error)
             else:
                 retry = self._retry_rule(answer, self.progress)
-                if retry is None or not self._is_left(retry):
+                if retry is None or not self._may_retry(retry):
                     return answer
             self._count(retry)
             await self._sleep(retry.seconds)
@@ -259,14 +259,14 @@ class Attempts(Generic[A]):
         is_sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
         retry = Retry(seconds=pause(self.progress.attempts), may_have_taken_effect=is_sent)
         is_safe = self._is_repeatable or not is_sent
-        if is_safe and self._is_left(retry):
+        if is_safe and self._may_retry(retry):
             return retry
         raise NoAnswerError(
             error, may_have_taken_effect=is_sent or self.progress.may_have_taken_effect
         ) from None
 
-    def _is_left(self, retry: Retry) -> bool:
-        """Return True if a retry uses up none of the retries, or if one of them is left."""
+    def _may_retry(self, retry: Retry) -> bool:
+        """Return False if a retry would exceed the maximum number of retries."""
         return not retry.is_failure or self.progress.failures < self._retries
 
     def _count(self, retry: Retry) -> None:

@@ -57,16 +57,22 @@ class Outage:
         if is_first:
             self._since = time.monotonic()
             self.shared_failures = 0
-        reporter = self
-        if self._service is not None and is_first:
-            # This object becomes the reporter, unless the service has one already.
-            reporter = _reporting_outages.setdefault(self._service, self)
-        elif self._service is not None:
-            reporter = _reporting_outages.get(self._service, self)
+        reporter = self._reporter()
         reporter.shared_failures += 1
         begins_outage = is_first and reporter is self
         level = logging.WARNING if begins_outage else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect_text, self.failures, error)
+
+    def _reporter(self) -> Outage:
+        """Return the object that reports the outage after a failure of this object.
+
+        If the service has no reporter yet, the first failure makes this object the reporter.
+        """
+        if self._service is None:
+            return self
+        if self.failures == 1:
+            return _reporting_outages.setdefault(self._service, self)
+        return _reporting_outages.get(self._service, self)
 
     def record_success(self) -> None:
         """Log that the service works again, if failures came before this success.
