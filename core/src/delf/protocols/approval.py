@@ -242,15 +242,19 @@ class RememberedDecision:
     @classmethod
     def from_events(cls, requested: ApprovalRequested, decision: ApprovalDecided) -> Self | None:
         """Return the remembered decision of events in a journal; None if nothing is remembered."""
-        if (
-            decision.decision != "approved"
-            or decision.remember == "no"
-            or requested.outcome_unknown
-        ):
+        if decision.decision != "approved" or decision.remember == "no":
             return None
-        approved = Approved(remember=decision.remember, covers=decision.covers)
-        scope = {"key": decision.key, "project": decision.project}
-        return cls.from_request(requested, approved, by=decision.by, at=decision.at, **scope)
+        repeats_interrupted_call = requested.outcome_unknown
+        if repeats_interrupted_call:  # each such call needs a decision of its own
+            return None
+        return cls.from_request(
+            requested,
+            Approved(remember=decision.remember, covers=decision.covers),
+            by=decision.by,
+            at=decision.at,
+            key=decision.key,
+            project=decision.project,
+        )
 
     def covers(self, request: ApprovalRequest) -> bool:
         """Return True if the decision also approves the call of a request.
@@ -263,8 +267,8 @@ class RememberedDecision:
         is_for_one_call = self.arguments is not None
         if is_for_one_call:
             return (self.digest, self.files_digest) == (request.digest, request.files_digest)
-        # The connection gives a reason if its check requires approval of this very call. A decision
-        # about a call without a reason approves no such call.
+        # A reason means that the connection's check requires approval of the call. A decision made
+        # without such a reason does not approve the call.
         return request.reason is None or self.has_reason
 
 
