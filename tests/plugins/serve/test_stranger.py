@@ -163,3 +163,17 @@ async def test_browser_notification_counts_waiting_requests(shop, open_page):  #
     await shop.until(task["task_id"], "waiting")
     await expect(page).to_have_title("(1) delf")
     assert await page.evaluate("told") == [["delf: 1 request waits for you", "local: send"]]
+
+
+async def test_requests_made_during_a_lost_connection_are_shown_after_it(shop, open_page):  # noqa: F811
+    page = await open_page(f"{shop.url}/#/inbox")
+    await expect(page.get_by_text("Nothing waits")).to_be_visible()
+    await page.route("**/events*", lambda route: route.abort("connectionrefused"))
+    await page.reload()
+    await expect(page.get_by_text("The connection is lost")).to_be_visible()
+    task = await shop.run("await send('bob')")
+    await shop.until(task["task_id"], "waiting")
+    await page.unroute("**/events*")
+    await page.evaluate("window.dispatchEvent(new Event('online'))")
+    await expect(page).to_have_title("(1) delf: inbox")
+    await expect(page.locator(".ask")).to_have_count(1)

@@ -71,12 +71,18 @@ class Page {
     }
   }
 
-  /** Follow the list; after a break, load it again, for what was missed. */
+  /** Follow the tasks; once the stream is open, load what it does not repeat: the list and what waits. */
   follow() {
     this.changes = new Stream("events", {
       change: (task) => this.change(task),
       broken: (over) => this.connected("list", false, over),
-      whole: () => { this.lost.delete("ask"); this.connected("list", true); this.list.load().then(() => this.list.mark(this.taskId)); },
+      whole: () => {
+        this.lost.delete("ask");
+        this.connected("list", true);
+        this.list.load().then(() => this.list.mark(this.taskId));
+        this.waiting.look();
+        this.view?.inbox?.load();
+      },
     });
   }
 

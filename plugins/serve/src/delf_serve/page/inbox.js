@@ -188,7 +188,6 @@ export class Waiting {
     this.ask.hidden = !may || !("Notification" in window) || Notification.permission !== "default";
     this.heed = () => this.lookSoon();
     window.addEventListener("delf:inbox", this.heed);
-    this.look();
   }
 
   async askLeave() {
