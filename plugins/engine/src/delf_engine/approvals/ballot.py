@@ -33,8 +33,9 @@ def why_refused(
 ) -> str | None:
     """Return why a person may not give a decision; None if allowed.
 
-    The request's rule may exclude the owner of the task, people who influenced the task, people
-    who are no deciders, and unknown people. Without a rule, nobody is excluded.
+    Without a rule, everybody may decide. With a rule, the deciders may stop the call, and so may
+    the owner of the task and people who influenced the task: they wanted the call. Only deciders
+    may approve the call, and the rule may exclude the owner, these people and unknown people.
 
     Args:
         request: The request.
@@ -48,10 +49,8 @@ def why_refused(
     is_task_owner = _is_task_owner(decider, task_owner)
     has_influenced_task = rule.needs_others and _has_influenced_task(decider, request)
     if isinstance(decision, (Rejected, ChangesRequested)):
-        # Whoever wanted the call may stop it, like the deciders.
-        if is_task_owner or has_influenced_task:
-            return None
-        return _why_no_decider(decider, rule)
+        wanted_call = is_task_owner or has_influenced_task
+        return None if wanted_call else _why_no_decider(decider, rule)
     if is_task_owner and rule.four_eyes:
         return "the person who asked for it does not decide it: another person has to"
     if has_influenced_task:
@@ -176,11 +175,11 @@ def _is_decider(
     """Return whether a rule names a voter, or a team of the voter, as a decider."""
     if not rule.deciders:
         return True
-    # The voter may have left a team of the journal since the vote, so the current teams count. The
-    # journal does not have the groups of a channel such as Slack: those of the vote count.
+    # Teams in the journal are the current teams: the voter may have left a team since the vote.
+    # Groups of a channel such as Slack are not in the journal, and are taken from the vote.
     teams_in_journal = {team for person in people for team in person.teams}
-    teams_of_channel = [team for team in vote.teams if team not in teams_in_journal]
-    names = (voter.name, *voter.teams, *teams_of_channel)
+    groups_of_channel = [team for team in vote.teams if team not in teams_in_journal]
+    names = (voter.name, *voter.teams, *groups_of_channel)
     return any(name in rule.deciders for name in names)
 
 

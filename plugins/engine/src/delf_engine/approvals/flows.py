@@ -130,11 +130,9 @@ class TaskFlows:
             return
         texts_to_obey = [*origins.texts_to_obey()]
         text_count = 1 + len(texts_to_obey)  # with the task
-        has_shown_all = self._shown_text_count >= text_count
-        # Before the task was resumed, another process may have shown the texts. The model was only
-        # asked when there was a new text, so it has seen as many texts as it gave answers.
-        has_answer_for_each = origins.outline.answers >= text_count
-        if has_shown_all or has_answer_for_each:
+        # Each request for an outline shows at least one new text, so the model has seen at least as
+        # many texts as it gave answers, including the answers before the task was resumed.
+        if max(self._shown_text_count, origins.outline.answers) >= text_count:
             return
         self._shown_text_count = text_count
         # The answer is recorded as an event, from which follow() adds it to the outline.
@@ -228,15 +226,12 @@ class _Suspect:
 
     def _paths_to_review(self, deciding_paths: Sequence[str]) -> Sequence[str]:
         """Return the paths of the values that need review; empty if the call needs no review."""
-        checked_paths = self._paths_to_check(deciding_paths)
-        paths_to_review = [path for path in checked_paths if self._needs_review(path)]
+        if deciding_paths:
+            return [path for path in deciding_paths if self._needs_review(path)]
         # In ``note(title="Invoices", text=mail.body)``, all values are content. The user's own
         # title shows that the user wants the call, so the text may be a stranger's.
-        is_only_content = not deciding_paths
-        has_own_value = len(paths_to_review) < len(checked_paths)
-        if is_only_content and has_own_value:
-            return []
-        return paths_to_review
+        content_paths = self._content_paths_to_check
+        return content_paths if all(map(self._needs_review, content_paths)) else []
 
     def _reason_after_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read untrusted data needs review.
@@ -248,14 +243,17 @@ class _Suspect:
         if plan.equal_call_count > 0:
             # The user asked for this call. But its content may be a stranger's, and the call may
             # have been made already.
-            return self._reason_of_content() or self._reason_of_repetition(plan.equal_call_count)
+            reason = self._reason_of_content()
+            if reason is None and not self._admit(plan.equal_call_count):
+                reason = "the task does not ask to do this once more"
+            return reason
         if plan.has_planned_call:
             parameters = plan.fewest_differences
         elif deciding_paths:
             parameters = [*map(parameter_of, deciding_paths)]
         else:
             return "the model wrote this call after it had read what others wrote"
-        return self._reason_of(parameters, self._paths_to_check(deciding_paths))
+        return self._reason_of(parameters, deciding_paths or self._content_paths_to_check)
 
     @property
     def _has_only_content_names(self) -> bool:
@@ -268,13 +266,14 @@ class _Suspect:
             return False
         return all(self._is_content(path, text="") for path in self.text_by_path)
 
-    def _paths_to_check(self, deciding_paths: Sequence[str]) -> Sequence[str]:
-        """Return the paths of the values to check: the recipient of a mail, but not its body."""
-        # A call such as ``note(text=...)`` has nothing else to check than its content. A stranger's
-        # text could make the agent send data out with such a call.
-        if self._has_only_content_names and not deciding_paths:
-            return [*self.text_by_path]
-        return deciding_paths
+    @property
+    def _content_paths_to_check(self) -> Sequence[str]:
+        """The paths of all values of a call without a deciding value, such as ``note(text=...)``.
+
+        A stranger's text could make the agent send data out with such a call. Empty for an action
+        with other parameters, or with declared content.
+        """
+        return [*self.text_by_path] if self._has_only_content_names else []
 
     def _compare_with_plan(
         self, sources_by_parameter: SourcesByParameter | None
@@ -285,8 +284,9 @@ class _Suspect:
 
         Args:
             sources_by_parameter: The parameters to compare, each with the earlier calls from whose
-                results the script computed the argument. An argument fits the plan if the plan
-                computes it from the same calls. None compares the values of all parameters.
+                results the script computed the argument. Such an argument equals the planned one
+                if the plan computes it from the same calls, or if its value is planned. If None,
+                all parameters are compared, and only by their values.
         """
         differences = self.origins.outline.differing_arguments(
             self.bound.name,
@@ -394,19 +394,11 @@ class _Suspect:
                 return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None
 
-    def _reason_of_repetition(self, planned_count: int) -> str | None:
-        """Return why the call needs review if the task does not ask for it again; otherwise None.
-
-        Args:
-            planned_count: How often the task asks for the call.
-        """
-        # admit_call() counts this call, unless it was made as often as planned.
-        is_admitted = self.origins.outline.admit_call(
+    def _admit(self, planned_count: int) -> bool:
+        """Admit and count the call, unless the call was already made ``planned_count`` times."""
+        return self.origins.outline.admit_call(
             self.bound.name, self.arguments, self._is_content, planned_count
         )
-        if is_admitted:
-            return None
-        return "the task does not ask to do this once more"
 
 
 def _is_flow_allowed(flow: tuple[str, str], rule: str) -> bool:

@@ -254,8 +254,8 @@ class TaskApprovals:
     async def _with_record(self, case: Case, recorded_call: RecordedCall) -> Case:
         """Return a case with the recorded request and decision about its call, if these apply.
 
-        They do not apply if the call has changed since the request, for example its preview. Only a
-        rejection applies anyway.
+        They do not apply if the call has changed since the request, for example its preview; a
+        pending request is then closed. Only a decision that permits no call applies anyway.
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
@@ -266,8 +266,8 @@ class TaskApprovals:
             return case
         change = self._what_changed(case, request_event)
         decision = None if decision_event is None else decision_event.decision
-        is_rejected = decision not in (None, "approved", "edited")
-        if change is None or is_rejected:
+        permits_no_call = decision not in (None, "approved", "edited")
+        if change is None or permits_no_call:
             return replace(case, request_event=request_event, decision_event=decision_event)
         if decision is None:  # people still see the request: close it
             await self._void(request_event, change)
@@ -315,7 +315,7 @@ class TaskApprovals:
         return self._approvals.can_answer(self._task)
 
     def check_answerable(self, tools: Iterable[BoundAction]) -> None:
-        """Check that a person can be asked if the task must ask.
+        """Check that a person can be asked, if the user chose the mode ``interactive`` explicitly.
 
         Args:
             tools: The callable tools.
@@ -326,7 +326,8 @@ class TaskApprovals:
         """
         config = self._approvals.config
         task = self._task
-        if not self._approvals.must_ask or config.approval_mode != "interactive":
+        is_mode_explicit = "approval_mode" in config.model_fields_set
+        if not is_mode_explicit or config.approval_mode != "interactive":
             return
         if task.wait_approvals or config.wait_approvals:
             return

@@ -141,14 +141,17 @@ def answer_before(events: Iterable[Event], question: ApprovalRequest) -> Approva
         events: The task's events.
         question: The question that the current script asks.
     """
-    answer: ApprovalDecided | None = None
-    for request_event, decision_event in _decided_requests(events):
-        is_same = request_event.is_question and call_key(request_event) == call_key(question)
-        if is_same and decision_event.decision == "answered" and decision_event.source == "person":
-            is_of_earlier_script = request_event.script < question.script
-            # A script that asks the question a second time wants a second answer.
-            answer = decision_event if is_of_earlier_script else None
-    return answer
+    answers = [
+        (request_event.script, decision_event)
+        for request_event, decision_event in _decided_requests(events)
+        if request_event.is_question and call_key(request_event) == call_key(question)
+        if decision_event.decision == "answered" and decision_event.source == "person"
+    ]
+    if not answers:
+        return None
+    last_script, last_answer = answers[-1]
+    # A script that asks the question a second time wants a second answer.
+    return last_answer if last_script < question.script else None
 
 
 def is_lasting_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:

@@ -64,7 +64,7 @@ def _may_be_target(pattern: str, tools: Toolset) -> bool:
     """Return whether a pattern may match a parameter of an action, such as ``mail.send.to``."""
     # The parameters of actions that are not allowed are unknown.
     not_allowed = set(tools.known_names).difference(each.name for each in tools.actions)
-    if any(_may_be_in(pattern, name) for name in not_allowed):
+    if any(_may_concern(pattern, name) for name in not_allowed):
         return True
     names = [each.name for each in tools.actions]
     for bound_action in tools.actions:
@@ -111,7 +111,7 @@ class _Names:
         Raises:
             AgentConfirmationError: If the action is probably misspelt.
         """
-        if any(_may_be_in(source, known) for known in self.known):
+        if any(_may_concern(source, known) for known in self.known):
             return
         name = source if _is_pattern(source) else self._action_in(source)
         yield from self.warn_or_raise(rule, name)
@@ -126,25 +126,27 @@ class _Names:
     def warn_or_raise(self, rule: str, name: str) -> Iterator[str]:
         """Yield a warning about a name or pattern in a rule that fits none of the known actions.
 
+        Yield nothing if the rule may be about a connection that this agent does not use.
+
         Raises:
             AgentConfirmationError: If the name is probably misspelt.
         """
         connection, *_ = name.split(".")  # may be a pattern, such as ``*``
-        is_about_other = any(fnmatchcase(other, connection) for other in self.other_connections)
-        if is_about_other:
+        if any(fnmatchcase(other, connection) for other in self.other_connections):
             return
         if _is_pattern(name):
-            suggestion = ""
-            if not _is_pattern(connection) and connection not in self.connections:
-                suggestion = did_you_mean(connection, self.connections)
-            yield f"approval_rules: {rule!r} matches none of this agent's actions{suggestion}"
+            hint = "" if _is_pattern(connection) else self._hint_for_connection(connection)
+            yield f"approval_rules: {rule!r} matches none of this agent's actions{hint}"
             return
-        suggestion = did_you_mean(name, sorted(self.known))
         text = f"approval_rules: {rule!r} names {name!r}, which is not one of this agent's actions"
+        suggestion = did_you_mean(name, sorted(self.known))
         is_probably_misspelt = bool(suggestion) or connection in self.connections
         if is_probably_misspelt:
             raise AgentConfirmationError(text + suggestion, hint=self._hint_for_misspelt(name))
         yield text
+
+    def _hint_for_connection(self, name: str) -> str:
+        return "" if name in self.connections else did_you_mean(name, self.connections)
 
     def _hint_for_misspelt(self, name: str) -> str:
         connection, *methods = name.split(".")
@@ -156,17 +158,17 @@ class _Names:
         return f"for all actions of the connection, write {connection + '.*'!r}"
 
 
-def _may_be_in(path: str, action: str) -> bool:
+def _may_concern(path: str, action: str) -> bool:
     """Return whether a path or pattern may name an action, or a field or parameter of the action.
 
-    The paths ``mail.read.sender``, ``mail.read.*`` and ``mail.*`` may be in ``mail.read``.
+    The comments show paths that may concern the action ``mail.read``.
     """
     if path == action:
-        return True
+        return True  # ``mail.read``
     text_before_wildcard = path[: _pattern_start(path)]
     if text_before_wildcard.startswith(f"{action}."):
-        return True  # as in ``mail.read.*``
-    return _is_pattern(path) and action.startswith(text_before_wildcard)  # as in ``mail.*``
+        return True  # ``mail.read.sender`` and ``mail.read.*``
+    return _is_pattern(path) and action.startswith(text_before_wildcard)  # ``mail.*``
 
 
 def _is_pattern(name: str) -> bool:

@@ -46,14 +46,6 @@ class Approvals:
         """True if the origins of values decide whether a person reviews a call."""
         return self.config.flows in ("guard", "deny")
 
-    @property
-    def must_ask(self) -> bool:
-        """True if the user chose the approval mode explicitly.
-
-        A task then must not start if its actions need approval and nobody can be asked.
-        """
-        return "approval_mode" in self.config.model_fields_set
-
     def may_wait(self, task: TaskRequest, *, is_question: bool = False) -> bool:
         """Return whether a person may decide later, in this program or in another process."""
         # In modes such as ``strict``, people are not asked questions: only ``on_ask`` answers.
