@@ -244,11 +244,12 @@ class Origins:
         trust_by_arguments = tool.trust_of(event.arguments)
         if not trust_by_arguments:
             return tool.action.trust
-        if self.has_author_read_untrusted_data:
-            # No argument of this author counts as the user's. unplanned_read() checks such calls.
+        # In ``files.read(mail.subject)``, a stranger chooses which file of the user is read. If the
+        # author has read untrusted data, no argument counts as the user's, and the distrust would
+        # hit every result. Then unplanned_read() finds the reads that the user did not ask for.
+        if self.has_author_read_untrusted_data or self._has_own_arguments(event):
             return trust_by_arguments
-        # In ``files.read(mail.subject)``, a stranger chooses which file of the user is read.
-        return trust_by_arguments if self._has_own_arguments(event) else "outside"
+        return "outside"
 
     def _has_own_arguments(self, event: CallStarted) -> bool:
         return self.are_only_from_user(event.action, event.arguments, event.line)
@@ -337,11 +338,11 @@ class Origins:
         if sources is None or UNKNOWN in sources:
             return False
         # An action may return untrusted data in some fields, and the user's own data in others.
-        for action_name in (source.name for source in sources if source.kind == "action"):
-            fields = field_names_used(sources, action_name)
-            if not self._is_only_in_trusted_fields(action_name, text, fields):
-                return False
-        return True
+        actions = {source.action for source in sources if source.action is not None}
+        return all(
+            self._is_only_in_trusted_fields(name, text, field_names_used(sources, name))
+            for name in actions
+        )
 
     def are_only_from_user(
         self, action: str, arguments: Mapping[str, Any], line: int | None

@@ -64,6 +64,8 @@ IsContent = Callable[[str, str], bool]
 
 Content is text for people to read, such as the body of a mail. The user's words need not state it.
 """
+_MayDiffer = Callable[[str, str], bool]
+"""Takes the same; returns whether the value may differ from the planned one, as content may."""
 SourcesByParameter = Mapping[str, Sources | None]
 """A mapping from a parameter's name to the sources of the untrusted data in its argument.
 
@@ -130,13 +132,14 @@ class Outline:
         arguments: Mapping[str, Any],
         is_content: IsContent,
         *,
-        has_only_content: bool = False,
-        sources_by_parameter: SourcesByParameter | None = None,
+        has_only_content: bool,
+        sources_by_parameter: SourcesByParameter | None,
     ) -> Sequence[Sequence[str]]:
         """Compare a call with each planned call of the same action.
 
         Content, such as the body of a mail, may differ from the planned call, because content does
-        not decide the effect of the call.
+        not decide the effect of the call. If a call has nothing but content, its content may differ
+        only from a planned call with a literal.
 
         Args:
             action: The called action.
@@ -144,7 +147,7 @@ class Outline:
             is_content: Decides which values are content.
             has_only_content: Whether all arguments of the call are content.
             sources_by_parameter: The parameters to compare, with the untrusted sources of their
-                arguments. All parameters are compared when omitted.
+                arguments. If None, all parameters are compared.
 
         Returns:
             The differing parameters for each planned call: ``[["to"], []]`` if the call differs in
@@ -152,10 +155,9 @@ class Outline:
         """
         differences: list[Sequence[str]] = []
         for planned_call in self._planned_calls_of(action):
-            may_differ = is_content
-            if has_only_content and not self._has_literal(planned_call):
-                # A planned ``note(text=...)`` must not allow each call of ``note``.
-                may_differ = _nothing_may_differ
+            # A planned ``note(text=...)`` must not allow each call of ``note``.
+            is_strict = has_only_content and not self._has_literal(planned_call)
+            may_differ = _nothing_may_differ if is_strict else is_content
             differing = self._differing_arguments(
                 planned_call, arguments, may_differ, sources_by_parameter
             )
@@ -213,32 +215,30 @@ class Outline:
     def has(self, past_call: PastCall) -> bool:
         """Return whether the outline contains a call that was made."""
         return any(
-            self.is_successful_match(planned_call, past_call)
+            self._is_done_by(planned_call, past_call)
             for planned_call in self._planned_calls_of(past_call.action)
         )
 
     def has_instructions(self, past_call: PastCall) -> bool:
         """Return whether the outline tells the agent to obey the result of a call that was made."""
         return any(
-            self.is_successful_match(planned_call, past_call)
+            self._is_done_by(planned_call, past_call)
             for planned_call in self._calls_with_instructions
         )
 
-    def is_successful_match(self, planned_call: ast.Call, past_call: PastCall) -> bool:
-        """Return whether a past call succeeded and matches a planned call in every argument.
+    def _is_done_by(self, planned_call: ast.Call, past_call: PastCall) -> bool:
+        """Return whether a past call succeeded and did what a planned call asks for.
 
-        The past ``read(id=7)`` matches the planned ``read(id=7)``, and the planned
-        ``read(id=find().id)`` if ``find`` has returned this ``id``.
+        The past ``read(id=7)`` did the planned ``read(id=7)``, and the planned
+        ``read(id=find().id)`` if ``find`` has returned this ``id``. Only planned literals are
+        compared, unless a stranger may have chosen the arguments of the past call.
         """
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
-        if not past_call.has_author_read_untrusted_data:
-            may_differ = _all_but_literals_may_differ  # no stranger chose the arguments
-        elif past_call.changes_data:
-            may_differ = _all_but_literals_may_differ  # the arguments were checked before the call
-        else:
-            may_differ = _nothing_may_differ
+        # A call that changes data was checked before it was made, and a read was not.
+        is_unchecked = past_call.has_author_read_untrusted_data and not past_call.changes_data
+        may_differ = _nothing_may_differ if is_unchecked else _all_but_literals_may_differ
         return not any(self._differing_arguments(planned_call, past_call.arguments, may_differ))
 
     def _planned_calls_of(self, action: str) -> Sequence[ast.Call]:
@@ -253,7 +253,7 @@ class Outline:
         self,
         planned_call: ast.Call,
         arguments: Mapping[str, Any],
-        is_content: IsContent,
+        may_differ: _MayDiffer,
         sources_by_parameter: SourcesByParameter | None = None,
     ) -> Iterator[str]:
         """Yield the names of arguments that differ from a planned call.
@@ -261,7 +261,7 @@ class Outline:
         Args:
             planned_call: The planned call.
             arguments: The arguments of the real call.
-            is_content: Decides which values are content that may differ.
+            may_differ: Decides which values may differ from the plan.
             sources_by_parameter: The parameters to compare, with the untrusted sources of their
                 arguments. All parameters are compared when omitted.
         """
@@ -276,10 +276,10 @@ class Outline:
             elif name in defaults and _is_unplanned_default(node, values[name], defaults[name]):
                 fits = True
             elif sources_by_parameter is None:
-                fits = self._fits(node, values[name], name, is_content)
+                fits = self._fits(node, values[name], name, may_differ)
             else:
                 sources = sources_by_parameter[name]
-                fits = self._fits_by_sources(node, values[name], name, is_content, sources)
+                fits = self._fits_by_sources(node, values[name], name, may_differ, sources)
             if not fits:
                 yield name
 
@@ -293,7 +293,7 @@ class Outline:
         planned_node: ast.expr | None,
         value: Any,
         name: str,
-        is_content: IsContent,
+        may_differ: _MayDiffer,
         sources: Sources | None,
     ) -> bool:
         """Return whether an argument has the planned sources, or else a value that the plan allows.
@@ -305,20 +305,20 @@ class Outline:
                 argument.
             value: The value of the argument in the call.
             name: The name of the parameter.
-            is_content: Decides which values are content that may differ.
+            may_differ: Decides which values may differ from the plan.
             sources: The untrusted results and fields from which the script computes the argument;
                 None if they are unknown.
         """
         if planned_node is None:
-            return self._fits(None, value, name, is_content)
+            return self._fits(None, value, name, may_differ)
         if self._is_computed_from(planned_node, sources):
             return True
-        # No stranger chose what to send: in a parameter such as ``text``, even a table of numbers
-        # may differ from the plan.
-        has_content_name = partial(_has_content_name, is_content)
+        # No stranger chose what to send, so the parameter's name alone decides what is content: as
+        # ``text``, even a table of numbers may differ from the plan.
+        has_content_name = partial(_has_content_name, may_differ)
         return self._fits(planned_node, value, name, has_content_name)
 
-    def _fits(self, node: ast.expr | None, value: Any, path: str, is_content: IsContent) -> bool:
+    def _fits(self, node: ast.expr | None, value: Any, path: str, may_differ: _MayDiffer) -> bool:
         """Return whether a planned expression allows a value.
 
         - A literal allows only an equal value.
@@ -327,43 +327,43 @@ class Outline:
           results of this call.
         - ``...`` allows each value that the user's words contain.
 
-        The last two also allow every value that ``is_content`` accepts.
+        The last two also allow every value that may differ.
 
         Args:
             node: The planned expression; None if the planned call does not have the argument.
             value: The value in the call.
             path: The path of the value in the arguments.
-            is_content: Tells which values are text for people, such as the body of a mail.
+            may_differ: Decides which values may differ from the plan.
         """
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
-                return self._items_fit(nodes, value, path, is_content)
+                return self._items_fit(nodes, value, path, may_differ)
             case ast.Dict():
-                return self._dict_fits(node, value, path, is_content)
+                return self._dict_fits(node, value, path, may_differ)
             case ast.Call(func=ast.Name(id="choose"), args=choices):
-                return self._fits_any(choices, value, path, is_content)
+                return self._fits_any(choices, value, path, may_differ)
             case ast.expr() if is_constant(node):
                 return _is_equal_to_literal(node, value)
             case _:
-                return self._texts_fit(node, value, path, is_content)
+                return self._texts_fit(node, value, path, may_differ)
 
     def _fits_any(
-        self, nodes: Iterable[ast.expr], value: Any, path: str, is_content: IsContent
+        self, nodes: Iterable[ast.expr], value: Any, path: str, may_differ: _MayDiffer
     ) -> bool:
-        return any(self._fits(node, value, path, is_content) for node in nodes)
+        return any(self._fits(node, value, path, may_differ) for node in nodes)
 
     def _fields_fit(
         self,
         planned_fields: Mapping[Any, ast.expr],
         fields: Mapping[Any, Any],
         path: str,
-        is_content: IsContent,
+        may_differ: _MayDiffer,
     ) -> bool:
         """Return whether a record fits the planned fields, and has only None in other fields."""
         for name in {**planned_fields, **fields}:
             if name in planned_fields:
                 planned = planned_fields[name]
-                fits = self._fits(planned, fields.get(name), f"{path}.{name}", is_content)
+                fits = self._fits(planned, fields.get(name), f"{path}.{name}", may_differ)
             else:
                 fits = fields[name] is None
             if not fits:
@@ -371,21 +371,21 @@ class Outline:
         return True
 
     def _texts_fit(
-        self, node: ast.expr | None, value: Any, path: str, is_content: IsContent
+        self, node: ast.expr | None, value: Any, path: str, may_differ: _MayDiffer
     ) -> bool:
-        """Return whether each text in a value is content, or is allowed by a planned expression.
+        """Return whether each text in a value may differ, or is allowed by a planned expression.
 
         The planned ``...`` allows the user's words. The planned ``find().address`` allows the
-        addresses that ``find`` returned. Any other expression allows only content.
+        addresses that ``find`` returned. Any other expression allows no text.
 
         Args:
             node: The planned expression; None if the planned call does not have the argument.
             value: The value in the call.
             path: The path of the value in the arguments.
-            is_content: Tells which values are text for people, such as the body of a mail.
+            may_differ: Decides which values may differ from the plan.
         """
         for leaf_path, text in leaves_of(value, path):
-            if is_content(leaf_path, text):
+            if may_differ(leaf_path, text):
                 continue
             if _is_ellipsis(node) and self._is_in_user_words(text):
                 continue
@@ -395,28 +395,28 @@ class Outline:
                 return False
         return True
 
-    def _dict_fits(self, node: ast.Dict, value: Any, path: str, is_content: IsContent) -> bool:
+    def _dict_fits(self, node: ast.Dict, value: Any, path: str, may_differ: _MayDiffer) -> bool:
         """Return whether a value has the fields of a dict in the outline."""
         fields = fields_of(value)
         if fields is not None:
             names = [getattr(key, "value", None) for key in node.keys]
             planned = dict(zip(names, node.values, strict=True))
-            return self._fields_fit(planned, fields, path, is_content)
+            return self._fields_fit(planned, fields, path, may_differ)
         # The value may be a list with one record: many services accept ``[{"name": "Ada"}]`` and
         # ``{"name": "Ada"}`` alike.
         return is_constant(node) and _is_equal_to_literal(node, value)
 
     def _find_fitting(
-        self, node: ast.expr, items: Sequence[Any], path: str, is_content: IsContent
+        self, node: ast.expr, items: Sequence[Any], path: str, may_differ: _MayDiffer
     ) -> int | None:
         """Return the index of the first item that a planned expression allows."""
         for index, item in enumerate(items):
-            if self._fits(node, item, path, is_content):
+            if self._fits(node, item, path, may_differ):
                 return index
         return None
 
     def _items_fit(
-        self, planned_items: Sequence[ast.expr], value: Any, path: str, is_content: IsContent
+        self, planned_items: Sequence[ast.expr], value: Any, path: str, may_differ: _MayDiffer
     ) -> bool:
         """Return whether a value in a call has the items of a list, tuple or set in the outline.
 
@@ -428,18 +428,18 @@ class Outline:
             planned_items: The items of the list, tuple or set in the outline.
             value: The value in the call, with any number of items.
             path: The path of the value in the arguments.
-            is_content: Tells which values are text for people, such as the body of a mail.
+            may_differ: Decides which values may differ from the plan.
         """
         with_literal = [node for node in planned_items if _contains_literal(node)]
         without_literal = [node for node in planned_items if not _contains_literal(node)]
         remaining_items = [*items_of(value)]
         for node in with_literal:
-            index = self._find_fitting(node, remaining_items, path, is_content)
+            index = self._find_fitting(node, remaining_items, path, may_differ)
             if index is None:
                 return False
             del remaining_items[index]
         return all(
-            self._fits_any(without_literal, item, path, is_content) for item in remaining_items
+            self._fits_any(without_literal, item, path, may_differ) for item in remaining_items
         )
 
     def _is_from_field(
@@ -474,10 +474,10 @@ class Outline:
             return False
         # Each past ``find`` must have set ``sender``, to any value: without ``sender``, it may have
         # returned records that the user did not ask for.
-        return all(map(self._past_calls_set_parameters_of, calls_in(planned_node)))
+        return all(map(self._are_parameters_set_by_past_calls, calls_in(planned_node)))
 
-    def _past_calls_set_parameters_of(self, planned_call: ast.Call) -> bool:
-        """Return whether all past calls of an action set the parameters that a planned call sets.
+    def _are_parameters_set_by_past_calls(self, planned_call: ast.Call) -> bool:
+        """Return whether every past call of the action sets at least the planned parameters.
 
         The values of the parameters do not matter.
         """
@@ -488,7 +488,8 @@ class Outline:
     def _parameters_set_by(self, past_call: PastCall) -> Iterator[str]:
         """Yield the parameters of a call whose values differ from their defaults."""
         defaults = self._defaults_of(past_call.action)
-        return (n for n, v in past_call.arguments.items() if v not in (None, defaults.get(n)))
+        arguments = past_call.arguments.items()
+        return (name for name, value in arguments if value not in (None, defaults.get(name)))
 
     def _field_contains(self, planned_call: ast.Call, path: Sequence[str], value: str) -> bool:
         """Return whether past calls returned a value in a field, and no stranger chose the value.
@@ -513,7 +514,7 @@ class Outline:
     def _field_values(self, planned_call: ast.Call, path: Sequence[str]) -> Iterator[Any]:
         """Yield the values of a field in the results of past calls that match a planned call."""
         for past_call in self._past_calls.get(dotted(planned_call.func), ()):
-            if self.is_successful_match(planned_call, past_call):
+            if self._is_done_by(planned_call, past_call):
                 yield from fields_at(past_call.result, path)
                 continue
             # With the planned ``find(sender="Bob")``, a past ``find()`` counts, too, but only its

@@ -84,7 +84,7 @@ def without_results(sources: Sources) -> set[Source]:
 
 
 def without_whole_results(sources: Sources) -> set[Source]:
-    """Remove whole results, such as that of ``record``; keep that enclosed in ``{"id": record}``.
+    """Remove sources of the kind ``whole result``; keep enclosed results (:func:`as_enclosed`).
 
     A script that reads ``record["id"]``, or tests ``if record``, does not use all fields.
     """
