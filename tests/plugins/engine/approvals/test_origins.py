@@ -741,6 +741,22 @@ SOURCES = {
         "import heapq\nm = mails()\na = []\nb = []\nheapq.heappush(b, a)\nb[0].append(m)\npay(str(a))",
         False,
     ),
+    "a list that an unknown function gets by a choice": (
+        "import operator\na = []\noperator.iadd(a or a, mails())\npay(str(a))",
+        False,
+    ),
+    "a list that an unknown function gets inside a list": (
+        "import heapq\na = []\nheapq.heapify([a])\nheapq.heappush([a], mails())\npay(str(a))",
+        False,
+    ),
+    "a list that an unknown function gets from a function": (
+        "import operator\na = []\ndef f():\n    return a\noperator.iadd(f(), mails())\npay(str(a))",
+        False,
+    ),
+    "a list that a passed function fills": (
+        "import operator\na = []\nlist(map(operator.iadd, [a], [mails()]))\npay(str(a))",
+        False,
+    ),
     "a list inside a list that a method of the class fills": (
         "m = mails()\na = []\nb = []\nlist.append(b, a)\nb[0].append(m)\npay(str(a))",
         False,

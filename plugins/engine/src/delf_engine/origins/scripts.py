@@ -132,10 +132,10 @@ class _Names:
     """The names under which the scripts import ``itertools``, or functions of it."""
     unbound_reads: set[str] = field(default_factory=set[str])
     """The names without a binding that the scripts read, except in calls of actions."""
-    has_reflection: bool = False
-    """True if a script uses a module or attribute that can change any variable.
+    has_hidden_effects: bool = False
+    """True if a script uses a module or attribute that can change any variable or computation.
 
-    For example, ``sys`` or ``__globals__``.
+    For example, ``sys``, ``__globals__`` or ``decimal.getcontext``.
     """
 
 
@@ -185,7 +185,7 @@ class _Blocks:
     condition_sources: dict[ast.AST, _Sources] = field(default_factory=lambda: defaultdict(set))
     """The sources of the values that decide whether or how often the parts of a block run."""
     sources_read: dict[ast.AST, _Sources] = field(default_factory=lambda: defaultdict(set))
-    """The sources that a function or branch reads, so that its result may come from them."""
+    """The sources that a function reads, so that the result of a call may come from them."""
     returned_sources: dict[ast.AST, _Sources] = field(default_factory=lambda: defaultdict(set))
     """The sources of the values that a function returns or yields."""
     use_counts: dict[ast.AST, Counter[str]] = field(default_factory=dict[ast.AST, Counter[str]])
@@ -302,7 +302,7 @@ class Scripts:
         """
         connection_name = action.partition(".")[0]
         names = {*_REFLECTION_NAMES, connection_name}
-        return self._names.has_reflection or not names.isdisjoint(self._names.unbound_reads)
+        return self._names.has_hidden_effects or not names.isdisjoint(self._names.unbound_reads)
 
     def sources_of_expression(self, node: ast.expr) -> Sources:
         """Return the actions and fields whose values flow into the value of an expression.
@@ -333,7 +333,7 @@ class Scripts:
                     name in _CONTEXTS_OF_DECIMAL.split()
                 ):
                     # ``decimal.getcontext().prec = 2`` changes all numbers that are computed later.
-                    self._names.has_reflection = True
+                    self._names.has_hidden_effects = True
                 case (
                     ast.ExceptHandler(name=str(name))
                     | ast.MatchAs(name=str(name))
@@ -362,7 +362,7 @@ class Scripts:
         names = [each.asname or each.name.partition(".")[0] for each in node.names]
         modules = _imported_modules(node)
         if not _REFLECTION_MODULES.isdisjoint(modules):
-            self._names.has_reflection = True
+            self._names.has_hidden_effects = True
         if "itertools" in modules:
             self._names.itertools.update(names)
         for each in node.names:
@@ -537,7 +537,7 @@ class Scripts:
             self._record_change(node.value, {UNKNOWN})
         # ``function.__globals__`` returns all variables, as ``globals()`` does.
         if node.attr.startswith("__"):
-            self._names.has_reflection = True
+            self._names.has_hidden_effects = True
         sources = self.read(node.value)
         is_of_module = isinstance(node.value, ast.Name) and node.value.id in self._names.modules
         if is_of_module:
@@ -706,10 +706,10 @@ class Scripts:
         """
         with self._visiting(node) as conditions:
             test_sources = _Sources().union(*map(self._read_test, tests))
-            sources = self._blocks.sources_read[node]
-            self._add_to(sources, test_sources, self._read_all(parts))
-            # In a ``try``, ``ship(row["id"])`` fails without the field ``id``. So this field, and
-            # no field that the parts do not name, decides whether the next part runs.
+            sources = test_sources | self._read_all(parts)
+            self._add_to(self._blocks.sources_read[node], sources)
+            # In a ``try``, ``ship(row["id"])`` fails without the field ``id``. So only the fields
+            # that the earlier parts name decide whether the next part runs.
             self._add_to(conditions, test_sources, without_results(sources))
             return sources
 
@@ -831,7 +831,8 @@ class Scripts:
         values = [receiver, *_arguments(call)]
         if _changes_receiver(receiver, method):  # such as ``rows.append(record)``
             self._record_change(receiver, _added_sources(method, argument_sources), call)
-        elif self._may_change_arguments(call.func):
+        elif self._may_change_arguments(call.func) or any(map(self._is_unknown, _arguments(call))):
+            # ``map(operator.iadd, tables, rows)`` also calls an unknown function.
             self._record_unknown_changes(values, result_sources)
         # Even ``zip(numbers, rows)`` changes the iterator ``numbers``.
         for value in values:
@@ -854,15 +855,27 @@ class Scripts:
         """
         variables: set[str] = set()
         for value in values:
-            if isinstance(value, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
+            if not self._is_text_or_data(value):
                 variables.update(_base_variables(value))
         # A caught exception, for example, may contain the objects of all variables anyway.
-        mixed = {name for name in variables if _ANY_VARIABLE not in self._objects.contained[name]}
-        for name in mixed:
-            self._add_to(self._objects.contained[name], mixed)
+        contained = self._objects.contained
+        exchanging = {name for name in variables if _ANY_VARIABLE not in contained[name]}
+        for name in exchanging:
+            self._add_to(contained[name], exchanging)
         # The function may also change the objects inside its arguments.
         changed = self._objects.inside(variables) - {_ANY_VARIABLE}
         self._add_to_variables(changed, sources)
+
+    def _is_unknown(self, value: ast.expr) -> bool:
+        """Return whether a value may be any object or function, as an imported name may be."""
+        root = dotted(value).partition(".")[0]
+        return _ANY_VARIABLE in self._objects.contained.get(root, ())
+
+    def _is_text_or_data(self, value: ast.expr) -> bool:
+        """Return whether a value is a text, a number or an action's result, and no variable's."""
+        if isinstance(value, ast.Call):
+            return self._parameters_of_action(value) is not None
+        return isinstance(value, (ast.Constant, ast.JoinedStr, ast.Compare))
 
     def _read_lambdas(self, call: ast.Call, passed_sources: _Sources) -> _Sources:
         """Read the lambdas among a call's arguments; return the sources of their results.
@@ -1025,13 +1038,13 @@ class Scripts:
                 self._returns_iterator(node) and self._parameters_of_action(node) is None
             ):
                 name = _last_name(node.func)
-                has_items_of_arguments = (
+                creates_no_items = (
                     name in _ITERATORS_OF_PLAIN_ITEMS.split()
                     or name in self._names.iterator_functions
                 )
-                if has_items_of_arguments:  # such as ``map(str, rows)``
+                if creates_no_items:  # ``chain(groupby(rows), groups)`` has the items of arguments
                     return any(map(self._has_iterators_as_items, _arguments(node)))
-                return True
+                return True  # ``groupby(rows)`` and ``tee(rows)`` create iterators as items
             case _:
                 return self._creates_iterator(node)
 
@@ -1131,7 +1144,7 @@ class Scripts:
         """
         use_count = self._use_counts[variable]  # 0 for _ANY_VARIABLE
         for node in self._blocks.enclosing:
-            # If only ``if paid: text = "paid"`` uses ``text``, ``text`` reveals ``paid`` nowhere.
+            # A variable that only the branch uses reveals the branch's condition nowhere else.
             is_used_only_inside = 0 < use_count <= self._blocks.use_counts[node][variable]
             if not is_used_only_inside:
                 yield self._blocks.condition_sources[node]
