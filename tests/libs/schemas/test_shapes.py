@@ -76,3 +76,14 @@ def test_nested_object_keeps_all_keys_within_the_limit():
     schema["properties"] |= {f"d{number}": deep for number in range(30)}
     whole = {"type": "object", "properties": {"data": {"type": "array", "items": schema}}}
     assert '"k59": int' in Shapes(Document(), extent=FULL).text(whole, "out", 1_600)
+
+
+@pytest.mark.parametrize(
+    ("choices", "shown"),
+    [
+        ([{"type": ["integer", "null"]}, {"type": "null"}], "int | None"),
+        ([{}, {"type": "null"}], "Any"),
+    ],
+)
+def test_union_has_none_only_once(choices: list[dict[str, Any]], shown: str) -> None:
+    assert Shapes(Document()).text({"anyOf": choices}, "out", 500) == shown

@@ -36,14 +36,17 @@ _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean"
 _DATES: Final = {"date": "date", "date-time": "datetime"}
 _MAX_LITERAL_CHARS: Final = 160
 _MAX_DEFAULT: Final = 24
-_MAX_MERGE: Final = 40
-_MAX_MERGED: Final = 400
-_MAX_OBJECTS: Final = 20
+_MAX_MERGE_DEPTH: Final = 40
+_MAX_MERGE_VISITS: Final = 400
+_MAX_VARIANT_VISITS: Final = 40
+_MAX_VARIANTS: Final = 20
 # The number of properties above which an object's most important properties come first.
 _MAX_UNSORTED: Final = 16
 # Schemas that choose among each other can have exponentially many paths.
 _MAX_VISITS: Final = 4000
-_STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})
+_STRUCTURE: Final = frozenset(
+    {"$ref", "type", "properties", "items", "enum", "const", "allOf", "anyOf", "oneOf"}
+)
 
 
 class Extent(NamedTuple):
@@ -272,7 +275,7 @@ class Shapes:
         for keyword in ("oneOf", "anyOf"):
             alternatives = filter(_is_alternative, list_at(schema, keyword))
             types = [self._type_text(choice, depth, mode) for choice in alternatives]
-            if types:
+            if set(types) - {"Any"}:
                 return _union(types, self._extent.choices, nullable=False)
         return None
 
@@ -419,13 +422,11 @@ def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[s
 
 
 def _is_alternative(choice: Any) -> bool:
-    """Return False for a choice of ``oneOf`` or ``anyOf`` that only has further constraints."""
-    return not isinstance(choice, dict) or _has_structure(cast("dict[str, Any]", choice))
+    """Return False for a choice of ``oneOf`` or ``anyOf`` that only has further constraints.
 
-
-def _has_structure(choice: dict[str, Any]) -> bool:
-    """Return True if an alternative declares a type, structure or reference."""
-    return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
+    The empty schema accepts any value, and so is an alternative.
+    """
+    return not isinstance(choice, dict) or not choice or bool(_STRUCTURE & choice.keys())
 
 
 def _required_names(schema: dict[str, Any]) -> set[str]:
@@ -477,7 +478,7 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
     Args:
         parts: The types, such as ``int`` and ``list[str]``.
         choices: The maximum number of types besides None; ``...`` stands for the rest.
-        nullable: Whether to add None.
+        nullable: Whether to add None, even if no type is None.
     """
     types = [part for part in dict.fromkeys(parts) if part != "None"]
     if len(types) > choices:
@@ -486,8 +487,8 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
         types = ["Any"]
     has_optional_type = any(part.endswith("| None") for part in types)  # such as ``int | None``
     includes_none = types == ["Any"] or has_optional_type
-    lists_none = "None" in parts
-    if lists_none or (nullable and not includes_none):
+    needs_none = nullable or "None" in parts
+    if needs_none and not includes_none:
         types.append("None")
     return " | ".join(types)
 
@@ -588,7 +589,7 @@ class _Merger:
         """
         # Schemas may be recursive, and may have twice as many parts at each level.
         self._visits += 1
-        if depth > _MAX_MERGE or self._visits > _MAX_MERGED:
+        if depth > _MAX_MERGE_DEPTH or self._visits > _MAX_MERGE_VISITS:
             return None
         resolved = self._document.resolve(schema)
         kind, allows_null = _type_beside_null(resolved.get("type"))
@@ -671,10 +672,10 @@ def object_choices(document: Document, schema: Any) -> list[Merged] | None:
     Raises:
         DelfError: If a reference cannot be resolved.
     """
-    return _Variants(document).of(schema)
+    return _VariantLister(document).variants(schema)
 
 
-class _Variants:
+class _VariantLister:
     """Lists the variants of one object schema.
 
     Args:
@@ -685,22 +686,22 @@ class _Variants:
         self._document = document
         self._visits = 0
 
-    def of(self, schema: Any) -> list[Merged] | None:
+    def variants(self, schema: Any) -> list[Merged] | None:
         """Return the variants of a schema, or of a choice inside the schema.
 
         Returns:
             None if the schema is not an object, or has too many variants.
         """
         self._visits += 1
-        if self._visits > _MAX_MERGE:
+        if self._visits > _MAX_VARIANT_VISITS:
             return None
         resolved = self._document.resolve(schema)
         if resolved.get("type") not in (None, "object"):
             return None
         variants = [self._common_object(resolved)]
         for group in _choice_groups(resolved):
-            choices = self._of_all(group)
-            if choices is None or len(variants) * len(choices) > _MAX_OBJECTS:
+            choices = self._variants_of_all(group)
+            if choices is None or len(variants) * len(choices) > _MAX_VARIANTS:
                 return None
             variants = [_merge_two(variant, choice) for variant in variants for choice in choices]
         return variants
@@ -717,11 +718,11 @@ class _Variants:
             return Merged({}, _required_names(resolved), additional=False, nullable=False)
         return common
 
-    def _of_all(self, choices: list[Any]) -> list[Merged] | None:
+    def _variants_of_all(self, choices: list[Any]) -> list[Merged] | None:
         """Return the variants of all choices; None if a choice is not an object."""
         variants: list[Merged] = []
         for choice in choices:
-            variants_of_choice = self.of(choice)
+            variants_of_choice = self.variants(choice)
             if variants_of_choice is None:
                 return None
             variants += variants_of_choice
