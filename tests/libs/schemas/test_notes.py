@@ -91,6 +91,14 @@ def test_notes_prefer_the_sentence_with_the_unit():
     )
 
 
+def test_long_first_sentence_with_a_unit_is_not_repeated():
+    unit = f"The time until it ends ({'as it is now, ' * 8}so far), an integer, given in seconds"
+    schema = record(left={"type": "integer", "description": f"{unit}. And more."})
+    assert notes_of(Document(), schema, "out") == (
+        "left: The time until it ends, an integer, given in seconds"
+    )
+
+
 def test_leads_keeps_the_first_sentence_of_each_paragraph():
     text = (
         "# Intro\n\nMoney is in cents. "

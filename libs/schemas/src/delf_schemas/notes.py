@@ -189,21 +189,18 @@ def _first_sentences(text: str) -> str:
     seconds."
     """
     first = sentences(text, _MAX_DOC)
+    if _UNITS.search(first):
+        return first
     line = clean(text, _MAX_DOC * _READ_FACTOR)
     complete = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]
-    omitted = [part for part in complete if part not in first]
-    with_unit = [part for part in omitted if _UNITS.search(part)]
-    first_has_unit = _UNITS.search(first) is not None
-    if first_has_unit or not with_unit:
+    unit_sentence = next(filter(_UNITS.search, complete), None)
+    if unit_sentence is None:
         return first
-    unit_sentence = with_unit[0]
+    opening = "" if unit_sentence == complete[0] else complete[0]
     if len(unit_sentence) > _MAX_DOC:
         unit_sentence = _PARENTHESES.sub("", unit_sentence)
-    max_length = _UNIT_FACTOR * _MAX_DOC
-    for text_with_unit in (f"{complete[0]} {unit_sentence}", unit_sentence):
-        if len(text_with_unit) <= max_length:
-            return text_with_unit.strip()
-    return first
+    candidates = (f"{opening} {unit_sentence}".strip(), unit_sentence, first)
+    return next(each for each in candidates if len(each) <= _UNIT_FACTOR * _MAX_DOC)
 
 
 def _range_and_format(schema: Mapping[str, Any]) -> str:
