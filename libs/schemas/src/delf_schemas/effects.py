@@ -80,10 +80,10 @@ class DeclaredEffects:
     """The effects that a user declared for the actions of a service.
 
     The service's author is a stranger, who may give a name that the user judged to another action.
-    So a selector covers only the actions that it matched when it first matched any, as the service
-    described the actions then. Other actions that the selector matches later count as irreversible
-    until the user accepts them. If the file with the covered actions is unusable, no action is
-    known: a file that is damaged or open to others may hide that there were others at first.
+    So a selector, such as ``get_*``, covers only the actions that it matched when it first matched
+    any, as the service described the actions then. Other actions that the selector matches later
+    count as irreversible until the user accepts them. If the file with the covered actions is
+    unusable, no action is covered: a file that is damaged or open to others may have lost some.
 
     Args:
         effects: The setting: a mapping from selector to effect.
@@ -102,10 +102,10 @@ class DeclaredEffects:
         self._last_matches: dict[str, set[str]] = {}
 
     def apply(self, matches: Mapping[str, Match]) -> Applied:
-        """Return the declared effects of actions; ``irreversible`` for an action not covered.
+        """Return the declared effects of the actions that their selectors cover.
 
-        If a selector such as ``get_*`` never matched before, it covers all actions in ``matches``
-        with this selector.
+        Any other action is ``irreversible``, and is listed in :attr:`Applied.unknown`. A selector
+        that never matched before covers all actions in ``matches`` with this selector.
 
         Args:
             matches: A mapping from action name to match, for all actions that a selector matches.

@@ -31,7 +31,7 @@ _MAX_SHOWN_LIMIT: Final = 2**31 - 1
 
 
 def hints_of(document: Document, schema: Any, max_chars: int, depth: int) -> str:
-    """Return the constraints of a value and its parts: ``≤ 200``, ``address.zip matches ^[0-9]+$``.
+    """Return the constraints of a value and its parts, as ``address.zip: matches ^[0-9]+$; ≤ 200``.
 
     Args:
         document: The document, for resolving references.

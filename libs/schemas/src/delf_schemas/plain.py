@@ -65,13 +65,13 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
     raise Misfit(path, f"a value of the type {type(value).__name__} cannot be sent")
 
 
-def with_decimals(
+def numbers_as_text(
     value: Any, schema: Any, resolve: Callable[[Any], Mapping[str, Any]], depth: int = 0
 ) -> Any:
-    """Convert numbers to text where a schema expects text, as for amounts of money.
+    """Convert numbers in a value to text where the schema expects text, as for amounts of money.
 
-    A ``Decimal`` becomes text if the schema does not accept numbers; any number becomes text if the
-    schema's format is ``decimal``. Digits are preserved.
+    A ``Decimal`` becomes text if the schema accepts text, but no numbers; an ``int`` or ``float``
+    only if the schema's format is ``decimal``, too. Digits are preserved.
 
     Args:
         value: The value, which is not modified.
@@ -87,18 +87,19 @@ def with_decimals(
         branches = _branches(schema, resolve)
         items = cast("Mapping[Any, Any]", value).items()
         return {
-            k: with_decimals(v, _property_schema(branches, k), resolve, depth + 1) for k, v in items
+            k: numbers_as_text(v, _property_schema(branches, k), resolve, depth + 1)
+            for k, v in items
         }
     if isinstance(value, (list, tuple)):
         items = [part["items"] for part in _branches(schema, resolve) if "items" in part]
         item_schema: Any = items[0] if items else True
         parts = cast("Sequence[Any]", value)
-        return [with_decimals(part, item_schema, resolve, depth + 1) for part in parts]
+        return [numbers_as_text(part, item_schema, resolve, depth + 1) for part in parts]
     return value
 
 
 def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any]]) -> Any:
-    """Convert a number to text, such as ``"12.50"``, if its schema accepts text but no numbers.
+    """Convert a number to text, such as ``"12.50"``, as :func:`numbers_as_text` says.
 
     Args:
         value: The number.

@@ -13,7 +13,7 @@ from delf.tools.json_schema import Fault
 from delf_openapi.bundles import bundled
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
-from delf_schemas.plain import with_decimals, without_bytes
+from delf_schemas.plain import numbers_as_text, without_bytes
 
 _log = logging.getLogger(__name__)
 _MAX_FAULTS: Final = 8
@@ -71,7 +71,7 @@ class Checker:
 
     def with_numbers_as_text(self, schema: Any, value: Any) -> Any:
         """Convert numbers, such as decimals, to text where the schema expects text."""
-        return with_decimals(value, schema, self._document.resolve)
+        return numbers_as_text(value, schema, self._document.resolve)
 
     def coerced(self, schema: Any, value: Any, depth: int = 0) -> Any:
         """Convert a parameter's value to its schema's type; in a URL, 5 and "5" look the same.
