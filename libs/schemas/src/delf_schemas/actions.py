@@ -24,7 +24,7 @@ from delf.types import Effect
 from delf_schemas.hints import hints_of
 from delf_schemas.names import argument_name, method_name, split_text, unique
 from delf_schemas.notes import notes_of
-from delf_schemas.plain import Misfit, plain, with_decimals, without_bytes
+from delf_schemas.plain import Misfit, numbers_as_text, plain, without_bytes
 from delf_schemas.samples import Found
 from delf_schemas.shapes import (
     FULL,
@@ -69,10 +69,18 @@ class _StubLimits(NamedTuple):
 _SHORT_LIMITS: Final = _StubLimits(260, 160, SHORT, 0)
 _FULL_LIMITS: Final = _StubLimits(FULL_CHARS, 240, FULL, 4, has_notes=True)
 
-ObservedTypes = tuple[str | None, frozenset[Found]]
-"""A pair: the type of the results so far (None without results), and the types of values in these
-results that the schema forbids.
-"""
+
+class ObservedTypes(NamedTuple):
+    """The types that the earlier results of an action had.
+
+    Args:
+        results: The type of whole results; None without results.
+        undeclared: The types of values in these results that the schema does not declare.
+    """
+
+    results: str | None
+    undeclared: frozenset[Found]
+
 
 Send = Callable[[dict[str, Any]], Awaitable[Any]]
 """Sends a call to the service; its JSON arguments have the names of the service's schema."""
@@ -87,7 +95,7 @@ def action_from_schema(
     result: Mapping[str, Any] | None = None,
     effect: Effect = "irreversible",
     observed_types: Callable[[], ObservedTypes] | None = None,
-    unknown: str = "Any",
+    unknown_result_type: str = "Any",
 ) -> Action:
     """Make an action whose parameters are the properties of a JSON schema.
 
@@ -102,7 +110,7 @@ def action_from_schema(
         result: The schema of the result, if known.
         effect: The effect of a call.
         observed_types: Returns the types of earlier results.
-        unknown: The result type to show without a schema and without an earlier result.
+        unknown_result_type: The result type to show without a schema and an earlier result.
 
     Raises:
         ToolDefinitionError: If the schema cannot be used.
@@ -116,17 +124,18 @@ def action_from_schema(
     async def call(**keywords: Any) -> Any:
         return await send(argument_schema.named(keywords))
 
-    schema_types = functools.cache(lambda: _types_of_schemas(argument_schema, result, unknown))
+    declared_types = functools.cache(
+        lambda: _declared_types(argument_schema, result, unknown_result_type)
+    )
 
     def full_types() -> FullTypes:
-        types = schema_types()
+        types = declared_types()
         if observed_types is None:
             return types
+        observed = observed_types()
+        returns = types.returns if result is not None else observed.results or unknown_result_type
         # If a result had None where the schema has only ``int``, the type becomes ``int | None``.
-        type_of_results, types_missing_in_schema = observed_types()
-        if result is None and type_of_results is not None:
-            types = replace(types, returns=type_of_results)
-        return replace(types, returns=with_types(types.returns, types_missing_in_schema))
+        return replace(types, returns=with_types(returns, observed.undeclared))
 
     text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
     summary, notes = split_text(text, _MAX_SUMMARY, _MAX_SUMMARY + _MAX_DESCRIPTION)
@@ -136,7 +145,9 @@ def action_from_schema(
         effect=effect,
         summary=summary or action_name.replace("_", " "),
         parameters=argument_schema.parameters,
-        returns=unknown if result is None else result_text(result, SHORT, _MAX_RETURNS),
+        returns=(
+            unknown_result_type if result is None else result_text(result, SHORT, _MAX_RETURNS)
+        ),
         validate=argument_schema.validate,
         call=call,
         schema=argument_schema.schema,
@@ -147,13 +158,13 @@ def action_from_schema(
     )
 
 
-def _types_of_schemas(
-    arguments: _Arguments, result: Mapping[str, Any] | None, unknown: str
+def _declared_types(
+    arguments: _Arguments, result: Mapping[str, Any] | None, unknown_result_type: str
 ) -> FullTypes:
-    """Return the types of an action's parameters and result, without shortening."""
+    """Return the types that the schemas declare for parameters and result, without shortening."""
     return FullTypes(
         parameters=arguments.parameters_in(_FULL_LIMITS),
-        returns=unknown if result is None else result_text(result),
+        returns=unknown_result_type if result is None else result_text(result),
         notes="" if result is None else notes_of(_Schema(result), result, "out"),
     )
 
@@ -263,7 +274,7 @@ class _Arguments:
         checked: dict[str, Any] = {}
         for name, value in arguments.items():
             try:
-                converted = with_decimals(
+                converted = numbers_as_text(
                     value, self._schemas.get(name, {}), self._document.resolve
                 )
                 checked[name] = without_bytes(plain(converted, name))

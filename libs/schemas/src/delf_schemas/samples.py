@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from delf.machine.contexts import shared_task
+from delf.tools.type_texts import with_types
 from delf_schemas.shapes import (
     CONTENT,
     HAS_OPTIONAL_KEYS,
@@ -26,7 +27,7 @@ from delf_schemas.shapes import (
 Place = tuple[str, ...]
 """The keys that lead to a value in nested data; ``*`` stands for any index of a list."""
 Found = tuple[Place, str]
-"""A place in an action's results, and the type of a value there that the schema forbids."""
+"""A place in an action's results, and the type found there that the schema does not declare."""
 
 ANY_INDEX: Final = "*"
 _MAX_DEPTH: Final = 4
@@ -98,14 +99,13 @@ class Samples:
         """
         return frozenset(self._undeclared_types_by_action.get(name, ()))
 
-    def wants(self, name: str) -> bool:
+    def count_result(self, name: str) -> bool:
         """Count a result of an action; return True if the result belongs to the sample.
 
-        The sample has the first 20 results of each action.
+        The sample has the first ``_MAX_SAMPLES`` results of each action.
         """
-        count = self._counts.get(name, 0)
-        self._counts[name] = count + 1
-        return count < _MAX_SAMPLES
+        self._counts[name] = self._counts.get(name, 0) + 1
+        return self._counts[name] <= _MAX_SAMPLES
 
     def note(self, name: str, value: Any) -> None:
         """Learn the shape of a result, and save the shape in the background."""
@@ -114,18 +114,16 @@ class Samples:
             self._shapes_by_action[name] = merged_shape
             self._mark_changed()
 
-    def note_undeclared(self, name: str, types: Iterable[Found]) -> frozenset[Found]:
-        """Record undeclared types in an action's result; return the types that are new.
+    def note_undeclared(self, name: str, types: Iterable[Found]) -> None:
+        """Record undeclared types in an action's result, and save them in the background.
 
-        Once an action has ``_MAX_UNDECLARED`` types, new types are returned, but not recorded.
+        Once an action has ``_MAX_UNDECLARED`` types, new types are ignored.
         """
         known_types = self._undeclared_types_by_action.setdefault(name, {})
-        new = frozenset(types).difference(known_types)
-        if not new or len(known_types) >= _MAX_UNDECLARED:
-            return new
-        known_types.update(dict.fromkeys(sorted(new)))
-        self._mark_changed()
-        return new
+        new = set(types).difference(known_types)
+        if new and len(known_types) < _MAX_UNDECLARED:
+            known_types.update(dict.fromkeys(sorted(new)))
+            self._mark_changed()
 
     def _mark_changed(self) -> None:
         self.has_new_types = True
@@ -149,6 +147,14 @@ class Samples:
         """Wait for pending writes."""
         if self._write_task is not None and not self._write_task.done():
             await self._write_task
+
+
+def visible_types(shown_type: str, undeclared_types: Iterable[Found]) -> set[Found]:
+    """Return the undeclared types that change a result type as the model sees it.
+
+    A type in a deeply nested value, which is not shown, changes nothing.
+    """
+    return {found for found in undeclared_types if with_types(shown_type, [found]) != shown_type}
 
 
 def place_of(path: Iterable[str | int]) -> Place:

@@ -395,7 +395,7 @@ class MCP(Connection[MCPSettings]):
             description=tool.description or tool.title or "",
             result=tool.output_schema,
             observed_types=functools.partial(self._results.observed_types, tool),
-            unknown=UNDECLARED,
+            unknown_result_type=UNDECLARED,
         )
         call_without_context = action.call
 

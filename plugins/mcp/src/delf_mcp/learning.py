@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.errors import ToolDefinitionError
 from delf.tools.json_schema import Checker
-from delf.tools.type_texts import with_types
 from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import ObservedTypes, result_text
-from delf_schemas.samples import Found, Samples, kind_at, place_of
+from delf_schemas.samples import Found, Samples, kind_at, place_of, visible_types
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -39,24 +38,19 @@ class Results:
         self._known_types: dict[str, set[Found]] = {}
 
     def observed_types(self, tool: types.Tool) -> ObservedTypes:
-        """Return what was learned about a tool's results.
-
-        Returns:
-            The type of the results so far (None if unknown), and the types inside results that the
-            tool's schema does not declare, with their paths.
-        """
+        """Return the learned types of a tool's results; none without the setting ``sample``."""
         if not self._settings.sample:
-            return None, frozenset()
+            return ObservedTypes(None, frozenset())
         samples = self._get_samples()
         tool_key = _sample_key(tool)
         # A field that is declared as text may contain JSON, whose type is shown to the model.
-        types_in_json_texts: set[tuple[tuple[str, ...], str]] = set()
+        types_in_json_texts: set[Found] = set()
         for field in (tool.output_schema or {}).get("properties", ()):
             type_name = samples.type_of(_field_key(tool_key, field))
             if type_name:
                 types_in_json_texts.add(((field,), type_name))
         undeclared_types = samples.undeclared_types(tool_key) | types_in_json_texts
-        return samples.type_of(tool_key), undeclared_types
+        return ObservedTypes(samples.type_of(tool_key), undeclared_types)
 
     async def record_types(self, tool: types.Tool, value: Any) -> str:
         """Record the types in a result that the tool's schema does not declare.
@@ -65,9 +59,12 @@ class Results:
             A report of types that contradict the schema and that no earlier result had, such as
             ``None at a.b, str at c``; empty without a schema.
         """
+        if not self._settings.sample:
+            return ""
         samples = self._get_samples()
         tool_key = _sample_key(tool)
-        if not self._settings.sample or not samples.wants(tool_key):
+        is_in_sample = samples.count_result(tool_key)
+        if not is_in_sample:
             return ""
         if tool.output_schema is None:  # record the type of the whole result
             samples.note(tool_key, value)
@@ -78,16 +75,11 @@ class Results:
         new_types = self._new_types(tool_key, path_by_type)
         if not new_types:
             return ""
-        # For example, ``int | None`` instead of ``int`` in a field that the model sees.
-        shown_types = _types_that_change_text(tool.output_schema, new_types)
-        samples.note_undeclared(tool_key, shown_types)
-        reports: list[str] = []
-        for found in new_types:
-            _, type_name = found
-            # A script may fail with None in any field, also in a field that is not shown.
-            if type_name == "None" or found in shown_types:
-                reports.append(f"{type_name} at {path_by_type[found]}")
-        return ", ".join(reports)
+        recorded_types = visible_types(result_text(tool.output_schema), new_types)
+        samples.note_undeclared(tool_key, recorded_types)
+        # A script may fail with None in any field, also in a field that is not shown.
+        reported_types = [each for each in new_types if each in recorded_types or each[1] == "None"]
+        return ", ".join(f"{each[1]} at {path_by_type[each]}" for each in reported_types)
 
     def _new_types(self, tool_key: str, undeclared_types: Iterable[Found]) -> list[Found]:
         """Return the undeclared types that no earlier result had at the same place."""
@@ -105,12 +97,11 @@ class Results:
             await self._samples.aclose()
 
     def _get_samples(self) -> Samples:
-        """Return the learned types of results; with the setting ``sample``, a file keeps them."""
+        """Return the learned types of results, which a file keeps."""
         from delf_mcp.known import LearnedTypes
 
         if self._samples is None:
-            file = LearnedTypes(self._name, self._settings) if self._settings.sample else None
-            self._samples = Samples(file)
+            self._samples = Samples(LearnedTypes(self._name, self._settings))
         return self._samples
 
     def _types_against_schema(
@@ -146,17 +137,6 @@ class Results:
             if type_name and not fault.unchecked:
                 path_by_type[place_of(fault.path), type_name] = ".".join(map(str, fault.path))
         return path_by_type
-
-
-def _types_that_change_text(
-    schema: dict[str, Any], undeclared_types: Iterable[Found]
-) -> set[Found]:
-    """Return the undeclared types that change a result type as the model sees it.
-
-    A type in a field that is not shown, for example, changes nothing.
-    """
-    shown_type = result_text(schema)
-    return {found for found in undeclared_types if with_types(shown_type, [found]) != shown_type}
 
 
 def _texts_with_data(value: Any) -> Iterator[tuple[str, str]]:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ToolExecutionError
-from delf.tools.type_texts import with_types
 from delf_openapi.answers import failure
 from delf_openapi.compiler import Argument, Entry, compile_full
 from delf_openapi.homes import KeyServers
 from delf_openapi.operations import read_operation
 from delf_openapi.requests import FULL_RESPONSE, RequestBuilder
 from delf_openapi.settings import OpenAPISettings
+from delf_schemas.samples import visible_types
 
 if TYPE_CHECKING:
     from delf.tools.context import CallContext
@@ -56,8 +56,9 @@ class Caller:
         self._builders: dict[str, RequestBuilder] = {}
         self._transport: Transport | None = None
         self._responses: Responses | None = None
+        self._logged_warnings: set[str] = set()
         # The label of a response, with the path and kind of a fault that was reported for it.
-        self._reported: set[tuple[str, tuple[str, ...]]] = set()
+        self._reported_mismatches: set[tuple[str, tuple[str, ...]]] = set()
         self._known_types: dict[str, set[Found]] = {}
 
     def builder(self, call: Call) -> RequestBuilder:
@@ -134,24 +135,23 @@ class Caller:
         samples = self.samples
         if samples is None or typed.declared or not isinstance(body, (dict, list)):
             return
-        if samples.wants(action):
+        if samples.count_result(action):
             samples.note(action, body)
 
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
-        """Record the types in a response that the declared schema does not allow."""
+        """Record the types in a response that the declared schema does not allow.
+
+        Of a type that the model is not shown, only this process knows that it occurred.
+        """
         name = call.entry.endpoint.name
-        observed_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}
+        undeclared_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}
         known_types = self._known_types.setdefault(name, set())
-        new_types = observed_types - known_types
+        new_types = undeclared_types - known_types
         if self.samples is None or not new_types:
             return
         known_types.update(new_types)
         shown_type = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
-        # A type in a deeply nested part, which is not shown, would change nothing for the model.
-        visible_types = {
-            new_type for new_type in new_types if with_types(shown_type, [new_type]) != shown_type
-        }
-        self.samples.note_undeclared(name, visible_types)
+        self.samples.note_undeclared(name, visible_types(shown_type, new_types))
 
     def _warn_once(self, action: str, faults: list[str]) -> None:
         """Log the faults of arguments that are sent nevertheless.
@@ -159,12 +159,12 @@ class Caller:
         Each warning is logged once. After :data:`_MAX_REMEMBERED_FAULTS` different warnings, a new
         warning is not remembered, and may be repeated.
         """
-        key = (action, tuple(faults))
-        if key in self._reported:
+        warning = f"{action} is called against its specification: {'; '.join(faults)}"
+        if warning in self._logged_warnings:
             return
-        if len(self._reported) < _MAX_REMEMBERED_FAULTS:
-            self._reported.add(key)
-        _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
+        if len(self._logged_warnings) < _MAX_REMEMBERED_FAULTS:
+            self._logged_warnings.add(warning)
+        _log.warning("%s", warning)
 
     def _report_mismatches(
         self, label: str, faults: Sequence[Fault], context: CallContext | None
@@ -181,10 +181,11 @@ class Caller:
         """
         is_error = self._settings.validate == "raise"
         keys = [(label, (*fault.place, fault.kind)) for fault in faults]
-        new: list[Fault] = []
-        for fault, key in zip(faults, keys, strict=True):
-            if is_error or key not in self._reported:
-                new.append(fault)
+        new = [
+            fault
+            for fault, key in zip(faults, keys, strict=True)
+            if is_error or key not in self._reported_mismatches
+        ]
         if not new:
             return
         more = "; and more" if len(new) > _MAX_LISTED_FAULTS else ""
@@ -195,8 +196,8 @@ class Caller:
                 text,
                 hint='the call was made; validate="warn" returns its response',
             )
-        if len(self._reported) < _MAX_REMEMBERED_FAULTS:
-            self._reported.update(keys)
+        if len(self._reported_mismatches) < _MAX_REMEMBERED_FAULTS:
+            self._reported_mismatches.update(keys)
         _log.warning("%s: %s", self.name, text)
         if context is not None:
             context.say(f"{text}\n")
