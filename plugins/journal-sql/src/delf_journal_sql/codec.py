@@ -62,26 +62,30 @@ def pack(event: Event, limit: int) -> Packed:
     data = _dumps(record["data"])
     if len(data) <= limit:  # the usual case, which needs no encoding of single fields
         return Packed(event, record["type"], data)
-    texts = {name: _dumps(value) for name, value in record["data"].items()}
-    # If the values fit, the event is only slightly too long: by the names and the punctuation.
-    needs_blobs = sum(map(len, texts.values())) > limit
-    digests_by_field: dict[str, str] = {}
-    blobs_by_digest: dict[str, Blob] = {}
+    max_inline_chars = (
+        limit // 8
+    )  # a smaller field is not worth a blob, which costs a query to read
     inline_fields: list[str] = []
-    max_inline_chars = limit // 8
-    for name, text in texts.items():
-        is_small = len(text) <= max_inline_chars  # not worth a blob, which costs a query to read
-        if is_small or not needs_blobs:
+    blobs_by_field: dict[str, Blob] = {}
+    for name, value in record["data"].items():
+        text = _dumps(value)
+        if len(text) <= max_inline_chars:
             inline_fields.append(f"{_dumps(name)}:{text}")
-            continue
-        encoded = text.encode()
-        digest = hashlib.sha256(encoded).hexdigest()
-        compressed = zlib.compress(encoded, _COMPRESSION_LEVEL)
-        digests_by_field[name] = digest
-        blobs_by_digest[digest] = Blob(digest, len(encoded), compressed)
+        else:
+            blobs_by_field[name] = _as_blob(text)
     inline_data = f"{{{','.join(inline_fields)}}}"
-    digests = _dumps(digests_by_field) if digests_by_field else None
-    return Packed(event, record["type"], inline_data, digests, tuple(blobs_by_digest.values()))
+    digests = {name: blob.digest for name, blob in blobs_by_field.items()}
+    blobs = {blob.digest: blob for blob in blobs_by_field.values()}  # equal fields share a blob
+    return Packed(
+        event, record["type"], inline_data, _dumps(digests) if digests else None, (*blobs.values(),)
+    )
+
+
+def _as_blob(text: str) -> Blob:
+    """Compress the JSON of a large field."""
+    encoded = text.encode()
+    digest = hashlib.sha256(encoded).hexdigest()
+    return Blob(digest, len(encoded), zlib.compress(encoded, _COMPRESSION_LEVEL))
 
 
 def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
