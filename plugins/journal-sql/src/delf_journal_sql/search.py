@@ -171,7 +171,8 @@ def _matching_events(
 ) -> Iterator[Mapping[int, int]]:
     """Yield batches of the tasks that have an event with all phrases, newest tasks first.
 
-    A batch maps the database key of a task to the index key of its earliest such event.
+    A batch maps the database key of a task to the index key of its earliest such event. If a task
+    has more than ``_BATCH_SIZE`` such events, the event is not the earliest.
 
     Args:
         connection: A connection for reading.
@@ -182,22 +183,17 @@ def _matching_events(
     query = database.text_search.query(terms)
     while True:
         index_keys = _matching_index_keys(connection, database, query, before_task)
-        if not index_keys:
-            return
-        event_by_task: dict[int, int] = {}
-        for index_key in index_keys:  # from the newest to the oldest, which overwrites the others
-            task, _ = event_at(index_key)
-            event_by_task[task] = index_key
+        # The keys begin with the newest event, so the earliest event of a task is set last.
+        event_by_task = {event_at(index_key)[0]: index_key for index_key in index_keys}
         is_last_batch = len(index_keys) < _BATCH_SIZE
-        if is_last_batch:
+        if not is_last_batch and len(event_by_task) > 1:
+            # The oldest task may have earlier events beyond the batch: the next batch begins with
+            # this task.
+            del event_by_task[min(event_by_task)]
+        if event_by_task:
             yield event_by_task
+        if is_last_batch:
             return
-        # Earlier events of the oldest task may be beyond the batch. Leave the task to the next
-        # batch, unless it has all events of this one.
-        if len(event_by_task) > 1:
-            oldest_task = min(event_by_task)
-            del event_by_task[oldest_task]
-        yield event_by_task
         before_task = min(event_by_task)
 
 
@@ -517,21 +513,20 @@ def _with_excerpt(
         return found
     data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}
     texts = texts_of(type(event).__name__, cast("Mapping[str, Any]", to_jsonable(data)))
-    place, text, position = _first_match(texts, terms)
-    excerpt = text[max(position - _EXCERPT_MARGIN, 0) : position + _EXCERPT_MARGIN]
+    place, excerpt = _excerpt_of(texts, terms)
     return replace(found, place=place, seq=seq, excerpt=" ".join(excerpt.split()))
 
 
 _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "text", "error")
 
 
-def _first_match(
+def _excerpt_of(
     texts: Sequence[tuple[Place, str]], terms: Sequence[Sequence[str]]
-) -> tuple[Place, str, int]:
-    """Return the place and text that contain the first word of a phrase, and the word's position.
+) -> tuple[Place, str]:
+    """Return an excerpt of an event, and its place in the event.
 
-    An excerpt can begin there, even if the whole phrase occurs only later. The phrases are tried in
-    turn. If none is found, the first place and text and position 0 are returned.
+    The excerpt surrounds the first occurrence of a phrase's first word, even if the whole phrase
+    occurs only later. If no text has such a word, the excerpt is the beginning of the first text.
 
     Args:
         texts: The texts of an event, each with its place in the event.
@@ -542,6 +537,8 @@ def _first_match(
         for place, text in texts:
             position = normal(text).find(first_word)
             if position >= 0:
-                # The normal form of a text may be longer than the text.
-                return place, text, min(position, len(text))
-    return *texts[0], 0
+                position = min(position, len(text))  # a text may be shorter than its normal form
+                start = max(position - _EXCERPT_MARGIN, 0)
+                return place, text[start : position + _EXCERPT_MARGIN]
+    place, text = texts[0]
+    return place, text[:_EXCERPT_MARGIN]
