@@ -324,31 +324,25 @@ class SqlJournal:
         self._lease_seconds = seconds
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a task for this process; return its former owner if that process may be alive.
+        """Claim a task for this process.
+
+        Returns:
+            The former owner of the task if it sends no heartbeats, but may still run, for example
+            on another machine; else None.
 
         Raises:
-            JournalConflictError: If another process owns the task and is alive.
+            JournalConflictError: If another process owns the task, and its lease is not over.
         """
         return await self._claim(task_id)
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
         """Claim a failed task for this process, so that further events can follow the task's end.
 
-        Returns:
-            The former owner of the task if that process may be alive, else None.
-
-        Raises:
-            JournalConflictError: If another process owns the task and is alive.
+        For the result and the errors see :meth:`claim`.
         """
         return await self._claim(task_id, may_be_failed=True)
 
     async def _claim(self, task_id: str, *, may_be_failed: bool = False) -> PerhapsAlive | None:
-        """Claim a task; return its former owner if that process may still be alive.
-
-        Args:
-            task_id: The id of the task.
-            may_be_failed: Whether the task may be claimed even if it has failed.
-        """
         while True:
             writer = self._running_writer()
             operation = writer.claim(task_id, may_be_failed=may_be_failed)

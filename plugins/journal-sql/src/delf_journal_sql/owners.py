@@ -122,7 +122,7 @@ class Owner:
 
 
 class Process(NamedTuple):
-    """The process that owns a task; all fields are None if no process does."""
+    """The process that owns a task; all fields are None if none does, or the owner has left."""
 
     pid: Any
     birth: str | None
@@ -130,6 +130,11 @@ class Process(NamedTuple):
     machine: str | None
     heartbeat: Any
     lease: float | None
+
+    @property
+    def has_left(self) -> bool:
+        """True if the process has ended and has deleted its row in the table of owners."""
+        return self.machine is None
 
 
 def owner_of(row: SqlRow) -> Process:
@@ -147,36 +152,35 @@ def is_alive(process: Process, now: float) -> bool:
         process: The process.
         now: The current time, for comparing heartbeats.
     """
-    # A process deletes its row in the table of owners when it ends; then no machine is found.
-    has_ended = process.machine is None
-    if has_ended:
+    if process.has_left:
         return False
-    lease = process.lease
-    is_local = process.machine == machine_and_namespace()
-    if lease is None and is_local and process.birth is not None:
-        # Compare the start time, too: by now another program may have the pid of a dead process,
-        # whose tasks would then never be free.
-        return birth_of(process.pid) == process.birth
-    max_silence = SILENCE_SECONDS if lease is None else lease
+    if process.lease is None:
+        is_running = _is_running_here(process)
+        if is_running is not None:
+            return is_running
+    max_silence = SILENCE_SECONDS if process.lease is None else process.lease
     # abs(), because a heartbeat from before a clock was set back may be far in the future.
     return abs(now - process.heartbeat) < max_silence
 
 
-def perhaps_alive(process: Process) -> PerhapsAlive | None:
-    """Return the former owner of a task if that process may still be alive, else None.
+def _is_running_here(process: Process) -> bool | None:
+    """Return True if a process of this machine is running; None for one of another machine."""
+    is_local = process.machine == machine_and_namespace()
+    if not is_local or process.birth is None:
+        return None
+    # Compare the start time, too: by now another program may have the pid of a dead process,
+    # whose tasks would then never be free.
+    return birth_of(process.pid) == process.birth
+
+
+def silent_owner_of(process: Process) -> PerhapsAlive | None:
+    """Return the former owner of a task, whose heartbeats stopped; None if it has surely ended.
 
     Args:
         process: The former owner.
     """
-    # A process deletes its row in the table of owners when it ends; then no machine is found.
-    has_ended = process.machine is None
-    if has_ended:
+    if process.has_left or _is_running_here(process) is False:
         return None
-    is_local = process.machine == machine_and_namespace()
-    if is_local and process.birth is not None:
-        is_running = birth_of(process.pid) == process.birth
-        if not is_running:
-            return None
     lease = SILENCE_SECONDS if process.lease is None else float(process.lease)
     return PerhapsAlive(process=f"pid {process.pid} on {process.host}", lease=lease)
 

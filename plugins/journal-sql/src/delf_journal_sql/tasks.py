@@ -18,7 +18,7 @@ from delf_journal_sql.owners import (
     Process,
     is_alive,
     owner_of,
-    perhaps_alive,
+    silent_owner_of,
 )
 from delf_journal_sql.schema import OTHER_NAMES
 
@@ -126,8 +126,8 @@ class Tasks:
         if event.task_id in self.tasks_of_other_processes:
             raise _lost_claim_error(event.task_id)
         task = self.cached_tasks.get(event.task_id)
-        if task is None:  # the task's first event since this process cached the task
-            task = self._load(connection, packed)
+        if task is None:  # the first event of the task that this process appends
+            task = self._load_or_claim(connection, event)
             self.cached_tasks[event.task_id] = task
         if event.seq <= task.last:
             # A transaction is retried if its connection broke, although it may have been
@@ -182,9 +182,9 @@ class Tasks:
     def claim(
         self, connection: Connection, task_id: str, *, may_be_failed: bool = False
     ) -> PerhapsAlive | None:
-        """Claim a task that no live process owns, within a transaction.
+        """Claim an existing task for one agent of this process, within a transaction.
 
-        Do nothing if the task is unknown or over, or if this process owns the task already.
+        After the commit, the caller adds the task to ``claimed_tasks``.
 
         Args:
             connection: A connection in the transaction.
@@ -196,18 +196,29 @@ class Tasks:
             process on another machine; otherwise None.
 
         Raises:
-            JournalConflictError: If the owner is alive or its lease has not expired.
+            JournalConflictError: If another agent of this process has claimed the task, or the
+                owner is alive or its lease has not expired.
+        """
+        if task_id in self.claimed_tasks:
+            raise _held_here_error(task_id)
+        former_owner = self._own(connection, task_id, may_be_failed=may_be_failed)
+        self.tasks_of_other_processes.discard(task_id)
+        return former_owner
+
+    def _own(
+        self, connection: Connection, task_id: str, *, may_be_failed: bool = False
+    ) -> PerhapsAlive | None:
+        """Make this process the owner of an existing task, unless the task is over.
+
+        For the arguments, the result and the errors see :meth:`claim`.
         """
         # The former owner may have appended events since this process read the task's position.
         self.cached_tasks.pop(task_id, None)
-        rows = connection.execute(
+        (row,) = connection.execute(
             f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
-        if not rows:
-            return None
-        (row,) = rows
         if may_be_failed and row.state == TaskState.FAILED:
             self._reopen(connection, row.id)
             return None
@@ -219,7 +230,7 @@ class Tasks:
         if row.owner is not None:
             self._require_dead(connection, task_id, previous_owner)
         self._become_owner(connection, row.id)
-        return perhaps_alive(previous_owner)
+        return silent_owner_of(previous_owner)
 
     def _reopen(self, connection: Connection, key: int) -> None:
         """Set a failed task to running, with this process as the owner."""
@@ -250,29 +261,6 @@ class Tasks:
             {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
         )
 
-    def take(
-        self, connection: Connection, task_id: str, *, may_be_failed: bool = False
-    ) -> PerhapsAlive | None:
-        """Claim a task like :meth:`claim`, but only if this process has not claimed it already.
-
-        Args:
-            connection: A connection in the transaction.
-            task_id: The id of the task.
-            may_be_failed: As for :meth:`claim`.
-
-        Returns:
-            As for :meth:`claim`.
-
-        Raises:
-            JournalConflictError: If this process has claimed the task, or the present owner is
-                alive or its lease has not expired.
-        """
-        if task_id in self.claimed_tasks:
-            raise _held_here_error(task_id)
-        former_owner = self.claim(connection, task_id, may_be_failed=may_be_failed)
-        self.tasks_of_other_processes.discard(task_id)
-        return former_owner
-
     def release(self, connection: Connection, task_id: str) -> None:
         """Release this process's claim on an unfinished task, within a transaction."""
         connection.execute(
@@ -283,9 +271,8 @@ class Tasks:
         self.cached_tasks.pop(task_id, None)
         self.claimed_tasks.discard(task_id)
 
-    def _load(self, connection: Connection, packed: Packed) -> _Task:
+    def _load_or_claim(self, connection: Connection, event: Event) -> _Task:
         """Load the stored state of an event's task; claim the task if the event continues it."""
-        event = packed.event
         rows = connection.execute(
             "SELECT t.id, t.state, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) "
             "FROM delf_tasks AS t WHERE t.task_id = :id",
@@ -294,11 +281,12 @@ class Tasks:
         if not rows:
             raise _gap_error(event, 0)
         key, state, last = rows[0]
-        takes_from_queue = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
-        if state == TaskState.RUNNING or takes_from_queue:
+        # A task that was queued with TaskQueued is begun by a runner's next event.
+        begins_queued_task = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
+        if state == TaskState.RUNNING or begins_queued_task:
             # From now on, no other process can append to the task.
             try:
-                self.claim(connection, event.task_id)
+                self._own(connection, event.task_id)
             except JournalConflictError:
                 self.tasks_of_other_processes.add(event.task_id)
                 raise
@@ -337,7 +325,10 @@ class Tasks:
         )
 
     def _postpone(self, connection: Connection, task: _Task, event: TaskPostponed) -> None:
-        """Return a task to its queue, and clear the process that owns the task."""
+        """Return a task to its queue, and clear the process that owns the task.
+
+        A task without a queue stays running without an owner, so that it is interrupted.
+        """
         # The process that claims the task next continues it.
         self._tasks_to_uncache.append(event.task_id)
         connection.execute(

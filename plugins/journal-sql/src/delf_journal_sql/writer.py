@@ -133,17 +133,17 @@ class Writer:
             may_be_failed: Whether the task may be claimed even if it has failed.
         """
 
-        def take(connection: Connection) -> PerhapsAlive | None:
+        def claim(connection: Connection) -> PerhapsAlive | None:
             key_of(connection, task_id)  # raises for an unknown task, before anything is written
             # Without a heartbeat, other processes would take this one for dead, and claim the task.
             self._write_heartbeat(connection)
-            return self._tasks.take(connection, task_id, may_be_failed=may_be_failed)
+            return self._tasks.claim(connection, task_id, may_be_failed=may_be_failed)
 
         def after_commit(_previous_owner: PerhapsAlive | None) -> None:
             self._tasks.claimed_tasks.add(task_id)
 
         # The operation also registers this process as an owner, because it writes a heartbeat.
-        return Call(take, write=True, registers_owner=True, on_commit=after_commit)
+        return Call(claim, write=True, registers_owner=True, on_commit=after_commit)
 
     def release(self, task_id: str) -> Call:
         """Create the operation that releases this process's claim on a task."""
@@ -312,11 +312,11 @@ class Writer:
         event after such a pause is therefore stored in one transaction with a new heartbeat;
         otherwise another process would claim the new task at once.
         """
-        self._has_uncommitted_heartbeat = not self._has_recent_heartbeat()
-        if not self._has_uncommitted_heartbeat:
+        self._has_uncommitted_heartbeat = False
+        if self._has_recent_heartbeat():
             return
-        # The caller confirms the heartbeat after the commit.
         self.owner.register(connection, self._database)
+        self._has_uncommitted_heartbeat = True  # the caller confirms the heartbeat after the commit
         if self._last_heartbeat_at is None:
             # The first heartbeat of a process is the occasion to remove the records of dead ones.
             forget_dead(connection, self._database.now(connection))
