@@ -65,13 +65,13 @@ class SqlConversations:
             JournalError: If the messages cannot be stored.
         """
         new_messages = tuple(messages)
-        # run_write() calls write() again if the connection breaks during the commit. The first call
-        # then has set this to the conversation's last position before the append.
+        # The last position before the first attempt. If the connection breaks during the commit,
+        # run_write() calls write() again, which must not append messages that are stored already.
         position_before: int | None = None
 
         def write(connection: Connection) -> int:
             nonlocal position_before
-            if position_before is not None:  # the first call may have stored the messages
+            if position_before is not None:  # a retry
                 stored_position = _position_of(
                     connection, self._namespace, conversation, position_before, new_messages
                 )
@@ -238,7 +238,7 @@ def _find_prunable(
 
 
 def _delete_rows_cleared_long_ago(connection: Connection, namespace: str) -> None:
-    """Delete the rows of conversations that were cleared before ``REMEMBERED_SECONDS``."""
+    """Delete the rows of conversations cleared more than ``REMEMBERED_SECONDS`` ago."""
     connection.execute(
         "DELETE FROM delf_conversations "
         "WHERE namespace = :namespace AND messages = 0 AND updated_at < :before",

@@ -106,10 +106,10 @@ def _readable_note(row: SqlRow) -> Note | None:
 
 
 class StopRequests:
-    """Finds the tasks that a person asked to stop, with a cache of earlier searches.
+    """Finds the tasks that a person asked to stop, with a cache of the previous search.
 
     A server searches every second for all its waiting tasks. So for tasks that were in the previous
-    search, only stop requests stored since then are read.
+    search, only stop requests stored since then are read; for other tasks, all of them.
     """
 
     def __init__(self) -> None:
@@ -129,19 +129,16 @@ class StopRequests:
         """
         wanted_ids = set(task_ids)
         with self._lock:
-            new_ids = wanted_ids - self._checked_ids
-            requests = _stops_of(connection, sorted(new_ids))
-            requests += _stops_after(connection, self._position)
-            # Not max(): this connection may see an older state of the journal than the previous
-            # search did. Its newest note is then lower, and the next search reads from there.
-            self._position = newest_note(connection)
-            stops = {task_id: by for task_id, by in self._stops.items() if task_id in wanted_ids}
-            for note in requests:
-                if note.task_id in wanted_ids:
-                    stops.setdefault(note.task_id, _stopped_by(note))  # the first request counts
+            notes = _stops_of(connection, sorted(wanted_ids - self._checked_ids))
+            notes += _stops_after(connection, self._position)
+            for note in notes:
+                self._stops.setdefault(note.task_id, _stopped_by(note))  # the first request counts
+            self._stops = {name: by for name, by in self._stops.items() if name in wanted_ids}
             self._checked_ids = wanted_ids
-            self._stops = stops
-            return dict(stops)
+            # May be lower than before: this connection may see an older state of the journal than
+            # the previous search did. The next search then reads the notes in between again.
+            self._position = newest_note(connection)
+            return dict(self._stops)
 
 
 def _stopped_by(note: Note) -> StoppedBy:
@@ -185,7 +182,7 @@ def find_requests(
         limit: The maximum number of requests, of which the newest are returned.
 
     Raises:
-        UnreadableEventError: If ``id_prefix`` may mean a request of a task with unreadable events.
+        UnreadableEventError: If unreadable events may hide the request that ``id_prefix`` names.
     """
     requests, errors_by_task = _read_requests(connection, now, id_prefix, only_running=waiting)
     prefixes = (id_prefix, f"req_{id_prefix}")
@@ -196,11 +193,11 @@ def find_requests(
         is_in_wanted_state = record.waits or not waiting
         if is_readable and is_in_wanted_state and request_id.startswith(prefixes):
             found.append(record)
-    errors = list(errors_by_task.values())
-    is_found_by_whole_id = any(record.requested.request_id in prefixes for record in found)
-    if errors and id_prefix and not is_found_by_whole_id:
-        raise errors[0]
-    for error in errors:
+    is_whole_id = any(record.requested.request_id in prefixes for record in found)
+    may_be_hidden = bool(id_prefix) and not is_whole_id
+    for error in errors_by_task.values():
+        if may_be_hidden:
+            raise error
         warn_of_unreadable("the requests of a task are not listed", error.message)
     first = max(0, len(found) - limit)  # [-limit:] would be all of them for 0
     return found[first:]
@@ -238,18 +235,20 @@ def _read_requests(
 
 
 def _add_event(requests: dict[str, RequestRecord], event: Event, task: TaskRecord) -> None:
-    """Add a new request, or an event of a request, to the requests by their ids."""
+    """Update the requests by id with an event; ignore the events of unknown requests."""
     if isinstance(event, ApprovalRequested):
         requests[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
-    elif isinstance(event, ApprovalDecided):
-        record = requests.get(event.request_id)
-        if record is not None:
-            requests[event.request_id] = replace(record, decided=event, task=task)
-    elif isinstance(event, _EVENTS_BEFORE_DECISION):
-        record = requests.get(event.request_id)
-        if record is not None:
-            discussion = (*record.discussion, event)
-            requests[event.request_id] = replace(record, discussion=discussion, task=task)
+        return
+    if not isinstance(event, (ApprovalDecided, *_EVENTS_BEFORE_DECISION)):
+        return
+    record = requests.get(event.request_id)
+    if record is None:
+        return
+    if isinstance(event, ApprovalDecided):
+        changed = replace(record, decided=event, task=task)
+    else:
+        changed = replace(record, discussion=(*record.discussion, event), task=task)
+    requests[event.request_id] = changed
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:

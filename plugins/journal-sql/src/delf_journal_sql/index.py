@@ -292,6 +292,7 @@ def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
 
 
 def _add_statistics(connection: Connection, batch: _Batch, row: SqlRow, data: Any) -> None:
+    """Count an event in the statistics of a batch; :class:`_Use` explains ``waited``."""
     task = row.task
     match row.type:
         case "TaskQueued" | "TaskStarted":
@@ -310,7 +311,7 @@ def _add_statistics(connection: Connection, batch: _Batch, row: SqlRow, data: An
             use = batch.uses[task, "action", data["action"]]
             use.questions += 1
             use.waiting += 1
-            use.waited -= row.at  # the decision adds its own time: the sum is the time between
+            use.waited -= row.at
         case "ApprovalDecided":
             action = _action_of_request(connection, task, data["request_id"])
             if action is not None:

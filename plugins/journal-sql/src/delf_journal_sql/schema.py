@@ -94,8 +94,15 @@ OLDEST_VERSION: Final = 13
 
 def newest(migrations: Sequence[str] = MIGRATIONS) -> int:
     """Return the number of the schema version after all migrations."""
-    # The first item creates the oldest version itself; each further one leads to the next version.
     return OLDEST_VERSION + len(migrations) - 1
+
+
+def _missing_migrations(migrations: Sequence[str], version: int) -> Sequence[str]:
+    """Return the migrations that a journal of a version lacks; a new journal has version 0.
+
+    ``migrations[n]`` leads to version ``OLDEST_VERSION + n``.
+    """
+    return migrations if version == 0 else migrations[version - OLDEST_VERSION + 1 :]
 
 
 def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
@@ -122,10 +129,7 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
                 connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - only names of this module
-            # migrations[0] makes OLDEST_VERSION of a new journal, whose version is 0. migrations[1]
-            # makes the next version, and so on.
-            first_missing = 0 if version == 0 else version - OLDEST_VERSION + 1
-            for migration in migrations[first_missing:]:
+            for migration in _missing_migrations(migrations, version):
                 for statement in migration.format(**database.types).split(";"):
                     if statement.strip():
                         connection.execute(statement)

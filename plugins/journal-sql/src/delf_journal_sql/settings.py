@@ -98,8 +98,7 @@ class JournalSettings(PluginSettings):
     @classmethod
     def _resolve_relative_path(cls, value: Any) -> Any:
         """Resolve a relative path in ``delf.toml`` against the folder of that file."""
-        # The folder of the delf.toml in which the value stands; None for other values.
-        folder = folder_of(value)
+        folder = folder_of(value)  # values from delf.toml are FileText, which knows the folder
         text = str(value).strip()
         if folder is None or text in ("", ":memory:", "sqlite:///:memory:"):
             return value
