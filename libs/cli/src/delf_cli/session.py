@@ -185,7 +185,7 @@ def submit_task(state: State, task: str, options: Options, queue_options: QueueO
             return await agent.asubmit(task, output=options.schema, **all_options)
 
     task_id = asyncio.run(submit())
-    submitted = {"task_id": task_id, "queue": queue_options["queue"]}
+    submitted = {"task_id": task_id, "queue": queue_options.get("queue")}
     click.echo(json.dumps(submitted) if options.as_json else task_id)
     return errors.OK
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from delf.errors import ConfigurationError, check_above_zero
 from delf.events import PROJECT_FOLDER, Event, TaskQueued, TaskStarted
@@ -76,18 +76,6 @@ class QueueOptions(TypedDict, total=False):
         setup: Data for a runner to build the same agent; the project's when omitted.
     """
 
-    queue: Required[str]
-    key: str
-    priority: int
-    delay: float
-    retries: int
-    retry_after: float
-    setup: Mapping[str, Any]
-
-
-class SubmitOptions(OfTask, total=False):
-    """The options of a submitted task: those of any task, and those of :class:`QueueOptions`."""
-
     queue: str
     key: str
     priority: int
@@ -95,6 +83,10 @@ class SubmitOptions(OfTask, total=False):
     retries: int
     retry_after: float
     setup: Mapping[str, Any]
+
+
+class SubmitOptions(OfTask, QueueOptions, total=False):
+    """The options of a submitted task: those of any task, and those of :class:`QueueOptions`."""
 
 
 RUN: Final = ("output", *OfTask.__annotations__)
