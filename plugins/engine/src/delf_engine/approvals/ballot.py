@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 
 from delf.errors import ConfigurationError, DelfError
@@ -218,7 +219,7 @@ class Ballot:
         self._approvals = approvals
         self._voters = set(self._votes())
         self._loop = asyncio.get_running_loop()
-        self._counting_tasks: set[asyncio.Task[None]] = set()
+        self._counting: list[Future[None]] = []
         self._lock = asyncio.Lock()
 
     def take_answer(self, answer: Answer) -> bool:
@@ -249,7 +250,8 @@ class Ballot:
         check_vote(answer.who, self._voters)
         # The vote is recorded later. From now on, the same person cannot vote again.
         self._voters.add(_normalised_name(answer.who))
-        self._loop.call_soon_threadsafe(self._begin_to_count, rule, answer)
+        counting = self._decide_or_record_vote(rule, answer)
+        self._counting.append(asyncio.run_coroutine_threadsafe(counting, self._loop))
         return False
 
     async def wait_until_counted(self) -> None:
@@ -257,16 +259,8 @@ class Ballot:
 
         If the votes suffice, the request is then decided.
         """
-        await asyncio.sleep(0)  # runs the scheduled _begin_to_count, which adds to _counting_tasks
-        while self._counting_tasks:
-            await asyncio.wait({*self._counting_tasks})
-            await asyncio.sleep(0)  # begins to count the votes that came meanwhile
-
-    def _begin_to_count(self, rule: ApprovalRule, answer: Answer) -> None:
-        """Count a person's vote in a task, because the caller cannot wait for the journal."""
-        counting = asyncio.create_task(self._decide_or_record_vote(rule, answer))
-        self._counting_tasks.add(counting)
-        counting.add_done_callback(self._counting_tasks.discard)
+        for counting in self._counting:  # grows meanwhile if more people vote
+            await asyncio.wait({asyncio.wrap_future(counting)})
 
     async def _decide_or_record_vote(self, rule: ApprovalRule, answer: Answer) -> None:
         """Decide the request if this is the second vote; record the vote if it is the first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Final
 
 from delf.errors import DelfError
@@ -117,7 +118,7 @@ class RequestRemarks:
         self._channels = channels
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
-        self._working: set[asyncio.Task[None]] = set()
+        self._recording: list[Future[None]] = []
 
     def schedule_recording(
         self, remark: Remark, decider: Decider, inbox_position: int | None
@@ -131,18 +132,13 @@ class RequestRemarks:
                 came from there. A resumed task reads the inbox again, so a position that is already
                 recorded is ignored.
         """
-        self._loop.call_soon_threadsafe(self._begin, remark, decider, inbox_position)
+        recording = self._record(remark, decider, inbox_position)
+        self._recording.append(asyncio.run_coroutine_threadsafe(recording, self._loop))
 
     async def wait_until_recorded(self) -> None:
         """Wait until all comments and assignments are recorded and passed on to the channels."""
-        await asyncio.sleep(0)  # runs the scheduled _begin(), which adds to _working
-        while self._working:
-            await asyncio.wait({*self._working})
-
-    def _begin(self, remark: Remark, decider: Decider, inbox_position: int | None) -> None:
-        work = asyncio.create_task(self._record(remark, decider, inbox_position))
-        self._working.add(work)
-        work.add_done_callback(self._working.discard)
+        for recording in self._recording:  # grows meanwhile if more remarks come
+            await asyncio.wait({asyncio.wrap_future(recording)})
 
     async def _record(self, remark: Remark, decider: Decider, inbox_position: int | None) -> None:
         """Record a comment or an assignment, unless it is recorded already, and tell the channels.
