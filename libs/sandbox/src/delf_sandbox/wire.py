@@ -73,16 +73,19 @@ def size_in_memory(payload: bytes) -> int:
     size = len(payload)
     if size < _MIN_ESTIMATED_SIZE:
         return size
+    return size + _VALUE_BYTES * _count_values(payload)
+
+
+def _count_values(payload: bytes) -> int:
+    """Count the values of a payload, with ``_VALUES_PER_DICT`` more values for each dict."""
     value_count = cost(payload)
     # cost() is fast, but it also counts separators inside texts as values. Count exactly if the
     # values seem to take more memory than the payload itself.
-    if _VALUE_BYTES * value_count > size:
+    if _VALUE_BYTES * value_count > len(payload):
         value_count = cost_of_values(payload)
-    # Both functions count a dict as _VALUES_PER_DICT values more, for its memory. A date, however,
-    # is a dict only in the payload, ``{"$t": …}``, and not in memory.
+    # A date was counted as a dict, which it is only in the payload: ``{"$t": …}``.
     tagged_value_count = payload.count(_TAG_PREFIX)
-    value_count -= _VALUES_PER_DICT * tagged_value_count
-    return size + _VALUE_BYTES * value_count
+    return value_count - _VALUES_PER_DICT * tagged_value_count
 
 
 def _has_unpaired_surrogates(payload: bytes) -> bool:
