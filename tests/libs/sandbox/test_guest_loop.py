@@ -93,7 +93,9 @@ def test_handled_signal_wakes_the_loop(loop):
 
 def test_stored_answers_reach_a_script_that_is_never_idle(loop):
     delivered: list[object] = []
-    loop.attach(lambda: None, delivered.append, lambda clock: clock())
+    loop.attach(
+        lambda: None, lambda _: None, lambda: delivered.append("all"), lambda clock: clock()
+    )
     loop.begin([])
 
     async def spin() -> None:
@@ -187,7 +189,7 @@ def test_replayed_timers_keep_their_order_after_the_last_recorded_clock_read(
             order.append(f"step {number}")
         return order
 
-    loop.attach(lambda: None, lambda _: None, lambda clock: clock())
+    loop.attach(lambda: None, lambda _: None, lambda: None, lambda clock: clock())
     loop.begin(())
     recorded = loop.run_until_complete(work())
     assert len(recorded) == 4

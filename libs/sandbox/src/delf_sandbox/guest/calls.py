@@ -124,7 +124,10 @@ class ToolCall(Coroutine[Any, Any, Any]):
         self._result: Any = _NO_RESULT
 
     def _lazy_coroutine(self) -> Coroutine[Any, Any, Any]:
-        """Return the coroutine that makes the call, which the first use creates."""
+        """Return the coroutine that makes the call.
+
+        The first use creates the coroutine, and removes the call from the unawaited calls.
+        """
         if self._coroutine is None:
             self._coroutine = self._caller.start(
                 self._unawaited_key, self._connection, self._method, self._args, self._kwargs
@@ -145,8 +148,6 @@ class ToolCall(Coroutine[Any, Any, Any]):
 
     def close(self) -> None:
         """End the call. A call that was not sent yet is never sent, nor reported as unawaited."""
-        # This also creates the coroutine of an unsent call, which notes that the call is no longer
-        # unawaited.
         self._lazy_coroutine().close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -282,8 +283,8 @@ class Caller:
         self._future_by_call: dict[int, asyncio.Future[Any]] = {}
         # The last call that blocked the thread; 0 if no call has blocked the thread.
         self._number_of_blocking_call = 0
-        # In a replay, the answers that arrived earlier than in the recorded run, by call number.
-        self._early_answers: dict[int, list[Any]] = {}
+        # The answers that arrived while the loop holds answers back, by call number.
+        self._held_answers: dict[int, list[Any]] = {}
         # The future of :meth:`when_idle`, which completes when no call is in flight.
         self._all_calls_answered: asyncio.Future[None] | None = None
 
@@ -335,7 +336,7 @@ class Caller:
         self._running_script = object()
         self._script_of_task.set(self._running_script)
         self._unawaited.clear()
-        self._early_answers.clear()
+        self._held_answers.clear()
         self._call_count_of_earlier_scripts = self._call_count
 
     def end_script(self) -> None:
@@ -422,11 +423,10 @@ class Caller:
             self._receive()
 
     def _unregister_call(self, number: int) -> None:
-        """Ignore further answers to a call, and wake the waiter for all calls after the last."""
+        """Ignore further answers to a call; if no call is left, complete ``when_idle()``."""
         del self._future_by_call[number]
         all_answered = self._all_calls_answered
-        is_last_call = not self._future_by_call
-        if is_last_call and all_answered is not None and not all_answered.done():
+        if not self.has_open_calls and all_answered is not None and not all_answered.done():
             all_answered.set_result(None)
 
     async def _wait_until_cancelled(self) -> None:
@@ -456,16 +456,16 @@ class Caller:
     def accept_answer(self, frame: list[Any]) -> None:
         """Pass an answer from the host to the waiting call.
 
-        During a replay, the answer is stored until the event loop reaches the iteration in which
-        the answer arrived in the recorded run.
+        While the event loop holds answers back, the answer is stored: in a replay, until the
+        iteration in which the answer arrived in the recorded run.
         """
         number = frame[1]
         if number == self._number_of_blocking_call:
             # Nothing else ran while the call blocked the thread, so there is nothing to record.
             self._resolve_call(frame)
             return
-        if self._loop.is_replaying:
-            self._early_answers[number] = frame
+        if self._loop.holds_back_answers:
+            self._held_answers[number] = frame
             return
         if number not in self._future_by_call:  # the script no longer waits for the answer
             return
@@ -476,11 +476,8 @@ class Caller:
             self._loop.record(number_in_script)
         self._resolve_call(frame)
 
-    def deliver(self, numbers: Sequence[int]) -> None:
+    def replay_answers(self, numbers: Sequence[int]) -> None:
         """Resolve the calls that the recorded run answered in this iteration of the event loop.
-
-        If the replay has just ended, also resolve the calls whose answers arrived during the replay
-        although the recorded run had no answer.
 
         Args:
             numbers: The numbers of the answered calls. The first call of the script has number 1,
@@ -491,20 +488,22 @@ class Caller:
             # The recorded run had the answer in this iteration, so wait if it has not arrived yet.
             while self._waits_for_answer(number_in_session):
                 self._receive()
-            frame = self._early_answers.pop(number_in_session, None)
+            frame = self._held_answers.pop(number_in_session, None)
             if frame is not None:
                 self._resolve_call(frame)
-        if not self._loop.is_replaying:
-            unrecorded_answers = list(self._early_answers.values())
-            self._early_answers.clear()
-            for frame in unrecorded_answers:
-                self.accept_answer(frame)
+
+    def release_answers(self) -> None:
+        """Resolve the calls whose answers were held back and are not recorded."""
+        frames = list(self._held_answers.values())
+        self._held_answers.clear()
+        for frame in frames:
+            self.accept_answer(frame)
 
     def _waits_for_answer(self, number: int) -> bool:
         """Return True if a call waits for its answer, and the host has not sent the answer."""
         future = self._future_by_call.get(number)
         call_waits = future is not None and not future.done()
-        return call_waits and number not in self._early_answers
+        return call_waits and number not in self._held_answers
 
     def _resolve_call(self, frame: list[Any]) -> None:
         """Give an answer to the waiting call; ignore an answer for which no call waits."""

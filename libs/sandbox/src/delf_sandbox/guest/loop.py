@@ -30,8 +30,8 @@ _MAX_BLOCK_DEPTH = 30
 # The maximum number of iterations without new answers of the host, after the start of a script or
 # after the last replayed event.
 _MAX_HOLD_BACK_ITERATIONS = 1_000
-# The event of an iteration in which the script sent a frame; see record_sent_frame().
-_SENT_FRAME = 0
+# The event of an iteration in which the script sent a frame; see record_late_frame().
+_LATE_FRAME = 0
 # The maximum number of seconds that a replay waits for a callback of a library's thread.
 _MAX_THREAD_WAIT_SECONDS = 1.0
 
@@ -72,7 +72,7 @@ class _RecordedEvent(NamedTuple):
     Args:
         iteration: The number of the iteration, from 1 in each script.
         event: The number of the call that the host answered, the negative number of the timer that
-            fired, or ``_SENT_FRAME``.
+            fired, or ``_LATE_FRAME``.
     """
 
     iteration: int
@@ -185,16 +185,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._wire: selectors.SelectorKey | None = None
         self._receive: Callable[[], None] = _no_op
         self._flush: Callable[[], None] = _no_op
-        self._deliver: Callable[[Sequence[int]], None] = _no_op
+        self._replay_answers: Callable[[Sequence[int]], None] = _no_op
+        self._release_answers: Callable[[], None] = _no_op
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
 
         # -- recording and replay
         self._event_log = _EventLog()
         # The number of timers that this script has set.
         self._timer_count = 0
-        # While this is True, the script runs on without the answers that arrive; see
-        # _handle_events().
-        self._holds_back_answers = False
+        self.holds_back_answers = False
+        """True if an answer that arrives now has to be kept instead of being delivered."""
         # How far the loop's clock is ahead of the real clock. Not 0 after a replay has set the
         # loop's clock to a recorded time.
         self._clock_offset_ns = 0
@@ -215,7 +215,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def attach(
         self,
         flush: Callable[[], None],
-        deliver: Callable[[Sequence[int]], None],
+        replay_answers: Callable[[Sequence[int]], None],
+        release_answers: Callable[[], None],
         read_clock: Callable[[Callable[[], int]], int],
     ) -> None:
         """Set the functions of the session that the loop calls.
@@ -223,11 +224,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
         Args:
             flush: Sends the queued frames to the host; called before the loop waits, at the end of
                 each iteration.
-            deliver: Passes the answers of the calls with the given numbers to the script.
+            replay_answers: Passes the answers of the calls with the given numbers to the script.
+            release_answers: Passes all answers that were held back to the script.
             read_clock: Calls a clock function and records its result, or returns a recorded result.
         """
         self._flush = flush
-        self._deliver = deliver
+        self._replay_answers = replay_answers
+        self._release_answers = release_answers
         self._read_clock = read_clock
 
     def watch_wire(self, fd: int, receive: Callable[[], None]) -> None:
@@ -256,10 +259,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._discarded_errors.clear()
         self._timer_count = 0
         self._event_log.begin(recording)
-        # Deliver no answer before the script waits. Otherwise the first answer of a fast host could
-        # arrive before the script's second call, and that of a slow host after the second call. A
-        # replay would then count other iterations than the first run.
-        self._holds_back_answers = True
+        self.holds_back_answers = True
 
     def end(self) -> None:
         """End a script: cancel its timers, and record nothing until the next script begins.
@@ -286,25 +286,18 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
         Args:
             event: The number of the call that was answered, the negative number of the timer that
-                fired, or ``_SENT_FRAME``.
+                fired, or ``_LATE_FRAME``.
         """
         self._event_log.record(event)
 
-    def record_sent_frame(self) -> None:
+    def record_late_frame(self) -> None:
         """Record an event if the script sends a frame long after the last recorded event.
 
-        A replay delivers new answers from ``_MAX_HOLD_BACK_ITERATIONS`` after the last recorded
-        event. With a new answer, the script might not repeat a call that it sent later than that.
+        A replay holds new answers back for ``_MAX_HOLD_BACK_ITERATIONS`` after the last recorded
+        event. So with this event, the script sends the frame again before it gets a new answer.
         """
         if not self._event_log.is_soon_after_last_event:
-            self.record(_SENT_FRAME)
-
-    @property
-    def is_replaying(self) -> bool:
-        """True if an answer that arrives now has to be kept instead of being delivered."""
-        are_events_left = self._event_log.next_event_iteration is not None
-        # After the last event, the script still gets no new answer before it has to wait.
-        return are_events_left or self._holds_back_answers
+            self.record(_LATE_FRAME)
 
     def set_coroutine_factory(self, coroutine: Callable[[Any], Any]) -> None:
         """Set the function that converts the awaitable of each new task to a coroutine.
@@ -477,12 +470,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # Phase 2: let the script run on without events until it can only wait. Otherwise the first
         # answer of a fast host could arrive before the script's second call, and that of a slow
         # host after it. A replay with another host could then make other calls.
-        if self._holds_back_answers:
+        if self.holds_back_answers:
             # A script that never waits gets its answers after a while.
             if self._ready and self._event_log.is_soon_after_last_event:
                 return
-            self._holds_back_answers = False
-            self._deliver(())  # passes on the answers that were kept
+            self.holds_back_answers = False
+            self._release_answers()
         # Phase 3: handle events as they arrive.
         self._wait()
 
@@ -585,12 +578,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
             # Only the next event can make the script continue, so skip to the event's iteration.
             self._event_log.iteration_number = next_event_iteration
         # A positive event is the number of an answered call, a negative one that of a fired timer.
-        # _SENT_FRAME is 0 and needs nothing here: the script sends the frame itself.
+        # _LATE_FRAME is 0 and needs nothing here: the script sends the frame itself.
         events = self._event_log.take_due_events()
         answered_call_numbers = [event for event in events if event > 0]
         fired_timer_numbers = [-event for event in events if event < 0]
         if answered_call_numbers:
-            self._deliver(answered_call_numbers)
+            self._replay_answers(answered_call_numbers)
         for number in fired_timer_numbers:
             self._replay_timer(number)
 

@@ -90,10 +90,6 @@ class GuestSession:
         self._script_helpers = ScriptHelpers(loop, self._tools)
         # Replaces functions such as asyncio.gather() by variants that accept plain values, too.
         self._tolerant_asyncio = TolerantAsyncio(loop)
-        self._tolerant_asyncio.install()
-        # The model can mend its script but not the sandbox, so tracebacks show only the script.
-        hide_own_frames("delf_sandbox/guest")
-        records.patch_json_and_dataclasses()
         self._replacement_modules = make_modules(self._printer, self._script_helpers.wait)
         # The tools, their exceptions and the helper functions, by the names under which scripts use
         # them. _initialise() fills the mapping, and each script begins with these values.
@@ -105,9 +101,12 @@ class GuestSession:
         self._clock_and_random = RecordedClockAndRandom(
             lambda readings: self._channel.send(["clock", readings])
         )
-        # The loop flushes before it waits. In a replay, it also delivers answers, and reads the
-        # recorded clock.
-        loop.attach(self._flush, self._caller.deliver, self._clock_and_random.read_clock)
+        loop.attach(
+            self._flush,
+            self._caller.replay_answers,
+            self._caller.release_answers,
+            self._clock_and_random.read_clock,
+        )
         # The module whose namespace has the scripts' variables.
         self._main_module = types.ModuleType("__main__")
         self._namespace = self._main_module.__dict__
@@ -120,8 +119,16 @@ class GuestSession:
         self._rerun_request: list[Any] | None = None
         # The tool names that the script binds to something else.
         self._rebound_names: list[str] = []
-        # For a replay of a script: in which iterations of the event loop which events occurred.
-        self._recorded_iterations: list[int] = []
+        # The events to replay in a script, as GuestLoop.take_recording() returns events.
+        self._recorded_events: list[int] = []
+        self._patch_libraries()
+
+    def _patch_libraries(self) -> None:
+        """Patch the standard library for the scripts."""
+        self._tolerant_asyncio.install()
+        # The model can mend its script but not the sandbox, so tracebacks show only the script.
+        hide_own_frames("delf_sandbox/guest")
+        records.patch_json_and_dataclasses()
         self._clock_and_random.install()
         warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
         warnings.showwarning = self._record_coroutine_warning
@@ -162,11 +169,11 @@ class GuestSession:
                 self._initialise(spec)
             else:  # the kind is ``exec``
                 number, source, start = fields
-                self._recorded_iterations = []
+                self._recorded_events = []
                 if start is not None:
                     # What a replay needs: the recorded clock reads, and the events of the event
                     # loop, each after the number of its iteration.
-                    seed, clock_reads, self._recorded_iterations = start
+                    seed, clock_reads, self._recorded_events = start
                     self._clock_and_random.begin(seed, clock_reads)
                 self._send_final_frame(await self._execute(number, source))
                 self._caller.close_script()
@@ -206,15 +213,13 @@ class GuestSession:
 
     def _send_print(self, text: str, at_once: bool) -> None:
         """Send printed text, after the clock reads and events that led to it."""
-        # This records an event if the last one was long ago. A replay then prints this text, too,
-        # before it gets a new answer of the host.
-        self._loop.record_sent_frame()
+        self._loop.record_late_frame()
         self._send_recorded()
         self._channel.send(["print", text], at_once)
 
     def _send_file(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
         with self._lock:
-            self._loop.record_sent_frame()
+            self._loop.record_late_frame()
             self._send_buffered()
             self._channel.send([kind, name, last, chunk])
 
@@ -230,7 +235,7 @@ class GuestSession:
         """
         try:
             with self._lock:
-                self._loop.record_sent_frame()
+                self._loop.record_late_frame()
                 self._send_buffered()
                 self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
@@ -326,7 +331,7 @@ class GuestSession:
         self._caller.end_script()
         # For the script's final frame, which is sent after this method. Before loop.end(), which
         # stops the recording.
-        self._loop.record_sent_frame()
+        self._loop.record_late_frame()
         self._loop.end()
         # Only now, because the value may be a future that one of the tasks completes.
         value = _final_value(value)
@@ -378,7 +383,7 @@ class GuestSession:
         self._tolerant_asyncio.abandoned.clear()
         self._namespace.update(self._provided_names)  # an earlier script may have rebound them
         self._rebound_names = []
-        self._loop.begin(self._recorded_iterations)
+        self._loop.begin(self._recorded_events)
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
         """Run a script; return its final value and None, or None and the exception."""
