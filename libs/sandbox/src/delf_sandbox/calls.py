@@ -148,10 +148,10 @@ class OpenCalls:
         """Make a call when fewer than ``MAX_SERVED`` calls run; None if its script has ended."""
         must_queue = self._permits.locked()
         async with self._permits:
-            is_script_running = call.script_number == self._current_script_number
-            # Without a queue, a call is made even if its script ended a moment ago. Whether it did
-            # depends on the machine's speed, and a replay must make the same calls again.
-            if must_queue and not is_script_running:
+            has_script_ended = call.script_number != self._current_script_number
+            # A call without a queue is always made: whether its script has ended by now depends on
+            # the machine's speed, and a replay must make the same calls again.
+            if must_queue and has_script_ended:
                 return None
             try:
                 return await host.call(call.request)

@@ -107,7 +107,7 @@ class ScriptHelpers:
         self._streams.clear()
 
     def uniterated_lines(self) -> list[int]:
-        """Return the line numbers of generators with calls that the script never iterated."""
+        """Return the lines of the generators that never ran, and so never made their calls."""
         lines = [line for generator, line in self._generators if _is_new(generator)]
         lines += [line for stream, line in self._streams if not stream.is_begun]
         return lines

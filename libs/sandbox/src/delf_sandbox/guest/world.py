@@ -149,8 +149,8 @@ class RecordedClockAndRandom:
         self._patch_clocks()
         date_type = _date_type(self.now)
         datetime_type = _datetime_type(self.now, date_type)
-        # Each loader sets the types before it loads a module, because a module in C may import a
-        # module in Python, and the other way round.
+        # Both kinds of loader set their types: a module in C, for example, may import a module in
+        # Python during its own load.
         _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
         for step in ("create_module", "exec_module"):
             _patch_during_load(ExtensionFileLoader, step, _REAL_DATE, _REAL_DATETIME)
@@ -365,7 +365,7 @@ class _DateMeta(abc.ABCMeta):
     """
 
     def _real_type(cls) -> type | None:
-        """Return the type that this class replaces, if any."""
+        """Return the type that this class replaces; None for a class derived by a script."""
         return vars(cls).get("__delf_replaces__")
 
     def __instancecheck__(cls, instance: object) -> bool:
