@@ -148,34 +148,24 @@ def _make_by_suffix(
             # check_size() refuses values that are nested too deeply for a message to the host. A
             # file may contain such values.
             pass
-    # The order counts: text goes into any file but a workbook, and what is left at the end is JSON.
     if suffix in host_written_suffixes or suffix in _WORKBOOK_SUFFIXES:
         return _workbook_content(name, suffix, content, table, host_written_suffixes, max_bytes)
-    if isinstance(content, str):
+    if isinstance(content, str):  # goes unchanged into any file but a workbook
         return Content(content.encode("utf-8", "surrogatepass"))
     if suffix in _BINARY_SUFFIXES:
         raise TypeError(
             f"{name!r}: cannot make a {suffix} file from a {type_name}; give its text or bytes"
         )
     if table is not None:
-        is_json = suffix in _JSON_LINES_SUFFIXES or suffix in _JSON_SUFFIXES
-        if not is_json:
-            rows = chain([table.columns], table.rows)
-            return Content(_encode_rows(rows, suffix, max_bytes))
-        # The code below writes these records as JSON.
-        content = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        return Content(_encode_table(table, suffix, max_bytes))
+    # The content is a list or a mapping.
     is_separated = suffix in _SEPARATOR_BY_SUFFIX  # a suffix such as ``.csv``
     if is_separated and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {suffix} file is made from a list of rows, not from one dict")
-    is_list = _is_list(content)
-    if is_separated or (suffix in _HTML_SUFFIXES and is_list):
+    if is_separated or (suffix in _HTML_SUFFIXES and _is_list(content)):
         rows = _rows_of_cells(cast("Collection[Any]", content), max_bytes)
         return Content(_encode_rows(rows, suffix, max_bytes))
-    if suffix in _JSON_LINES_SUFFIXES and is_list:
-        lines = _LimitedText(max_bytes)
-        lines.writelines(_compact_json(item) + "\n" for item in content)
-        return Content(lines.getvalue().encode())
-    return Content(_indented_json(content, max_bytes).encode())
+    return Content(_encode_json(content, suffix, max_bytes))
 
 
 def _suffix_of(name: str) -> str:
@@ -225,6 +215,15 @@ def _as_collection(name: str, content: Any) -> Any:
 
 
 # -- JSON -----------------------------------------------------------------------------------
+
+
+def _encode_json(content: Any, suffix: str, max_bytes: int) -> bytes:
+    """Format a list as JSON lines for a suffix such as ``.jsonl``, else any content as JSON."""
+    if suffix in _JSON_LINES_SUFFIXES and _is_list(content):
+        lines = _LimitedText(max_bytes)
+        lines.writelines(_compact_json(item) + "\n" for item in content)
+        return lines.getvalue().encode()
+    return _indented_json(content, max_bytes).encode()
 
 
 def _compact_json(value: Any) -> str:
@@ -324,6 +323,14 @@ def _check_key_texts(keys: Iterable[Any]) -> None:
 
 
 # -- rows -----------------------------------------------------------------------------------
+
+
+def _encode_table(table: Table, suffix: str, max_bytes: int) -> bytes:
+    """Format the table of a data library: as records for a JSON suffix, else as rows."""
+    if suffix in _JSON_LINES_SUFFIXES or suffix in _JSON_SUFFIXES:
+        records = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        return _encode_json(records, suffix, max_bytes)
+    return _encode_rows(chain([table.columns], table.rows), suffix, max_bytes)
 
 
 def _rows_of_cells(rows: Collection[Any], max_bytes: int) -> Iterator[list[Any]]:
