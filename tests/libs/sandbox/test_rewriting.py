@@ -10,6 +10,7 @@ import pytest
 from delf_sandbox.guest import nodes
 from delf_sandbox.guest.names import InitialNames
 from delf_sandbox.guest.rewrite import Rewriting
+from delf_sandbox.guest.scopes import ScriptSyntax
 from support.corpora import CORPUS, entries, need_corpora
 
 TOOLS = InitialNames(
@@ -99,6 +100,23 @@ def test_operands_of_an_awaited_sum_are_awaited_in_their_order(source: str):
 )
 def test_awaited_values_that_contain_themselves_are_rewritten(source: str):
     assert ast.unparse(rewritten(source)) == source
+
+
+def test_global_statement_of_the_module_does_not_hide_a_tool():
+    assert ast.unparse(rewritten("global add\nprint(add(1))")) == (
+        "global add\nprint(await add(1))"
+    )
+
+
+def test_nonlocal_name_of_a_method_is_bound_in_the_function_around_the_class():
+    syntax = ScriptSyntax(
+        ast.parse(
+            "def start():\n    job = None\n    class Job:\n        def begin(self):\n"
+            "            nonlocal job\n            job = add(1)\n    return job"
+        )
+    )
+    start, begin = syntax.functions
+    assert begin.owner("job") is begin.find("job") is start
 
 
 def _steps(source: str) -> int:

@@ -182,9 +182,9 @@ class MontyRewriting(Rewriting):
             function = name(node, function_name)
             place.put(_let_return_awaitables(function, label, line=node.lineno))
 
-    def may_return_awaitables(self) -> bool:
+    def has_awaitables(self) -> bool:
         """Return True if a call of an unknown function may return an awaitable."""
-        if super().may_return_awaitables():
+        if super().has_awaitables():
             return True
         # After ``f = get`` for a tool ``get``, the call ``f()`` is the call of an unknown function.
         tool_names = {*self._initial_names.tools, TOOLS}

@@ -66,7 +66,7 @@ class Functions:
             self._index_function(scope)
         self.made_async: set[int] = set()
         """The plain functions that the rewriting makes async, by the ``id()`` of their scopes."""
-        self.may_return_awaitable: set[int] = set()
+        self.returning_awaitables: set[int] = set()
         """The functions that may return an awaitable, by the ``id()`` of their scopes."""
         self.calls_of: dict[int, list[CallPlace]] = {}
         """The calls that may call each function, by the ``id()`` of the function's scope."""
@@ -239,7 +239,7 @@ class Functions:
             return ResultKind.MAYBE_AWAITABLE if self.is_async(function) else ResultKind.UNKNOWN
         if self.is_async(function):
             return ResultKind.ASYNC_GENERATOR if function.is_generator else ResultKind.COROUTINE
-        if id(function) in self.may_return_awaitable:
+        if id(function) in self.returning_awaitables:
             return ResultKind.UNKNOWN
         return ResultKind.PLAIN
 

@@ -15,8 +15,8 @@ _MAX_PATH_STEPS = 6
 class DeferredCalls:
     """Finds the calls whose awaitables a script stores in order to await or gather them later.
 
-    The rewriting must not await these calls in place. The attribute ``is_await_deferred`` marks
-    each of the calls.
+    The rewriting must not await these calls in place. Each of the calls is marked by the attribute
+    ``must_not_await_in_place``.
 
     The analysis follows each awaited value back to its calls. For ``tasks = [send(1), send(2)]``
     and ``await tasks[0]``, the method :meth:`_mark_calls_in` visits in turn:
@@ -91,12 +91,13 @@ class DeferredCalls:
     ) -> None:
         """Mark the calls in ``tasks`` for ``tasks[number]``, ``tasks[1:]`` or ``*tasks``.
 
-        Which items the script selects is unknown, so all items are followed.
+        The numbers are not evaluated, so all items are followed.
         """
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-            path_in_collection = _to_any_item(path)  # ``tasks[1:][0]`` may be any item of ``tasks``
-        else:
-            path_in_collection = (EACH_ITEM, *path)  # ``path`` begins at an item of ``tasks``
+        match node:
+            case ast.Subscript(slice=ast.Slice()):  # for ``tasks[1:][0]``, the path begins with 0
+                path_in_collection = _to_any_item(path)
+            case _:  # ``tasks[0]``, or each value of ``*tasks``, is an item of ``tasks``
+                path_in_collection = (EACH_ITEM, *path)
         self._mark_calls_in(node.value, scope, path_in_collection)
 
     def _mark_calls_in_new_collection(self, node: ast.expr, scope: Scope, path: Path) -> None:
@@ -148,7 +149,7 @@ class DeferredCalls:
             return
         is_result_awaited = not path  # otherwise the script awaits an item of the result
         if is_result_awaited:
-            place.is_await_deferred = True
+            place.must_not_await_in_place = True
         # The object in ``tasks.pop()`` may be a list, or belong to a class of the script, whose
         # method ``pop`` returns the awaitable. Its type is unknown, so both are followed.
         if isinstance(function, ast.Attribute):
@@ -234,7 +235,7 @@ class DeferredCalls:
             place: The call of ``map``.
             path: The path from the result of ``map`` to the awaitables.
         """
-        place.is_await_deferred = True
+        place.must_not_await_in_place = True
         # The rewriting replaces a function such as ``send``, the argument 0, by one that returns
         # awaitables. In a lambda, only the calls are marked.
         if not isinstance(function, ast.Lambda):
@@ -246,8 +247,8 @@ class DeferredCalls:
     def _mark_calls_in_results(self, function: ast.expr, scope: Scope, path: Path) -> None:
         """Mark the calls whose awaitables a function of the script returns.
 
-        With ``def ask(): return send()``, the script passes ``send()`` to ``gather(ask())``, so
-        ``send()`` is marked.
+        In ``gather(ask())`` with ``def ask(): return send()``, the awaitable of ``send()`` is
+        passed to ``gather``, so ``send()`` is marked.
 
         Args:
             function: The expression that is called, such as ``ask``.
@@ -255,8 +256,8 @@ class DeferredCalls:
             path: The path from the function's result to the awaitables.
         """
         for function_scope in self._functions.targets(function, scope):
-            # With ``async def ask(): return send()``, the script passes the coroutine ``ask()`` to
-            # ``gather(ask())``, and ``send()`` can be awaited in ``ask``.
+            # With ``async def ask(): return send()``, ``gather`` awaits the coroutine ``ask()``,
+            # and ``send()`` is awaited in ``ask``.
             is_coroutine_awaited = not path and self._functions.is_async(function_scope)
             if not is_coroutine_awaited:
                 self._mark_returned_calls(function_scope, path)
@@ -283,7 +284,7 @@ class DeferredCalls:
         # The name "return" stands for the result. It is a keyword, so no variable has this name.
         if not self._is_first_visit(function, "return", path):
             return
-        self._functions.may_return_awaitable.add(id(function))
+        self._functions.returning_awaitables.add(id(function))
         for value in function.returns:
             self._mark_calls_in(value, function, path)
         if path:
@@ -306,7 +307,10 @@ class DeferredCalls:
             # After ``tasks.append(send())``, the part ``send()`` has the depth 1: the path
             # ``(EACH_ITEM,)`` from ``tasks`` is the path ``()`` from ``send()``.
             path_in_part = path[part.container_depth :]
-            self._mark_calls_in(part.expression, part.scope, (*part.path, *path_in_part))
+            # After ``task, user = start()``, the value of ``task`` has the path ``(0,)`` in the
+            # expression ``start()``.
+            path_in_expression = (*part.path, *path_in_part)
+            self._mark_calls_in(part.expression, part.scope, path_in_expression)
 
     def _mark_calls_in_arguments(self, function: Scope, parameter: str, path: Path) -> None:
         """Mark the calls in the arguments that the script passes for a parameter.
@@ -329,7 +333,7 @@ class DeferredCalls:
             if parameter in positional:
                 path_in_arguments = (positional.index(parameter), *path)
                 self._mark_calls_in_items(arguments, place.scope, path_in_arguments)
-            # The value of ``*tasks`` is a list of arguments itself, so its path has an index.
+            # For a parameter ``*tasks``, the path already begins with an index.
             elif vararg is not None and vararg.arg == parameter:
                 items_of_vararg = arguments[len(positional) :]
                 self._mark_calls_in_items(items_of_vararg, place.scope, path)

@@ -106,13 +106,13 @@ class Rewriting:
     def _rewrite_tree(self) -> None:
         """Rewrite all functions, loops, ``await`` expressions, calls and ``with`` statements."""
         # Look at the tree before it is changed: the steps below add names, and wrap nodes.
-        may_return_awaitables = self.may_return_awaitables()
+        has_awaitables = self.has_awaitables()
         lazy_expressions = self._find_lazy_expressions()
         self._rewrite_cached_functions()
         self._rewrite_awaits_of_values()
         for place in self._deferred.passed_functions:
             self.replace_passed_function(place)
-        self._rewrite_calls(may_return_awaitables)
+        self._rewrite_calls(has_awaitables)
         for place in lazy_expressions:
             self._rewrite_lazy_expression(place)
         for place in self._syntax.loops:
@@ -133,13 +133,13 @@ class Rewriting:
             if not isinstance(place.node.value, ast.Call):
                 self._rewrite_await(place, is_surely_awaitable=False)
 
-    def _rewrite_calls(self, may_return_awaitables: bool) -> None:
+    def _rewrite_calls(self, has_awaitables: bool) -> None:
         # For ``await send()``, the ``id()`` of ``send()``, mapped to the place of the ``await``.
         await_by_call_id = {id(place.node.value): place for place in self._syntax.awaits}
         for place in self._syntax.loops:
-            self._keep_call_of_async_generator(place)
+            self._exempt_call_of_async_generator(place)
         for place in self._syntax.calls.values():
-            self._rewrite_call(place, await_by_call_id.get(id(place.node)), may_return_awaitables)
+            self._rewrite_call(place, await_by_call_id.get(id(place.node)), has_awaitables)
 
     def _make_functions_async(self) -> None:
         for scope in self._syntax.functions:
@@ -159,13 +159,13 @@ class Rewriting:
                 function.decorator_list.append(name(decorator, REPEATABLE_VARIANT))
                 return
 
-    def may_return_awaitables(self) -> bool:
+    def has_awaitables(self) -> bool:
         """Return True if a function that cannot be identified may return an awaitable.
 
         An unidentified function may be any object of the script, so the answer is True if the
         script has async functions, uses ``asyncio`` or has another source of awaitables.
         """
-        if self._functions.may_return_awaitable:
+        if self._functions.returning_awaitables:
             return True
         if any(map(self._functions.is_async, self._syntax.functions)):
             return True
@@ -208,24 +208,24 @@ class Rewriting:
         return call(WAIT, value)
 
     def _rewrite_call(
-        self, place: CallPlace, await_place: Place | None, may_return_awaitable: bool
+        self, place: CallPlace, await_place: Place | None, has_awaitables: bool
     ) -> None:
         """Rewrite a call so that the script gets the result, or an awaitable if it awaits the call.
 
         Args:
             place: The call.
             await_place: The ``await`` expression around the call, if any.
-            may_return_awaitable: Whether calls of unknown functions may return an awaitable.
+            has_awaitables: Whether calls of unknown functions may return an awaitable.
         """
         kind = self._result_kinds[id(place.node)]
         if await_place is not None:  # ``await send()``
             self._let_call_return_awaitable(place, kind, is_awaited=True)
             self._rewrite_await(await_place, is_surely_awaitable=kind in AWAITED_KINDS)
         # The script awaits the call later: ``gather(send())`` or ``tasks.append(send())``.
-        elif place.is_await_deferred:
+        elif place.must_not_await_in_place:
             self._let_call_return_awaitable(place, kind, is_awaited=False)
         else:  # the script never awaits the call, and uses the result: ``send().id``
-            self._await_result_in_place(place, kind, may_return_awaitable)
+            self._await_result_in_place(place, kind, has_awaitables)
 
     def _let_call_return_awaitable(
         self, place: CallPlace, kind: ResultKind, *, is_awaited: bool
@@ -246,14 +246,14 @@ class Rewriting:
             place.node.func = self.awaitable_variant(place.node.func)
 
     def _await_result_in_place(
-        self, place: CallPlace, kind: ResultKind, may_return_awaitable: bool
+        self, place: CallPlace, kind: ResultKind, has_awaitables: bool
     ) -> None:
         """Rewrite a call without ``await`` so that the script gets the result, not an awaitable.
 
         Args:
             place: The call, whose result the script does not await later.
             kind: The kind of result.
-            may_return_awaitable: Whether calls of unknown functions may return an awaitable.
+            has_awaitables: Whether calls of unknown functions may return an awaitable.
         """
         node = place.node
         can_await = self._functions.can_await(place.scope)
@@ -273,7 +273,7 @@ class Rewriting:
             case ResultKind.ASYNC_GENERATOR:
                 place.put(checked_node)
             case ResultKind.UNKNOWN:
-                if may_return_awaitable:
+                if has_awaitables:
                     place.put(checked_node)
             case ResultKind.MAYBE_AWAITABLE:
                 if can_await:
@@ -320,8 +320,8 @@ class Rewriting:
             and self._functions.result_kind_of_name(node.id, scope) is ResultKind.COROUTINE
         )
 
-    def _keep_call_of_async_generator(self, place: Place) -> None:
-        """Keep the call ``rows()`` in ``async for row in rows()`` if it makes an async generator.
+    def _exempt_call_of_async_generator(self, place: Place) -> None:
+        """Exempt ``rows()`` in ``async for row in rows()`` if the call makes an async generator.
 
         Args:
             place: Any loop, or ``for`` clause of a comprehension.
@@ -332,8 +332,8 @@ class Rewriting:
             and self._allows_async_for(place)
             and self._result_kinds[id(call_place.node)] is ResultKind.ASYNC_GENERATOR
         ):
-            # _rewrite_call() then does not wrap the call as for a plain ``for``.
-            call_place.is_await_deferred = True
+            # Otherwise _rewrite_call() would wrap the call as for a plain ``for``.
+            call_place.must_not_await_in_place = True
 
     def _allows_async_for(self, place: Place) -> bool:
         """Return True if a loop is an ``async for`` and ``await`` is allowed at its position."""
@@ -393,7 +393,7 @@ class Rewriting:
 
     def _is_lazy_call(self, place: CallPlace) -> bool:
         # In ``gather(*map(send, names))``, the script awaits the tool calls itself.
-        if place.is_await_deferred:
+        if place.must_not_await_in_place:
             return False
         match place.node:
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
@@ -416,7 +416,7 @@ class Rewriting:
             # A call of an async function, such as gather(), may wait for tool calls, too.
             is_awaitable = self._result_kinds[id(place.node)] in AWAITED_KINDS
             # In ``tasks.append(send())``, the code only stores the call.
-            if is_in_scope and is_awaitable and not place.is_await_deferred:
+            if is_in_scope and is_awaitable and not place.must_not_await_in_place:
                 return True
         return False
 

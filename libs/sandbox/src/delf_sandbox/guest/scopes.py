@@ -144,14 +144,15 @@ class Scope:
 
     def owner(self, name: str) -> Scope:
         """Return the scope in which an assignment to a name binds that name."""
-        scope = self
-        while scope.parent is not None and name in scope.declared_outside:
-            if scope.declared_outside[name] == "global":
-                return scope.module
+        for scope in self.visible_scopes():
+            declaration = scope.declared_outside.get(name)
+            if declaration is None:
+                return scope
+            if declaration == "global":
+                break
             # After ``nonlocal name``, an enclosing function binds the name. The loop goes on if
             # that function declares the name, too.
-            scope = scope.parent
-        return scope
+        return self.module
 
     @property
     def module(self) -> Scope:
@@ -167,15 +168,10 @@ class Scope:
         None if the script does not bind the name.
         """
         for scope in self.visible_scopes():
-            if name in scope.declared_outside:
-                # The name is declared ``global`` or ``nonlocal``, so an outer scope binds the name.
-                outer_scope = scope.owner(name)
-                if name in outer_scope.binding_kinds:
-                    return outer_scope
-                # ``nonlocal`` may mean a function still further out.
-                return outer_scope.find(name)
             if name in scope.binding_kinds:
                 return scope
+            if scope.declared_outside.get(name) == "global":
+                return self.module if name in self.module.binding_kinds else None
         return None
 
 
@@ -216,12 +212,12 @@ class Place:
 class CallPlace(Place):
     """A call, with whether the rewriting must not await the call in place."""
 
-    __slots__ = ("is_await_deferred",)
+    __slots__ = ("must_not_await_in_place",)
 
     def __init__(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
         super().__init__(node, scope, container, key)
-        self.is_await_deferred = False
-        """True if the rewriting must not await the call in place.
+        self.must_not_await_in_place = False
+        """True if the call has to stay as it is, without an added ``await``.
 
         The script awaits the call's result later, or iterates the result with ``async for``.
         """
