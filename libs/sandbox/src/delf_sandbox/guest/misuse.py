@@ -190,11 +190,12 @@ class _Uses:
                 is_read = any(read.id == name for read, _ in self._name_reads)
                 if is_read:
                     return self._uses_of_alias(use, node, name)
-                return self._record_misuse(use, node)
+                self._record_misuse(use, node)
             case _ if self._is_misuse(use, node, parent):
-                return self._record_misuse(use, node)
+                self._record_misuse(use, node)
             case _:
-                return []
+                pass
+        return []
 
     def _is_misuse(self, use: _Use, node: Any, parent: Any) -> bool:
         """Return True if a tool must not stand at its place in the script without being called.
@@ -216,7 +217,7 @@ class _Uses:
             case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
                 return self._is_unused_collection(parent) or self._are_items_shown(parent)
             case _:
-                return self._needs_value(parent, node)
+                return self._is_place_for_plain_value(node, parent)
 
     def _outermost_expression(self, use: _Use) -> Any:
         """Return the largest expression around a tool that still has the tool as its value."""
@@ -256,7 +257,8 @@ class _Uses:
         nor is an attribute of a plain tool or of another action.
         """
         if isinstance(attribute_node, ast.Attribute) and _is_assigned(attribute_node):
-            return self._record_misuse(use, attribute_node)
+            self._record_misuse(use, attribute_node)
+            return []
         if attribute_name.startswith("_") or not use.is_connection:
             return []
         label = f"{use.label}.{attribute_name}"
@@ -311,8 +313,8 @@ class _Uses:
             function: The function of the script that is passed to the call.
         """
         is_statement = isinstance(self._parents.get(id(node)), ast.Expr)
-        # The rewriting turns the statement ``map(lambda x: send(x), names)`` into a loop, but not
-        # ``map(send_all, names)``.
+        # The rewriting turns such a statement into a loop if the function is a lambda, but not if
+        # it is a named function of the script.
         if is_statement and not isinstance(function, ast.Lambda):
             return True
         place = self._names.syntax.calls.get(id(node))
@@ -349,8 +351,8 @@ class _Uses:
         """Return True if the script does not use the result of a call.
 
         The result of the statement ``search()`` is unused, and that of ``rows = search()`` if the
-        script never reads ``rows``. The statement ``map(send, names)`` is rewritten to a loop over
-        the result, so that this result is used.
+        script never reads ``rows``. The statement ``map(mail.send, names)`` is rewritten to a loop
+        over the result, so that this result is used.
         """
         match self._parents.get(id(node)):
             case ast.Expr():
@@ -402,14 +404,14 @@ class _Uses:
             function = function.value
         return isinstance(function, ast.Name) and function.id in self._tools
 
-    def _needs_value(self, parent: Any, node: Any) -> bool:
-        """Return True if a tool makes no sense as the value of a node.
+    def _is_place_for_plain_value(self, node: Any, parent: Any) -> bool:
+        """Return True if a node stands where a script needs a value, and a tool makes no sense.
 
         Examples are ``mail.send + 1``, ``if mail.send:`` and the statement ``mail.send``.
 
         Args:
-            parent: The node around the node.
             node: The node.
+            parent: The node around the node.
         """
         match parent:
             case ast.Expr() | ast.Await() | ast.FormattedValue() | ast.Starred() | ast.YieldFrom():
@@ -448,10 +450,8 @@ class _Uses:
             case _:
                 return self._is_tool(function)  # ``mail.send(mail.read)``
 
-    def _record_misuse(self, use: _Use, node: Any) -> list[_Use]:
-        """Record the misuse of a tool at a node, and return no further uses to check."""
+    def _record_misuse(self, use: _Use, node: Any) -> None:
         self._add_misuse(node, misuse_message(use.label, use.methods))
-        return []
 
     def _add_misuse(self, node: Any, message: str) -> None:
         error = ToolMisuseError.at_node(node, message)

@@ -113,7 +113,7 @@ class ToolNames:
         has_removed_imports = self._remove_needless_imports()
         if has_new_imports or has_removed_imports:
             self.syntax = ScriptSyntax(tree)  # the statements after the imports have moved
-        self._find_rebound_names()
+        self._resolve_rebound_names()
         # A place is a node with its position in the tree, so that the node can be replaced.
         for place, is_called in self.syntax.attributes:
             self._correct_attribute(place, is_called)
@@ -242,19 +242,13 @@ class ToolNames:
         # An attribute of a class, as in ``class Trip: weather = None``, is not in rebound_names.
         return self.rebound_names.get(word, "variable")
 
-    def _find_rebound_names(self) -> None:
-        """Record the tool names that the script rebinds.
+    def _resolve_rebound_names(self) -> None:
+        """Record the tool names that the script rebinds, and remove copies of tools.
 
         A function with a tool's name is taken for a copy of the tool's definition in the prompt,
         and is removed. The name is recorded all the same, so that a note tells the model about it.
         """
         tools = self.initial_names.tools
-        for scope in self._all_scopes():
-            for word, binding_kinds in scope.binding_kinds.items():
-                is_parameter = "param" in binding_kinds
-                if word in tools and not is_parameter and scope.kind != "class":
-                    self.rebound_names[word] = "variable"
-        # The loop above took functions for variables, too; correct this.
         for place in self.syntax.definitions:
             # A definition is ``def``, ``class`` or an assignment of a lambda.
             is_lambda = isinstance(place.node, ast.Assign)
@@ -262,6 +256,11 @@ class ToolNames:
             if defined_name in tools and place.scope.kind != "class":
                 self._remove_copied_definition(place, defined_name)
                 self.rebound_names[defined_name] = "function"
+        for scope in self._all_scopes():
+            for word, binding_kinds in scope.binding_kinds.items():
+                is_parameter = "param" in binding_kinds
+                if word in tools and not is_parameter and scope.kind != "class":
+                    self.rebound_names.setdefault(word, "variable")
 
     def _all_scopes(self) -> Iterator[Scope]:
         yield self.syntax.module

@@ -221,11 +221,10 @@ class FileSender:
         if scratch is not None:
             path = _find_written_file(scratch, name, content)
             if path is not None:
-                # ``add_to_output_files("report.csv", open_file)`` names the output file. In
-                # ``add_to_output_files("report.csv")``, the name is the path of the written file;
-                # some scripts pass the path twice.
-                has_output_name = content is not NOT_GIVEN and content != name
-                output_name = name if has_output_name else path
+                # In ``add_to_output_files("report.csv", open_file)``, ``name`` is the name for the
+                # output file. Without content, or with a path given twice, it is a written file.
+                is_written_file = content is NOT_GIVEN or content == name
+                output_name = path if is_written_file else name
                 return self._send_file(output_name, scratch.read(path))
         if content is NOT_GIVEN:
             raise TypeError(
