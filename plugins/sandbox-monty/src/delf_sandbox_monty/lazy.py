@@ -49,7 +49,7 @@ def _check_generator_expressions(tree: ast.Module, functions: Functions) -> None
     parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         effect = _effect_of_each_item(node, functions)
-        if effect is not None and not _is_consumed_completely(node, parents):
+        if effect is not None and not _may_be_evaluated_at_once(node, parents):
             raise AmbiguousError.at_node(
                 node,
                 "this sandbox goes through generators and map() at once, so "
@@ -86,8 +86,10 @@ def _name_assigned_in_generator(node: ast.AST) -> str | None:
 
 def _check_generator_function(scope: Scope, functions: Functions) -> None:
     """Raise if a generator function has effects, because a caller may use fewer items."""
-    called_name = functions.write_action_in(scope) or _printed_in(scope.node)
-    if called_name:
+    called_name = functions.write_action_in(scope)
+    if called_name is None and _calls_print(scope.node):
+        called_name = "print"
+    if called_name is not None:
         raise AmbiguousError.at_node(
             scope.node,
             f"this sandbox runs a generator to its end at once, with each {called_name}: "
@@ -95,20 +97,13 @@ def _check_generator_function(scope: Scope, functions: Functions) -> None:
         )
 
 
-def _printed_in(function: ast.AST) -> str | None:
-    """Return ``print`` for the error message if a function prints, else None."""
-    for node in ast.walk(function):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "print"
-        ):
-            return "print"
-    return None
+def _calls_print(function: ast.AST) -> bool:
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(isinstance(call.func, ast.Name) and call.func.id == "print" for call in calls)
 
 
-def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    """Return True if all items of a lazy value, such as ``rows()``, are used immediately."""
+def _may_be_evaluated_at_once(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
+    """Return True if Python, too, uses all items of a lazy value, such as ``rows()``, at once."""
     match parents[id(node)]:
         # ``sorted(rows())``
         case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:
@@ -116,7 +111,7 @@ def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
             return is_argument and word in _CONSUMES_ALL
         case ast.Starred() | ast.YieldFrom():  # ``[*rows()]``
             return True
-        case ast.Expr():  # a statement, whose value nothing can use later
+        case ast.Expr():  # a statement, which the rewriting makes a list in every sandbox
             return True
         # ``for row in rows(): …`` without a ``break`` or the like
         case ast.For(iter=given, body=body) if given is node:
@@ -132,8 +127,11 @@ def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
             return False
 
 
-def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """Rewrite a generator function in place, so that it returns an iterator over a list."""
+def make_generator_return_list(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    """Rewrite a generator function in place, so that it returns an iterator over a list.
+
+    A generator function stays unchanged if it has a decorator, or uses the value of a ``yield``.
+    """
     yields = [part for part in _own_nodes(node) if isinstance(part, (ast.Yield, ast.YieldFrom))]
     if not yields or node.decorator_list:
         return

@@ -23,7 +23,7 @@ from delf_sandbox.guest.nodes import (
 )
 from delf_sandbox.guest.rewrite import Rewriting
 from delf_sandbox.guest.scopes import CallPlace, Place
-from delf_sandbox_monty.lazy import check_generators, lower_generator
+from delf_sandbox_monty.lazy import check_generators, make_generator_return_list
 
 LATER: Final = "__delf_later__"
 """The prelude's function that wraps a tool; a call of the result only prepares the tool's call.
@@ -200,12 +200,11 @@ class MontyRewriting(Rewriting):
     def must_rewrite_lazy(self, place: Place) -> bool:
         """Return True for a lazy expression that is a statement or an assigned value.
 
-        Monty makes a list of any lazy expression at once.
+        Monty evaluates any lazy expression to a list at once. The rewriting awaits the calls in a
+        statement, and makes an iterator of an assigned list: a second loop over ``rows`` after
+        ``rows = map(…)`` finds no items in Python.
         """
-        is_statement = isinstance(place.container, ast.Expr)  # rewritten so that calls are awaited
-        # After ``rows = map(…)``, a second loop over ``rows`` must find no items.
-        is_assigned = isinstance(place.container, ast.Assign)
-        return is_statement or is_assigned
+        return isinstance(place.container, (ast.Expr, ast.Assign))
 
     def let_call_accept_async_functions(self, place: CallPlace) -> None:
         """Rewrite a call such as ``sorted(names, key=fetch)`` if ``fetch`` may await tool calls.
@@ -248,8 +247,7 @@ class Lowering(ast.NodeTransformer):
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
         self._modules_and_classes: set[str] = set()
-        # The functions passed to ``functools.wraps``. In Python, a decorated function gets the name
-        # of one of them, which the prelude's wraps() does not copy; see visit_Attribute().
+        # The functions passed to ``functools.wraps``, which are no wrappers; see _may_be_wrapper().
         self._functions_passed_to_wraps: set[str] = set()
         # The number of context managers rewritten so far, for unique names of variables.
         self._context_manager_count = 0
@@ -266,7 +264,7 @@ class Lowering(ast.NodeTransformer):
                 self._modules_and_classes.add(node.name)
             elif isinstance(node, ast.Call):
                 function_name = label_of(node.func)
-                # ``wraps(f)`` or ``functools.wraps(f)``; visit_Attribute() looks ``f`` up.
+                # ``wraps(f)`` or ``functools.wraps(f)``
                 if function_name is not None and function_name.endswith("wraps"):
                     names = [item.id for item in node.args if isinstance(item, ast.Name)]
                     self._functions_passed_to_wraps.update(names)
@@ -348,7 +346,7 @@ class Lowering(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: Any) -> Any:
         """Convert a generator function to one that computes all values before it returns."""
-        lower_generator(node)
+        make_generator_return_list(node)
         self.generic_visit(node)
         return node
 
@@ -460,7 +458,7 @@ class Lowering(ast.NodeTransformer):
     # -- expressions --------------------------------------------------------------------
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        """Let a script compare dates with dates as ISO 8601 text.
+        """Let a script compare a date with another date that is written as ISO 8601 text.
 
         ``==`` and ``!=`` become a call of ``__delf_same__``, which compares a date with a text as
         text; in ``<``, ``<=``, ``>`` and ``>=`` both sides are converted to text.
@@ -636,7 +634,8 @@ class Lowering(ast.NodeTransformer):
     def _may_be_wrapper(self, word: str) -> bool:
         """Return True if a name may mean a wrapper that a decorator made with ``functools.wraps``.
 
-        In a script that uses ``wraps``, a decorator may have wrapped any function.
+        In a script that uses ``wraps``, a decorator may have wrapped any function. The prelude's
+        ``wraps`` does not copy the name of the function to the wrapper.
         """
         uses_wraps = bool(self._functions_passed_to_wraps)
         # Inside a decorator with ``wraps(function)``, ``function`` means the function itself.

@@ -6,7 +6,7 @@ import asyncio
 import decimal
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -67,6 +67,28 @@ _EXCEPTIONS: Mapping[str, type[Exception]] = {
 }
 
 
+@dataclass
+class _ScriptState:
+    """The state of a script.
+
+    Args:
+        host: Makes the script's calls; None after the script's end.
+    """
+
+    host: ScriptHost | None
+    reached_limit: LimitReached | None = None
+    """The limit that ended the script."""
+    requested_rerun: Rerun | None = None
+    """The request of ``rerun()``, which ended the script."""
+    remaining_calls_after_end: int | None = None
+    """How many calls the script's tasks may still make; None before the script's last line."""
+    printed_characters: int = 0
+    call_ids_by_exception: dict[tuple[str, str], int] = field(
+        default_factory=dict[tuple[str, str], int]
+    )
+    """The ids of failed calls by the names and messages of their exceptions."""
+
+
 class MontySession:
     """A session with a worker process that runs Monty.
 
@@ -101,21 +123,14 @@ class MontySession:
         )
         self._reassigned_tools: set[str] = set()
         self._uncalled_tools = UncalledTools(self._tools)
-        # How many calls a script's tasks may still make after its last line; None before that line.
-        self._remaining_calls_after_script: int | None = None
+        self._script = _ScriptState(host=None)  # of the running script, or of the last one
         self._sources: dict[str, Source] = {}  # the scripts, by Monty's name of the file
         self._run_count = 0  # the number of texts that Monty ran; Monty numbers their files
         self._calls: set[asyncio.Task[CallAnswer]] = set()
         self._running: asyncio.Task[Any] | None = None
-        self._host: ScriptHost | None = None
-        self._reached_limit: LimitReached | None = None
-        self._requested_rerun: Rerun | None = None  # set by rerun(), which ends the script
-        self._printed_characters = 0
         self._last_call_id = 0
-        # The number of the failed call, by the name and message of its exception, to which Monty
-        # can add no attributes.
-        self._call_ids_by_exception: dict[tuple[str, str], int] = {}
-        # The HTTP status of the failed call, likewise.
+        # The HTTP statuses of failed calls by the names and messages of their exceptions, to which
+        # Monty can add no attributes.
         self._statuses: dict[tuple[str, str], int | None] = {}
         self._budget = Budget(spec.limits)
         # The maximum estimated size of a value from Monty, such as the arguments of a call. A list
@@ -167,11 +182,7 @@ class MontySession:
         self._script_names.add(prepared)
         self._reassigned_tools.update(prepared.reassigned_tools)
         self._sources[f"<python-input-{self._run_count}>"] = Source(code, prepared.lines)
-        self._reached_limit = None
-        self._requested_rerun = None
-        self._printed_characters = 0
-        self._call_ids_by_exception.clear()
-        self._host = host
+        self._script = _ScriptState(host)
         try:
             outcome = await self._run_to_the_end(prepared)
         except asyncio.CancelledError:
@@ -179,7 +190,7 @@ class MontySession:
             await self.aclose()
             raise
         finally:
-            self._host = None
+            self._script.host = None
             self._cancel_calls()
         if isinstance(outcome, (Done, Failed, Rerun)):
             return await self._add_variables_to(outcome)
@@ -211,11 +222,8 @@ class MontySession:
         if prepared.may_leave_calls_unawaited:
             # Run leftover tasks after the script's last line, as an event loop does, with a limit
             # for tasks that never end.
-            self._remaining_calls_after_script = _MAX_CALLS_AFTER_END
-            try:
-                end_outcome = await self._run("await __delf_end__()")
-            finally:
-                self._remaining_calls_after_script = None
+            self._script.remaining_calls_after_end = _MAX_CALLS_AFTER_END
+            end_outcome = await self._run("await __delf_end__()")
             if not isinstance(end_outcome, Done):
                 return end_outcome
             if missed := cast("list[str]", end_outcome.value):
@@ -252,10 +260,10 @@ class MontySession:
             await asyncio.wait({watching})
         error = asyncio.CancelledError() if running.cancelled() else running.exception()
         # A reached limit and rerun() both stop the code by an error that does not tell the reason.
-        if self._reached_limit is not None:
-            return self._reached_limit
-        if self._requested_rerun is not None:
-            return self._requested_rerun
+        if self._script.reached_limit is not None:
+            return self._script.reached_limit
+        if self._script.requested_rerun is not None:
+            return self._script.requested_rerun
         if error is None:
             return await self._outcome_of_result(running.result())
         return self._outcome_of_error(error)
@@ -280,7 +288,7 @@ class MontySession:
             modules = modules_of(self._spec)
             outcome = describe(error, self._sources, self._tools, modules, limits)
             if isinstance(outcome, Failed):
-                call_id = self._call_ids_by_exception.get((outcome.kind, outcome.message))
+                call_id = self._script.call_ids_by_exception.get((outcome.kind, outcome.message))
                 return replace(outcome, call_id=call_id)
             return outcome
         return Crashed(message=f"the interpreter is gone: {error}")
@@ -379,7 +387,7 @@ class MontySession:
         self, connection: str, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Make a call on the host, and return its result or raise its exception in the script."""
-        host = self._host
+        host = self._script.host
         if host is None:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._last_call_id += 1
@@ -406,7 +414,7 @@ class MontySession:
         answer = await task
         if isinstance(answer, Raised):
             # Monty reports an uncaught exception by type and message, without the call's number.
-            self._call_ids_by_exception[answer.kind, answer.message] = number
+            self._script.call_ids_by_exception[answer.kind, answer.message] = number
             self._statuses[answer.kind, answer.message] = answer.http_status
         return await _in_thread_if_large(self._unpack, answer)
 
@@ -415,13 +423,13 @@ class MontySession:
 
         Do nothing before the last line.
         """
-        if self._remaining_calls_after_script is None:
+        if self._script.remaining_calls_after_end is None:
             return
-        if self._remaining_calls_after_script == 0:
+        if self._script.remaining_calls_after_end == 0:
             raise _EXCEPTIONS["ToolError"](
                 "a task goes on with calls after the script's end: await it"
             )
-        self._remaining_calls_after_script -= 1
+        self._script.remaining_calls_after_end -= 1
 
     def _check_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -493,13 +501,13 @@ class MontySession:
         Raises:
             TypeError: If the script printed a tool instead of calling the tool.
         """
-        host = self._host
-        if host is None or self._reached_limit is not None:
+        host = self._script.host
+        if host is None or self._script.reached_limit is not None:
             return
         self._uncalled_tools.raise_if_in(text)
-        self._printed_characters += len(text)
+        self._script.printed_characters += len(text)
         limit = self._spec.limits.output_bytes
-        if self._printed_characters > limit:
+        if self._script.printed_characters > limit:
             self._end_by_limit("output", f"the script printed more than {limit:,} characters")
         else:
             encodable_text = text.encode("utf-8", "replace").decode("utf-8")
@@ -530,8 +538,8 @@ class MontySession:
         self._chunks.clear()
         # A tool written to the file as text shows that the script forgot to call this tool.
         self._uncalled_tools.raise_if_in_file(data)
-        host = self._host
-        if host is not None and self._reached_limit is None:
+        host = self._script.host
+        if host is not None and self._script.reached_limit is None:
             take = host.wrote_rows if kind == "rows" else host.wrote_file
             # Block the script's thread until the host has accepted or refused the file.
             asyncio.run_coroutine_threadsafe(_call_async(take, name, data), self._loop).result()
@@ -550,7 +558,7 @@ class MontySession:
         if isinstance(carry, str):
             carry = [carry]
         carried_names = tuple(map(str, carry or ()))
-        self._requested_rerun = Rerun(
+        self._script.requested_rerun = Rerun(
             context=str(context), remaining=str(remaining), carry=carried_names
         )
         # The script cannot catch this by ``except Exception``; _run() then returns the request.
@@ -558,7 +566,7 @@ class MontySession:
 
     def _end_by_limit(self, limit: str, message: str) -> None:
         """End the script because it exceeded a limit. The script cannot catch this."""
-        self._reached_limit = LimitReached(limit=limit, message=message)
+        self._script.reached_limit = LimitReached(limit=limit, message=message)
         running = self._running
         if running is not None:
             self._loop.call_soon_threadsafe(running.cancel)

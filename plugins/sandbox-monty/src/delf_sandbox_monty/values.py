@@ -112,7 +112,7 @@ def plain_or_text(value: Any, max_bytes: int) -> Any:
         return _Copy(max_bytes, rejects_reprs=False).of(value)
     except RecursionError:
         return f"<{kind_name(value)}, nested too deeply>"
-    except UnsupportedValueError:
+    except TooLargeError:
         return f"<{kind_name(value)}, too large>"
 
 
