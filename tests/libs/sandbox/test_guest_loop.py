@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -36,15 +37,15 @@ def waits_only_for_host(loop: GuestLoop, before: Callable[[], object] = lambda: 
     return loop.run_until_complete(ask())
 
 
-def test_only_waits_is_true_for_a_single_task(loop):
+def test_only_waits_is_true_for_a_single_task(loop: GuestLoop):
     assert waits_only_for_host(loop)
 
 
-def test_only_waits_is_false_outside_of_a_task(loop):
+def test_only_waits_is_false_outside_of_a_task(loop: GuestLoop):
     assert not loop.waits_only_for_host()
 
 
-OTHERS = {
+OTHERS: dict[str, Callable[[GuestLoop], object]] = {
     "a callback is ready": lambda loop: loop.call_soon(lambda: None),
     "another task can run": lambda loop: loop.create_task(asyncio.sleep(0)),
     "a timer runs": lambda loop: loop.call_later(60, lambda: None),
@@ -52,11 +53,13 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_only_waits_is_false_while_other_work_is_pending(loop, other):
+def test_only_waits_is_false_while_other_work_is_pending(
+    loop: GuestLoop, other: Callable[[GuestLoop], object]
+):
     assert not waits_only_for_host(loop, lambda: other(loop))
 
 
-def test_only_waits_is_true_while_another_task_waits_for_it(loop):
+def test_only_waits_is_true_while_another_task_waits_for_it(loop: GuestLoop):
     async def scene() -> bool:
         gate = asyncio.Event()
         other = loop.create_task(gate.wait())
@@ -70,7 +73,7 @@ def test_only_waits_is_true_while_another_task_waits_for_it(loop):
 
 
 @pytest.mark.parametrize("loop", [True], indirect=True)
-def test_only_waits_is_false_while_a_thread_is_running(loop):
+def test_only_waits_is_false_while_a_thread_is_running(loop: GuestLoop):
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     assert not waits_only_for_host(loop, thread.start)
@@ -78,7 +81,7 @@ def test_only_waits_is_false_while_a_thread_is_running(loop):
     thread.join()
 
 
-def test_handled_signal_wakes_the_loop(loop):
+def test_handled_signal_wakes_the_loop(loop: GuestLoop):
     async def scene() -> None:
         came = asyncio.Event()
         loop.add_signal_handler(signal.SIGUSR1, came.set)
@@ -91,7 +94,7 @@ def test_handled_signal_wakes_the_loop(loop):
     assert waits_only_for_host(loop)
 
 
-def test_stored_answers_reach_a_script_that_is_never_idle(loop):
+def test_stored_answers_reach_a_script_that_is_never_idle(loop: GuestLoop):
     delivered: list[object] = []
     loop.attach(
         lambda: None, lambda _: None, lambda: delivered.append("all"), lambda clock: clock()
@@ -114,14 +117,14 @@ def test_guest_loop_opens_no_descriptor_before_use():
     assert len(after) == len(before)
 
 
-def test_only_waits_is_false_while_a_descriptor_is_watched(loop):
+def test_only_waits_is_false_while_a_descriptor_is_watched(loop: GuestLoop):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert not waits_only_for_host(loop, lambda: loop.add_reader(ours.fileno(), lambda: None))
         loop.remove_reader(ours.fileno())
 
 
-def test_only_waits_is_false_while_the_task_is_cancelled(loop):
+def test_only_waits_is_false_while_the_task_is_cancelled(loop: GuestLoop):
     async def scene() -> bool:
         task = asyncio.current_task()
         assert task is not None
@@ -134,12 +137,15 @@ def test_only_waits_is_false_while_the_task_is_cancelled(loop):
     assert not loop.run_until_complete(scene())
 
 
-def test_only_waits_is_false_with_a_custom_task_factory(loop):
-    loop.set_task_factory(lambda its, work: asyncio.Task(work, loop=its))
+def test_only_waits_is_false_with_a_custom_task_factory(loop: GuestLoop):
+    def make_task(loop: asyncio.AbstractEventLoop, coroutine: Any) -> asyncio.Task[Any]:
+        return asyncio.Task(coroutine, loop=loop)
+
+    loop.set_task_factory(make_task)
     assert not waits_only_for_host(loop)
 
 
-def test_replayed_timers_fire_in_recorded_order_without_delay(loop):
+def test_replayed_timers_fire_in_recorded_order_without_delay(loop: GuestLoop):
     async def work() -> list[str]:
         order: list[str] = []
 

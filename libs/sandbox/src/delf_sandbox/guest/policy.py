@@ -110,7 +110,7 @@ class _Importer:
             raise ImportError("scripts cannot use relative imports")
         # C code, such as that of strptime(), passes a list, and an import statement of a script
         # passes a tuple. C code skips the check, which only gives scripts a clear error.
-        is_import_by_c_code = isinstance(fromlist, list)
+        is_import_by_c_code = type(fromlist) is list
         if is_import_by_c_code:
             return self._real_import(name, globals, locals, fromlist)
         if name in self._stand_ins:
