@@ -81,7 +81,7 @@ class _ScriptState:
     requested_rerun: Rerun | None = None
     """The request of ``rerun()``, which ended the script."""
     remaining_calls_after_end: int | None = None
-    """How many calls the script's tasks may still make; None before the script's last line."""
+    """The number of calls that tasks may still make; None before the script's last line."""
     printed_characters: int = 0
     call_ids_by_exception: dict[tuple[str, str], int] = field(
         default_factory=dict[tuple[str, str], int]

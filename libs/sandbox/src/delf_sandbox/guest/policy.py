@@ -109,10 +109,11 @@ class _Importer:
         if level:
             raise ImportError("scripts cannot use relative imports")
         # C code, such as that of strptime(), passes a list, and an import statement of a script
-        # passes a tuple. C code skips the check, which only gives scripts a clear error.
-        is_import_by_c_code = type(fromlist) is list
+        # passes a tuple. C code skips the check, which only gives scripts a clear error, and takes
+        # the module from ``sys.modules`` instead of the returned value.
+        is_import_by_c_code = isinstance(fromlist, list)
         if is_import_by_c_code:
-            return self._real_import(name, globals, locals, fromlist)
+            return self._real_import(name, globals, locals)
         if name in self._stand_ins:
             # ``import os.path`` binds the module ``os`` and so needs this module;
             # ``from os.path import join`` needs ``os.path``.
