@@ -32,7 +32,7 @@ from delf_cli.state import State
 from delf_cli.story import short_name
 from delf_cli.streams import real_stdout
 from delf_cli.summary import summary_of
-from delf_engine.agent import Agent, leave_tasks
+from delf_engine.agent import Agent, keep_cancelled_tasks_resumable
 from delf_engine.agent_context import as_chat
 from delf_engine.project.any_project import journal_name
 from delf_engine.redact import REDACTED
@@ -459,7 +459,7 @@ class _Run:
 
     def _keep_resumable(self) -> None:
         if self._is_resumable:
-            leave_tasks(self._agent)
+            keep_cancelled_tasks_resumable(self._agent)
 
     def _listeners(self) -> list[Callable[[Event], None]]:
         narrator = Narrator(

@@ -150,7 +150,7 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
     from delf_chat.slash import COMMANDS
     from delf_cli.interrupt import run_until_done
     from delf_cli.session import Setup
-    from delf_engine.agent import leave_tasks
+    from delf_engine.agent import keep_cancelled_tasks_resumable
 
     setup = Setup.of(state, options)
     started_agents: list[Agent] = []  # gets the agent once it is started
@@ -175,7 +175,7 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
         """Let another process resume the task that a shutdown interrupts, if it can be resumed."""
         if chat.persist and setup.is_journalled:
             for agent in started_agents:
-                leave_tasks(agent)
+                keep_cancelled_tasks_resumable(agent)
 
     have_all_succeeded = run_until_done(main, keep_resumable)
     has_person_seen_failures = reader.interactive

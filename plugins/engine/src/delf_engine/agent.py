@@ -168,7 +168,6 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         from delf_engine.models.money import Ledger
         from delf_engine.strategies import with_strategy
 
-        base_config: AgentConfig | None = None
         if isinstance(config, str):
             if options.get("llm") is not None:
                 raise ConfigurationError(
@@ -176,29 +175,23 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
                     hint='Agent("gpt-4o-mini", tools=[…]) or Agent(llm="gpt-4o-mini", tools=[…])',
                 )
             options["llm"] = config
+            config = None
         elif isinstance(config, Sequence):
             tools = [*as_connections(config), *as_connections(tools or ())]
-        else:
-            base_config = config
+            config = None
         # The names of a memory and a strategy are settings; the objects are kept by this agent.
-        settings: dict[str, Any] = {**options}
-        if isinstance(memory, str):
-            settings["memory"] = memory
-        if isinstance(strategy, str):
-            settings["strategy"] = strategy
-        file_config = None if project is None else project.agent
-        merged = merged_config(file_config, base_config, settings)
+        self.memory, memory_name = (None, memory) if isinstance(memory, str) else (memory, None)
+        self._strategy, strategy_name = (
+            (None, strategy) if isinstance(strategy, str) else (strategy, None)
+        )
+        settings = {**options, "memory": memory_name, "strategy": strategy_name}
+        merged = merged_config(None if project is None else project.agent, config, settings)
         self._config = with_strategy(merged, host)
         _ = self.config.main_llm  # raises if no model is configured
-        for option, callback in (("on_confirm", on_confirm), ("on_ask", on_ask)):
-            if callback is not None and not callable(callback):
-                raise AgentConfirmationError(
-                    f"{option} is a {type(callback).__name__}", hint="give a function"
-                )
+        _check_callback("on_confirm", on_confirm)
+        _check_callback("on_ask", on_ask)
         self.agent_id = f"agent_{secrets.token_hex(6)}"
-        self.memory = None if isinstance(memory, str) else memory
         self.tools = as_connections(tools or ())
-        self._strategy = None if isinstance(strategy, str) else strategy
         chosen_chat = self.config.chat if chat is None else chat
         self._requests = TaskRequests(
             lambda: self.config,
@@ -1048,11 +1041,18 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         return Runtime(await Resources.open(parts))
 
 
-def leave_tasks(agent: Agent[Any]) -> None:
-    """Let any process resume the tasks that are cancelled from now on.
+def _check_callback(option: str, callback: object) -> None:
+    if callback is not None and not callable(callback):
+        raise AgentConfirmationError(
+            f"{option} is a {type(callback).__name__}", hint="give a function"
+        )
 
-    The journal then does not record the end of these tasks. Call this on the agent's event loop.
-    To cancel the tasks as well, call :meth:`Agent.astop` with ``keep_resumable``.
+
+def keep_cancelled_tasks_resumable(agent: Agent[Any]) -> None:
+    """Do not journal the end of tasks that are cancelled from now on: any process can resume them.
+
+    Call this function on the agent's event loop. To cancel the tasks as well, call
+    :meth:`Agent.astop` with ``keep_resumable``.
 
     Args:
         agent: The agent of the tasks.

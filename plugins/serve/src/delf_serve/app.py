@@ -20,7 +20,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from delf.errors import ConfigurationError, DelfError
 from delf.machine.contexts import shared_task
-from delf_engine.agent import leave_tasks
+from delf_engine.agent import keep_cancelled_tasks_resumable
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
 from delf_serve.call import Call, Service, json_response
@@ -264,7 +264,7 @@ class _LoopEndWatcher(asyncio.Future[None]):
         """
         if not self.is_disarmed:
             self.is_disarmed = True
-            leave_tasks(self._agent)
+            keep_cancelled_tasks_resumable(self._agent)
         return super().cancel(msg)
 
     async def wait(self) -> None:

@@ -11,7 +11,7 @@ from delf import Agent, ConfigurationError, UnknownTaskError, tool
 from delf import events as ev
 from delf.errors import UnknownKeywordError
 from delf.specs import JournalSpec
-from delf_engine.agent import leave_tasks
+from delf_engine.agent import keep_cancelled_tasks_resumable
 from delf_engine.journal.in_process import InProcessJournal
 from support.program import run
 from support.until import until
@@ -89,7 +89,7 @@ async def test_waiting_task_can_be_resumed_like_a_running_task(delf_host, journa
         await until(lambda: agent.status()["tasks"]["queued"])
         for _ in range(50):  # turns of the loop, in which it comes to its place
             await asyncio.sleep(0)
-        leave_tasks(agent)
+        keep_cancelled_tasks_resumable(agent)
         for work in works:
             work.cancel()
         await asyncio.wait(works)
