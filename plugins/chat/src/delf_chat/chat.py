@@ -313,7 +313,7 @@ class Chat(FixedAttributes):
         """Async version of :meth:`compress`."""
 
         async def ask(question: str) -> str:
-            return await self._agent_context().ask(self.summarizer_llm, question)
+            return await self._agent_context().ask_outside_task(self.summarizer_llm, question)
 
         try:
             return await self.summarize_old_messages(self._conversation, ask)

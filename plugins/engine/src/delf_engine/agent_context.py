@@ -136,12 +136,12 @@ class AgentContext:
             raise PluginError(f"the journal {name!r} keeps no conversations; use a shared one")
         return journal
 
-    async def ask(self, llm: LLMConfig | None, question: str) -> str:
-        """Ask a model to summarise, outside of a task; the cost counts against the agent's budget.
+    async def ask_outside_task(self, llm: LLMConfig | None, prompt: str) -> str:
+        """Ask a model for a text such as a summary; the cost counts against the agent's budget.
 
         Args:
             llm: The model; the agent's model for small questions when None.
-            question: The text to summarise, with the instructions.
+            prompt: The instructions, with the text to summarise.
 
         Raises:
             ModelConfigurationError: If no model is configured.
@@ -156,25 +156,32 @@ class AgentContext:
             raise ModelConfigurationError(
                 "the chat has no model to summarise with", hint="Chat(summarizer_llm=…)"
             )
-        agent_secrets = secrets_of_agent(config, (), self.environ, self.host.providers.keys)
-        redactor = Redactor([*secrets_of_model(model), *agent_secrets, *self.secrets])
+        pool = self._model_pool()
+        try:
+            request = ModelRequest(messages=(user(prompt),), purpose="summarize")
+            reply = await self._client_outside_task(pool, model).ask_whole(model, request)
+            return reply.text
+        finally:
+            await pool.aclose()
+
+    def _model_pool(self) -> ModelPool:
         context = PluginContext(environ=self.environ)
-        if config is not None:
-            context = replace(context, providers=config.providers, api_key_for=config.api_key_for)
+        if self.config is not None:
+            context = replace(
+                context, providers=self.config.providers, api_key_for=self.config.api_key_for
+            )
         pricing = load_pricing(self.pricing_files, self.host.providers)
-        pool = ModelPool(self.host, context, pricing=pricing)
-        asker = ModelClient(
+        return ModelPool(self.host, context, pricing=pricing)
+
+    def _client_outside_task(self, pool: ModelPool, model: LLMConfig) -> ModelClient:
+        agent_secrets = secrets_of_agent(self.config, (), self.environ, self.host.providers.keys)
+        redactor = Redactor([*secrets_of_model(model), *agent_secrets, *self.secrets])
+        return ModelClient(
             pool=pool,
             ledger=self.ledger or Ledger(),
             log=TaskLog(new_task_id(), None, (), redactor),
             redactor=redactor,
         )
-        try:
-            request = ModelRequest(messages=(user(question),), purpose="summarize")
-            reply = await asker.ask_whole(model, request)
-            return reply.text
-        finally:
-            await pool.aclose()
 
 
 def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:

@@ -412,7 +412,8 @@ class Runtime:
             return
         agent = self.resources.agent
         redactor = self.resources.redactor
-        ask_light_model = partial(agent.context.ask, None)  # None: the model for small questions
+        # None chooses the model for small questions.
+        ask_light_model = partial(agent.context.ask_outside_task, None)
         # The protocol calls the text of a task a FinishedTask, although this task only begins.
         task_text = FinishedTask(task=redactor.redact_text(request.task), ask=ask_light_model)
 
