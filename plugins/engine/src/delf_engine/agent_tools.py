@@ -30,8 +30,9 @@ class AgentTools:
             c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup
         ]
         """Connections that are not set up yet; the first task sets them up."""
-        self.need_setup = bool(self.awaiting_setup)
-        """True if connections must be set up before a task can choose its tools."""
+        self.needed_setup = bool(self.awaiting_setup)
+        """True if connections were not set up at the start. Stays True after the set-up, because a
+        task that began before the set-up must still exchange its tools."""
         self.lock = asyncio.Lock()
         """A lock for changing the tools."""
         self._connections_with_changing_actions = [

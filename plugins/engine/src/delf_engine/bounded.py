@@ -129,7 +129,6 @@ async def convert_exits_to_errors(call: Callable[[], Awaitable[T]]) -> T:
 
 def described(error: Exception) -> str:
     """Describe an exception of a plugin, without passwords in URLs."""
-    is_end = isinstance(error, EndedItselfError)
-    if is_end:
+    if isinstance(error, EndedItselfError):  # its text begins with the name of the exception
         return without_passwords(str(error))
     return describe_exception(error)

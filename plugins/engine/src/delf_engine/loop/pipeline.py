@@ -196,7 +196,7 @@ class TaskPipeline:
         seconds = run.clock.seconds * _PREPARATION_SHARE
         if run.memory is not None or run.request.conversation is not None:
             await recall_context(run, seconds)
-        if run.agent_tools.need_setup:
+        if run.agent_tools.needed_setup:
             await set_up_connections(run)
         await select_tools(run, seconds)
         await self._add_tools_of_strategy()
@@ -352,7 +352,7 @@ class TaskPipeline:
             return output, error
         text = "\n".join(part for part in (output.strip("\n"), refusal) if part)
         is_invalid_answer = self._host.check_answer(text) is not None
-        if is_invalid_answer:  # as the task has to answer with a number
+        if is_invalid_answer:  # for example, the task must answer with a number
             return output, error
         await self._log.record(Warned, message=f"{refusal}; the rest of the script was not done")
         return text, None
