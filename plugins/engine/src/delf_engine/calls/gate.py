@@ -363,7 +363,7 @@ class Gate:
             problem = await self._contexts.children.reserve(call)
             if problem is not None:
                 # The error may end the script, so the running calls get time to finish first.
-                await self._records.wait_for_calls_within_limit(call)
+                await self._records.let_other_calls_end(call)
                 message = f"{call.bound.name} is not made: {problem}"
                 return await self._refuse_validated(call, message, "ToolError")
             return await self._approve_and_make(call, recorded_call)
@@ -420,12 +420,12 @@ class Gate:
         if isinstance(guard_verdict, Refused):
             return guard_verdict
         verdict = await self._connection_verdict(call)
-        if isinstance(guard_verdict, Allowed) or isinstance(verdict, Refused):
-            return verdict
-        reasons = [guard_verdict.reason]
-        if isinstance(verdict, NeedsApproval):
-            reasons.append(verdict.reason)
-        return verdict.with_reason_to_ask("; ".join(reasons))
+        if isinstance(guard_verdict, NeedsApproval) and not isinstance(verdict, Refused):
+            reasons = [guard_verdict.reason]
+            if isinstance(verdict, NeedsApproval):
+                reasons.append(verdict.reason)
+            return verdict.with_reason_to_ask("; ".join(reasons))  # with the check's preview
+        return verdict
 
     async def _connection_verdict(self, call: Call) -> Verdict:
         """Return the verdict of the connection's check; Refused if the check raises an error."""
@@ -471,7 +471,7 @@ class Gate:
     ) -> Raised:
         """Refuse a call with valid arguments: record the refusal, and return the script's error."""
         message = self._redactor.redact_text(reason)[:_MAX_MESSAGE_LENGTH]
-        await self._records.end(call, "refused", error=message, error_name=kind, digest=call.digest)
+        await self._records.end(call, "refused", error=message, error_name=kind)
         return Raised(kind, message)
 
     async def _repeat_or_ask(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
@@ -508,20 +508,18 @@ class Gate:
         Returns:
             None if the call can be made with its arguments; otherwise the reason why not.
         """
-        obstacle = None
-        edited = recorded_call.edited_arguments
-        if edited is not None:
+        misfit = None
+        start = recorded_call.edited_start
+        if start is not None:
             try:
-                self._edit(call, edited)
+                self._edit(call, start.arguments)
             except ToolRefusedError as error:
-                obstacle = f"its recorded arguments do not fit: {error.message}"
-                # The next request shows the person these arguments all the same.
-                call.arguments = dict(edited)
-                if recorded_call.started is not None:
-                    call.digest = recorded_call.started.digest
+                misfit = f"its recorded arguments do not fit: {error.message}"
+                # The next request is about the call as it was started all the same.
+                call.arguments, call.digest = dict(start.arguments), start.digest
         if recorded_call.has_lost_arguments:
             return "its edited arguments held a secret, which the journal does not have"
-        return obstacle
+        return misfit
 
     def _with_warning_of_previous_process(
         self, verdict: Allowed | NeedsApproval
@@ -653,7 +651,7 @@ class Gate:
             check refuses an approved call.
         """
         # Whether the call is another than in the previous request; the next request says so.
-        has_changed = self._restore_edits(call, recorded_call)
+        has_changed = self._reapply_edits_of_unstarted_call(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
             answer = await self._ask_once(
                 call,
@@ -707,20 +705,25 @@ class Gate:
             await self._records.cancel(call, "cancelled before it was decided")
             raise
 
-    def _restore_edits(self, call: Call, recorded_call: RecordedCall | None) -> bool:
-        """Apply a person's recorded edits to a resumed call; return whether any was applied.
+    def _reapply_edits_of_unstarted_call(
+        self, call: Call, recorded_call: RecordedCall | None
+    ) -> bool:
+        """Apply the recorded edits to a call that no earlier process started.
 
         If an edit does not fit the action any more, all edits are dropped, and the person is asked
         about the script's arguments.
+
+        Returns:
+            Whether any edit was applied.
         """
-        # The edits of a started call are part of the arguments in its start event.
+        # The start event of a started call has the edited arguments.
         if recorded_call is None or recorded_call.started is not None:
             return False
         original_arguments = call.arguments
         for request_event, decision_event in recorded_call.edits:
             recorded_edit = Edited(arguments=decision_event.arguments or {})
             # The journal has placeholders for secrets. The script's secrets are in call.arguments;
-            # a secret that the person wrote is lost, so that its edit does not fit.
+            # a secret that the person wrote is lost, which makes the edit invalid.
             edit = with_secrets(recorded_edit, request_event, call.arguments)
             assert isinstance(edit, Edited)  # noqa: S101 - with_secrets() keeps the decision's type
             try:
@@ -751,22 +754,17 @@ class Gate:
     async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
         """Record that a call was rejected, and return the error that the script gets."""
         message = f"{call.bound.name} was rejected: {reason}"
-        kind = REJECTED
         await self._records.end(
-            call,
-            "rejected",
-            error=message,
-            error_name=kind,
-            digest=call.digest,
-            can_retry=can_retry,
+            call, "rejected", error=message, error_name=REJECTED, can_retry=can_retry
         )
-        return Raised(kind, message, can_retry=can_retry)
+        return Raised(REJECTED, message, can_retry=can_retry)
 
 
 def _can_retry(answer: Answer) -> bool:
     """Return whether the model may try another script after a call was not approved."""
     # Another script would not be answered either.
     is_unanswered = answer.source == "nobody" or isinstance(answer.decision, Expired)
+    # Without a reason, the model cannot know what to change in another script.
     is_rejected_without_reason = answer.decision == Rejected()
     return not is_unanswered and not is_rejected_without_reason
 

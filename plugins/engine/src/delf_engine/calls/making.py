@@ -139,7 +139,7 @@ class CallMaker:
     async def _wait_until_other_calls_ended(self, call: Call, started: float) -> None:
         """Wait for the other calls of the script, which the failure of this call may cancel."""
         try:
-            await self._records.wait_for_calls_within_limit(call)
+            await self._records.let_other_calls_end(call)
         except asyncio.CancelledError:  # of this call
             await self._records.cancel(call, "cancelled", started)
             raise

@@ -34,9 +34,9 @@ class CallRecords:
         self._under_way: dict[int, Call] = {}
         # The registered calls by their request number, until the next script begins.
         self._calls_by_request: dict[int, Call] = {}
-        # The numbers of the calls in wait_for_calls_within_limit().
-        self._calls_beyond_limit: set[int] = set()
-        # Set at the end of any call, to wake the calls in wait_for_calls_within_limit().
+        # The numbers of the calls that wait in let_other_calls_end().
+        self._waiting: set[int] = set()
+        # Set at the end of any call, to wake the calls that wait in let_other_calls_end().
         self._call_ended = asyncio.Event()
         self.unrecorded_error: UnrecordedCallError | None = None
         """The error of the first started call whose end could not be recorded, if any."""
@@ -46,24 +46,24 @@ class CallRecords:
         """The calls that this process has started and not ended."""
         return tuple(self._under_way.values())
 
-    async def wait_for_calls_within_limit(self, call: Call) -> None:
-        """Wait until all calls in flight have ended, except the calls that wait here.
+    async def let_other_calls_end(self, call: Call) -> None:
+        """Wait until the calls in flight have ended, before a call fails that exceeds a limit.
 
-        A script that fails because of one call cancels its other calls. So a call that exceeds a
-        limit fails only after the calls within the limit have ended.
+        The failure may end the script, which would cancel the script's other calls. Several calls
+        that wait in this method do not wait for each other.
 
         Args:
             call: The call that exceeds a limit.
         """
-        self._calls_beyond_limit.add(call.number)
+        self._waiting.add(call.number)
         try:
-            while self._under_way.keys() - self._calls_beyond_limit:
+            while self._under_way.keys() - self._waiting:
                 # Cleared before the wait and set by any end, so that the condition is checked after
                 # each end.
                 self._call_ended.clear()
                 await self._call_ended.wait()
         finally:
-            self._calls_beyond_limit.discard(call.number)
+            self._waiting.discard(call.number)
 
     def register(self, request: int, call: Call) -> None:
         """Register a call under its request number, for :meth:`abandon`.
@@ -158,7 +158,6 @@ class CallRecords:
         result: Any = None,
         error: str | None = None,
         error_name: str | None = None,
-        digest: str | None = None,
         cancellation: Cancellation | None = None,
         can_retry: bool = True,
         outcome_unknown: bool = False,
@@ -174,7 +173,6 @@ class CallRecords:
             result: The result that the script gets.
             error: The error message.
             error_name: The name of the exception that the script gets.
-            digest: The call's digest, for a call whose start was not recorded with a digest.
             cancellation: The kind of cancellation, for the status ``cancelled``.
             can_retry: Whether another script could succeed after this error.
             outcome_unknown: Whether the failed call may have taken effect.
@@ -192,7 +190,7 @@ class CallRecords:
             await self._log.record(
                 CallFinished,
                 unredacted_fields=unredacted_fields,
-                even_if_leaving=_is_outcome_certain(call, status, cancellation),
+                even_if_leaving=not _may_be_caused_by_leaving(call, status, cancellation),
                 call_id=call.number,
                 action=call.bound.name,
                 status=status,
@@ -201,12 +199,13 @@ class CallRecords:
                 error=error,
                 description=call.description,
                 raised=error_name,
-                digest=digest,
+                # A refused or rejected call may have no earlier event, which would have the digest.
+                digest=call.digest if status in ("refused", "rejected") else None,
                 cancellation=cancellation,
                 can_retry=can_retry,
                 outcome_unknown=outcome_unknown,
                 http_status=http_status,
-                line=None if started else call.line,
+                line=None if started else call.line,  # the start event has the line, too
             )
         except Exception as failure:
             if not call.has_start_event:
@@ -231,12 +230,10 @@ class CallRecords:
         return error
 
 
-def _is_outcome_certain(call: Call, status: CallStatus, cancellation: Cancellation | None) -> bool:
-    """Return whether an end is recorded even while this process gives up the task.
-
-    The end of an async function may only be the result of giving up.
-    """
-    is_not_started = cancellation == "not_started"
+def _may_be_caused_by_leaving(
+    call: Call, status: CallStatus, cancellation: Cancellation | None
+) -> bool:
+    """Return whether a call may have ended only because this process stops working on the task."""
     # Plain functions run in threads, which cannot be cancelled.
     has_run_in_thread = status in ("ok", "error") and not call.bound.action.is_async
-    return is_not_started or has_run_in_thread
+    return cancellation != "not_started" and not has_run_in_thread

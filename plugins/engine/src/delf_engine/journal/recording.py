@@ -66,18 +66,16 @@ class RecordedCall:
         return self.was_interrupted and self.is_script_over
 
     @property
-    def edited_arguments(self) -> Mapping[str, Any] | None:
-        """The arguments of the started call if a person had edited them, else None."""
+    def edited_start(self) -> ev.CallStarted | None:
+        """The start event of the call if a person had edited the call's arguments, else None."""
         started = self.started
-        if started is None or started.digest == self.digest:
-            return None
-        return started.arguments
+        return None if started is None or started.digest == self.digest else started
 
     @property
     def has_lost_arguments(self) -> bool:
         """True if a person's edit contained a secret, which the journal does not store."""
         arguments_of_decision = None if self.decision is None else self.decision.arguments
-        arguments_of_start = self.edited_arguments
+        arguments_of_start = None if self.edited_start is None else self.edited_start.arguments
         return REDACTED in repr(arguments_of_decision) or REDACTED in repr(arguments_of_start)
 
     def request_for(
