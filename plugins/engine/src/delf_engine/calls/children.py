@@ -12,6 +12,7 @@ from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
 from delf.protocols.people import name_of_holder
 from delf.tools.context import ChildResult, ChildTask
+from delf.types import Trust
 from delf.values.sequences import one_or_more
 from delf_engine.calls.call import Call
 from delf_engine.changes import OTHER_AUTHORS_KEY, shapers_of
@@ -327,26 +328,18 @@ class ChildTasks:
         The connection that starts the child may choose the options in ``child``; the request
         inherits an option that ``child`` omits, and all other options, from the parent.
         """
-        # The script may have passed the text of the child's task, as in ``summarise(text)``. Or the
-        # connection declares that it wrote the text itself. Any other text counts as a stranger's.
-        is_text_of_script = child.task in call.arguments.values()
-        is_text_of_connection = child.trust == "own"
-        trust = "outside"
-        if is_text_of_script or is_text_of_connection:
-            trust = self._run.trust_of(call)
-        config = self._config_of(child)
         ledger = self._run.models.ledger
         if child.budget_usd is not None:
             ledger = Ledger(child.budget_usd, outer_ledger=ledger)
         own_options = ChildOptions(
             parent=self._run.log.task_id,
             depth=self.depth + 1,
-            config=config,
+            config=self._config_of(child),
             clock=self._run.clock,
             worker=child.worker,
             ledger=ledger,
             check=child.check,
-            trust=trust,
+            trust=self._trust_of_text(child, call),
             tools=None if child.tools is None else as_connections(child.tools),
         )
         inherited = self._run.request
@@ -370,6 +363,18 @@ class ChildTasks:
             files=files,
             output=None if child.output is None else Output(child.output),
         )
+
+    def _trust_of_text(self, child: ChildTask, call: Call) -> Trust:
+        """Return the trust in the text of a child's task: the child obeys only a trusted text.
+
+        A text that consists of the call's arguments has the trust of these arguments. The script
+        may have passed the whole text, as in ``summarise(text)``, or the connection declares that
+        it added only fixed text. Any other text counts as a stranger's.
+        """
+        is_argument = child.task in call.arguments.values()
+        if is_argument or child.trust == "own":
+            return self._run.trust_of(call)
+        return "outside"
 
     def _config_of(self, child: ChildTask) -> AgentConfig:
         """Return the parent's configuration with the changes that a child task asks for."""

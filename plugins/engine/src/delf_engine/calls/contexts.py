@@ -195,46 +195,57 @@ class CallContexts:
         name: str,
         convert_edited: Callable[[Mapping[str, Any]], dict[str, Any]],
     ) -> Mapping[str, Any] | None:
-        """Ask a person a question on behalf of a call.
+        """Ask a person to consent on behalf of a call, as :meth:`CallContext.consent` describes.
 
-        The question counts as an irreversible action, because consent may release data out of
-        delf's control.
-
-        Args:
-            call: The asking call.
-            question: The question.
-            arguments: The proposed arguments, which the person may edit.
-            name: The name of what the person consents to.
-            convert_edited: Validates and converts edited arguments.
-
-        Returns:
-            The approved arguments; None if the person rejected.
+        For example, an MCP server asks during a call for data from the user, and the person decides
+        which ``arguments`` are sent to the server.
         """
-        proposed_action = Action(
-            name=name,
-            permission=name,
-            effect="irreversible",
-            summary=question,
-            parameters=(),
-            returns="None",
-            validate=convert_edited,
-            call=convert_edited,  # required, but never called: only the arguments are approved
-        )
-        title = f"{call.bound.connection.name}.{name}"
-        consent_call = replace(
-            call,
-            bound=BoundAction(call.bound.connection, proposed_action, title, asks=True),
-            arguments=arguments,
-            description=None,
-            digest=call_digest(title, {"question": question, "arguments": arguments}),
-            blocks_script=False,
-            line=None,
-        )
+        consent_call = _consent_call(call, question, arguments, name, convert_edited)
         verdict = NeedsApproval(reason=f"{call.bound.name} asks", preview=question)
         answer = await self._run.approvals.decide(consent_call, verdict)
         if isinstance(answer.decision, Edited):
             return convert_edited(answer.decision.arguments)
         return arguments if isinstance(answer.decision, Approved) else None
+
+
+def _consent_call(
+    call: Call,
+    question: str,
+    arguments: dict[str, Any],
+    name: str,
+    convert_edited: Callable[[Mapping[str, Any]], dict[str, Any]],
+) -> Call:
+    """Return the call that a person approves or edits in order to consent; it is never made.
+
+    The call counts as irreversible, because consent may release data out of delf's control.
+
+    Args:
+        call: The asking call.
+        question: The question.
+        arguments: The proposed arguments, which the person may edit.
+        name: The question's name; people see ``<connection>.<name>``.
+        convert_edited: Validates and converts edited arguments.
+    """
+    action = Action(
+        name=name,
+        permission=name,
+        effect="irreversible",
+        summary=question,
+        parameters=(),
+        returns="None",
+        validate=convert_edited,
+        call=convert_edited,  # a required field that is not used
+    )
+    title = f"{call.bound.connection.name}.{name}"
+    return replace(
+        call,
+        bound=BoundAction(call.bound.connection, action, title, asks=True),
+        arguments=arguments,
+        description=None,
+        digest=call_digest(title, {"question": question, "arguments": arguments}),
+        blocks_script=False,
+        line=None,
+    )
 
 
 def _texts_in(value: Any) -> set[str]:
