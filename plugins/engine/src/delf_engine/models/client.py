@@ -225,38 +225,22 @@ class ModelClient:
             LLMExecutionError: If the answer stays incomplete; the message has an excerpt.
             DelfError: If the call failed after retries.
         """
-        partial_answer = _PartialAnswer(request=request)
-        continuations_left = _MAX_CONTINUATIONS
-        is_limited = "max_tokens" in request.settings
+        answer = _WholeAnswer(original_request=request, request=request)
         while True:
-            writer = partial_answer.writer  # only this model can continue its text
+            writer = answer.writer
             models = self._available(config) if writer is None else [writer]
             try:
-                reply, model = await self._ask_in_order(models, partial_answer.request, attempt)
+                reply, model = await self._ask_in_order(models, answer.request, attempt)
             except LLMExecutionError as error:
-                if writer is None or not continuations_left:
+                if writer is None or not answer.requests_left:
                     raise
                 if not await self._fall_back_from(writer, config, error):
                     raise
-                # Another model begins again.
-                partial_answer = _PartialAnswer(request=request)
-                continuations_left -= 1
+                answer.restart_with_other_model()
                 continue
-            # The answer so far; None if it is not clear where the reply continues the earlier text.
-            joined_text = join_continuation(partial_answer.text, reply.text)
-            answer = _final_answer(reply, joined_text, is_limited_by_settings=is_limited)
-            if answer is not None:
-                return answer
-            continuations_left = _limit_continuations(continuations_left, reply)
-            if not continuations_left:
-                raise truncation_error(replace(reply, text=partial_answer.text + reply.text))
-            continuations_left -= 1
-            is_connection_broken = reply.broken_by == "break"
-            if not is_connection_broken:  # otherwise, the same request is sent again
-                partial_answer = _continue_or_restart(
-                    request, reply, partial_answer.text, joined_text
-                )
-            partial_answer = replace(partial_answer, model=model)
+            complete_reply = answer.add(reply, model)
+            if complete_reply is not None:
+                return complete_reply
 
     async def _fall_back_from(
         self, writer: LLMConfig, config: LLMConfig, error: LLMExecutionError
@@ -496,7 +480,14 @@ class _Receivers:
 
     def dispatch(self, delta: ModelDelta) -> None:
         """Pass a piece of the answer to all receivers."""
-        chosen_deltas = self._pass_to_strategy(delta)
+        chosen_deltas: Iterable[ModelDelta] | None = None
+        # The arguments of a call arrive in pieces; the last piece has the whole call, too.
+        completes_call = delta.whole is not None
+        if self.strategy is not None and (delta.text or completes_call):
+            # The strategy may make a call at once. The journal has to have the draft by then.
+            if self.draft is not None:
+                self.draft.add(delta)
+            chosen_deltas = self.strategy(delta)
         is_answer_text = bool(delta.text) and delta.call is None
         if is_answer_text:
             self.received_pieces.append(delta.text)
@@ -507,40 +498,76 @@ class _Receivers:
         for chosen_delta in chosen_deltas:
             self.people(chosen_delta)
 
-    def _pass_to_strategy(self, delta: ModelDelta) -> Iterable[ModelDelta] | None:
-        """Pass a piece to the strategy, and return the strategy's choice of pieces to show.
 
-        Returns:
-            The chosen pieces; None if the strategy makes no choice.
-        """
-        # The arguments of a call arrive in pieces; the last piece has the whole call, too.
-        completes_call = delta.whole is not None
-        if self.strategy is None or not (delta.text or completes_call):
-            return None
-        # The strategy may make a call at once. The journal has to have the draft by then.
-        if self.draft is not None:
-            self.draft.add(delta)
-        return self.strategy(delta)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _PartialAnswer:
-    """An answer of which some text may have arrived.
+@dataclass(slots=True, kw_only=True)
+class _WholeAnswer:
+    """An answer that is put together from the replies to several requests.
 
     Args:
-        request: The request for the rest of the answer, or for the whole answer.
+        original_request: The request for the whole answer.
+        request: The next request: for the whole answer, or for the rest.
         text: The text that the next reply continues; empty if the whole answer is requested.
         model: The model of the last reply; None if a resumed task has read it from its journal.
+        requests_left: The maximum number of requests after the next one.
     """
 
+    original_request: ModelRequest
     request: ModelRequest
     text: str = ""
     model: LLMConfig | None = None
+    requests_left: int = _MAX_CONTINUATIONS
 
     @property
     def writer(self) -> LLMConfig | None:
-        """The model that has to write the rest; None if any model may write the answer."""
+        """The only model that can continue its text; None if any model may write the answer."""
         return self.model if self.text else None
+
+    def restart_with_other_model(self) -> None:
+        """Request the whole answer again, because the writer of the text is unavailable."""
+        self.request, self.text, self.model = self.original_request, "", None
+        self.requests_left -= 1
+
+    def add(self, reply: ModelReply, model: LLMConfig | None) -> ModelReply | None:
+        """Add a reply of a model; return the complete answer, or None to send the next request.
+
+        Raises:
+            LLMExecutionError: If the answer stays incomplete; the message has an excerpt.
+        """
+        # The answer so far; None if it is not clear where the reply continues the earlier text.
+        joined_text = join_continuation(self.text, reply.text)
+        answer = self._complete_answer(reply, joined_text)
+        if answer is not None:
+            return answer
+        self.requests_left = _limit_requests(self.requests_left, reply)
+        if not self.requests_left:
+            raise truncation_error(replace(reply, text=self.text + reply.text))
+        self.requests_left -= 1
+        self.model = model
+        is_connection_broken = reply.broken_by == "break"
+        if not is_connection_broken:  # otherwise, the same request is sent again
+            self._continue_or_restart(reply, joined_text)
+        return None
+
+    def _complete_answer(self, reply: ModelReply, joined_text: str | None) -> ModelReply | None:
+        """Return the reply with the whole answer; None if a further request has to complete it."""
+        if reply.broken_by == "length" and "max_tokens" in self.original_request.settings:
+            return reply  # truncated as requested
+        if reply.broken_by is not None:
+            return None
+        if joined_text is not None:
+            return replace(reply, text=joined_text)
+        # Complete calls are useful without the text of the earlier replies.
+        return reply if reply.calls else None
+
+    def _continue_or_restart(self, reply: ModelReply, joined_text: str | None) -> None:
+        """Request the rest after a truncated reply, or the whole answer again."""
+        # A truncated call cannot be continued.
+        can_continue = joined_text is not None and joined_text.strip() and not reply.calls
+        text_so_far = joined_text or self.text
+        self.request = _continuation_of(
+            self.original_request, reply, text_so_far, must_restart=not can_continue
+        )
+        self.text = text_so_far if can_continue else ""
 
 
 def _account_of(model: LLMConfig) -> _Account:
@@ -564,57 +591,15 @@ async def _complete(model: Model, request: ModelRequest, config: LLMConfig) -> M
     return reply
 
 
-def _final_answer(
-    reply: ModelReply, joined_text: str | None, *, is_limited_by_settings: bool
-) -> ModelReply | None:
-    """Return the reply with the whole answer; None if a further request has to complete the answer.
-
-    Args:
-        reply: The last reply.
-        joined_text: The text of the whole answer; None if it is not clear where the reply continues
-            the earlier replies.
-        is_limited_by_settings: Whether the request's settings limit the tokens.
-    """
-    if reply.broken_by == "length" and is_limited_by_settings:
-        return reply  # truncated as requested
-    if reply.broken_by is not None:
-        return None
-    if joined_text is not None:
-        return replace(reply, text=joined_text)
-    # Complete calls are useful without the text of the earlier replies.
-    return reply if reply.calls else None
-
-
-def _limit_continuations(continuations_left: int, reply: ModelReply) -> int:
+def _limit_requests(requests_left: int, reply: ModelReply) -> int:
     """Limit the number of further requests, according to the cause that truncated a reply."""
     match reply.broken_by:
         case "filter" | "refusal":
             return 0
         case "break":
-            return min(continuations_left, _MAX_BREAKS)  # repeated breaks mean an outage
+            return min(requests_left, _MAX_BREAKS)  # repeated breaks mean an outage
         case _:
-            return continuations_left
-
-
-def _continue_or_restart(
-    request: ModelRequest, reply: ModelReply, received_text: str, joined_text: str | None
-) -> _PartialAnswer:
-    """Build the next request after a truncated reply: for the rest, or for the whole answer again.
-
-    Args:
-        request: The original request.
-        reply: The truncated reply.
-        received_text: The text of the replies before this reply.
-        joined_text: The received text, continued by the reply's text; None if it is not clear where
-            the reply continues the received text.
-    """
-    # A truncated call cannot be continued.
-    if joined_text is not None and joined_text.strip() and not reply.calls:
-        next_request = _continuation_of(request, reply, joined_text, must_restart=False)
-        return _PartialAnswer(request=next_request, text=joined_text)
-    text_so_far = joined_text or received_text
-    next_request = _continuation_of(request, reply, text_so_far, must_restart=True)
-    return _PartialAnswer(request=next_request)
+            return requests_left
 
 
 def _continuation_of(

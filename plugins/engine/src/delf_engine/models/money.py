@@ -325,10 +325,10 @@ class Ledger:
             if parent is not None:
                 top_task = self._paying_task_by_child.get(parent, parent)
                 self._paying_task_by_child[task_id] = top_task
-            # The parent's events have the costs of a child task that has ended.
-            is_counted = task_id in self._tasks or task_id in self._counted_children
+            is_running = task_id in self._tasks
+            is_in_costs_of_parent = task_id in self._counted_children
             self._tasks.add(task_id)
-        if not is_counted:
+        if not is_running and not is_in_costs_of_parent:
             self._count_recorded_costs(task_id, events)
         if self.outer_ledger is not None:
             self.outer_ledger.begin(task_id, events, parent=parent)
