@@ -388,8 +388,8 @@ class StrategyHost(Protocol):
         """
         ...
 
-    def refuse(self, text: str) -> str | None:
-        """Refuse an answer that does not match the task's declared answer type.
+    def refuse_mismatch(self, text: str) -> str | None:
+        """Refuse an answer if it does not match the task's declared answer type.
 
         Call this method before returning an answer, and let the model fix a refused answer. The
         task fails if the strategy returns such an answer.

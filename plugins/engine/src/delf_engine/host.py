@@ -235,10 +235,16 @@ class TaskHost:
     async def connect(self, *, needed: bool = False) -> ModelSession | None:
         """Open a session of the main model.
 
-        None if the model does not support sessions, or while a resumed task repeats its recorded
-        events.
+        Args:
+            needed: Whether to raise an error if the model does not support sessions.
+
+        Returns:
+            The session; None if the model does not support sessions, or if recorded replies are
+            still to be replayed, which the session would not know.
+
+        Raises:
+            ModelConfigurationError: If the model does not support sessions and ``needed`` is True.
         """
-        # Recorded replies come without a request, and a session opened now would not know them.
         if self._run.replay.has_reply("generate"):
             return None
         config = self._run.config.main_llm
@@ -331,19 +337,17 @@ class TaskHost:
             refusal = await self._refuse_excess(code, attempt)
             if refusal is None and needs_approval:
                 refusal = await self._ask_about(code, attempt, bound_actions)
-            if refusal is None:
-                is_approved = needs_approval  # without a refusal, the person has approved
-                outcome = await self.scripts.run(code, attempt, guard, is_approved=is_approved)
-            else:
-                outcome = refusal
+            outcome: Outcome = refusal or await self.scripts.run(
+                code, attempt, guard, is_approved=needs_approval
+            )
         if isinstance(outcome, Done):
             outcome = _without_placeholder(outcome)
         requested_changes = changes_requested(log.events, attempt)
-        has_failed = not isinstance(outcome, (Done, Rerun))
-        # The model then writes another script, and the answer leaves out this script's output.
-        will_be_replaced = has_failed or bool(requested_changes)
-        self._answer_includes_last_output = not will_be_replaced
-        if isinstance(outcome, Rerun) and not will_be_replaced:
+        # A script that failed or that people want changed is replaced by another script, and the
+        # answer leaves out its output.
+        is_final = isinstance(outcome, (Done, Rerun)) and not requested_changes
+        self._answer_includes_last_output = is_final
+        if isinstance(outcome, Rerun) and is_final:
             await self._record_rerun(outcome)
         was_refused = refusal is not None
         return self._script_result(outcome, attempt, requested_changes, was_refused=was_refused)
@@ -402,7 +406,7 @@ class TaskHost:
             is_silent=is_silent,
             returned=[self._clean(line) for line in returned_texts],
             found_nothing=found_nothing,
-            refused=_refusal_behind(cause),
+            refused=_budget_error_behind(cause),
             can_retry=can_retry_call and self.scripts.may_go_on,
             cause=cause,
             rejected=_is_rejection(outcome, failed_call, was_refused=was_refused),
@@ -498,13 +502,10 @@ class TaskHost:
             self._answer_texts += self.scripts.printed_text
         self.scripts.printed_text.clear()
 
-    def refuse(self, text: str) -> str | None:
-        """Refuse a final answer that does not match the declared type.
+    def refuse_mismatch(self, text: str) -> str | None:
+        """Refuse a final answer if it does not match the declared type; return the reason.
 
         A refusal discards the texts collected for the answer and the output of the last script.
-
-        Returns:
-            The message of the mismatch; None if the answer matches and is not refused.
         """
         error = self.check_answer(text)
         if error is None:
@@ -650,7 +651,7 @@ def _is_rejection(outcome: Outcome, failed_call: Raised | None, *, was_refused: 
     return was_refused or is_call_rejected
 
 
-def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:
+def _budget_error_behind(error: BaseException | None) -> BudgetExceededError | None:
     """Return the budget error in an exception's chain of causes, if any."""
     while error is not None and not isinstance(error, BudgetExceededError):
         error = error.__cause__ or error.__context__

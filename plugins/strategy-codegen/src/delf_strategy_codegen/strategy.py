@@ -186,7 +186,7 @@ class _Progress:
         host = self._host
         text = compose(host.output, outcome.value)
         has_answer = bool(text.strip()) or host.has_answered
-        refusal = host.refuse(text)
+        refusal = host.refuse_mismatch(text)
         if refusal is not None:
             if not self._may_retry:
                 return text  # even a refused answer is better than none
@@ -317,7 +317,7 @@ def _is_final_prose(
         return False
     if is_first_reply and not host.is_conversation:
         return False
-    return host.refuse(answer) is None
+    return host.refuse_mismatch(answer) is None
 
 
 def _contain_tool_call(messages: tuple[Message, ...]) -> bool:

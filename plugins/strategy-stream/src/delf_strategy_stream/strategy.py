@@ -186,7 +186,7 @@ class _Task:
         answer = self._joined_answer(turn.text)
         if answer is None:
             return None, _UNCLEAR_CONTINUATION_MESSAGE
-        refusal = self._host.refuse(answer)
+        refusal = self._host.refuse_mismatch(answer)
         return (answer, None) if refusal is None else (None, refusal)
 
     async def _add_turn(self, turn: Turn) -> tuple[Message, ...]:
