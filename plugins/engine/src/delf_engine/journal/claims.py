@@ -79,7 +79,9 @@ class Claims:
     async def claim(
         self, journal: Journal, task_id: str, *, even_if_ended_at_limit: bool = False
     ) -> Sequence[Event]:
-        """Claim a task for this agent, unless the task is over; return its events.
+        """Claim a task for this agent, unless the task is over; return its events in any case.
+
+        A task that was claimed is in :attr:`claimed`.
 
         Args:
             journal: The journal.
@@ -106,7 +108,8 @@ class Claims:
             if can_go_on(events) and isinstance(journal, SharedJournal):
                 events = await self._claim_in_journal(journal, task_id, events, undo)
             events = await _end_incomplete_fork(journal, events)
-            if can_go_on(events):  # false if another process ended the task before the claim
+            # The task may have been ended by another process before the claim, or just now.
+            if can_go_on(events):
                 undo.pop_all()
             return events
 
@@ -152,9 +155,9 @@ def _can_go_on(events: Sequence[Event], *, even_if_ended_at_limit: bool) -> bool
 
 
 async def _end_incomplete_fork(journal: Journal, events: Sequence[Event]) -> Sequence[Event]:
-    """End a task that is an incomplete fork, which must not be resumed; return the task's events.
+    """End a forked task if the process that forked it died before all events were copied.
 
-    Return the events of any other task unchanged.
+    Such a task must not be resumed. Return the events of the task; of any other task, unchanged.
     """
     if is_over(events) or not is_incomplete_fork(events):
         return events

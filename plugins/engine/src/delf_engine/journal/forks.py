@@ -74,7 +74,7 @@ async def fork(
     new_id = new_task_id()
     if at is None:
         at = number_before_last_model_call(events)
-    events = await asyncio.to_thread(with_own_files, events, at)
+    events = await asyncio.to_thread(copy_output_files, events, at)
     for event in forked(events, at, new_id, key, setup, script):
         await journal.append(event)
     if isinstance(journal, SharedJournal):
@@ -98,7 +98,7 @@ def number_before_last_model_call(events: Sequence[Event]) -> int:
     return 0
 
 
-def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
+def copy_output_files(events: Sequence[Event], at: int) -> list[Event]:
     """Copy a task's output files; return its events with the paths of the copies.
 
     Blocking. The event of a missing file is omitted, so that a replay writes the file again.

@@ -334,7 +334,7 @@ class TaskLog:
         # The journal may have stored the event of a cancelled append. Append that event again
         # before any other event gets the same number.
         if self._unconfirmed_event is not None:
-            await self._confirm(self._unconfirmed_event)
+            await self._append_unconfirmed(self._unconfirmed_event)
         self._queue_output()
         while self._queued_events:
             if self._is_ended:
@@ -361,17 +361,17 @@ class TaskLog:
         # numbers.
         seq = len(self.events) + 1
         event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
-        self._unconfirmed_event = event  # _confirm() clears this
+        self._unconfirmed_event = event  # _append_unconfirmed() clears this
         try:
-            await self._confirm(event)
+            await self._append_unconfirmed(event)
         except Exception:
             # The append failed, so the event is given up. After a cancellation, in contrast, the
             # journal may have stored the event, so it stays unconfirmed.
             self._unconfirmed_event = None
             raise
 
-    async def _confirm(self, event: Event) -> None:
-        """Append the unconfirmed event to the journal, and mark the event as confirmed.
+    async def _append_unconfirmed(self, event: Event) -> None:
+        """Append ``_unconfirmed_event`` to the journal, after which the event is confirmed.
 
         The journal ignores an event that it has already, from an append that was cancelled.
         """

@@ -64,10 +64,8 @@ def open_observers(
     always_on = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
     specs = [host.spec(ObserverSpec, name) for name in dict.fromkeys((*always_on, *requested))]
     feeds = [ObserverFeed(spec.name, make(ObserverSpec, spec.name), redactor) for spec in specs]
-    # resolve() imports the object that ``factory`` names. Let copies of the specs name the setup
-    # functions there.
-    setup_specs = [replace(spec, factory=spec.setup) for spec in specs if spec.setup]
-    setups = [host.resolve(setup_spec) for setup_spec in setup_specs]
+    # resolve() imports only what ``factory`` names.
+    setups = [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
     return Observers(feeds, setups)
 
 

@@ -58,8 +58,8 @@ class _CallOrder:
         self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
-        # The calls that the script must still make again, by id. It need not repeat a call that it
-        # abandoned: depending on timing, it may end before.
+        # The calls that the script must still make again, by id. An abandoned call need not be
+        # repeated, because the script may end before it makes the call, depending on timing.
         self._unrepeated_calls = {call.call_id: call for call in script.calls_to_repeat}
         # The rest of the recorded order, with the next step first. Steps of calls that the script
         # need not repeat are left out.
@@ -112,12 +112,12 @@ class _CallOrder:
             # A blocked script makes no other call, so the steps before this one never happen:
             # waiting would last until the task's timeout.
             raise self._wrong_order_error(recorded_call)
+        # The next step follows when this answer is removed: not before the script gets the answer,
+        # which the next answer would overtake, but also if the script stops waiting for the answer.
         try:
             if not is_turn:
                 await self._wait(turn_key)
         finally:
-            # Other calls wait until this answer is removed, even if the script stops waiting for
-            # it. An earlier removal, in _wake(), would let the next answer overtake this one.
             if recorded_call is not None and recorded_call.finished is not None:
                 self._remove_answer(recorded_call.call_id)
 
@@ -343,9 +343,9 @@ class Replay:
             return None
         recorded_call = order.take(digest)
         if recorded_call is None:
-            await _wait_before_new_call(order, blocks_script=blocks_script)
+            await _wait_until_new_call_allowed(order, blocks_script=blocks_script)
         elif recorded_call.was_abandoned:
-            _check_can_end_unanswered(order.script, blocks_script=blocks_script)
+            _check_script_can_end(order.script, blocks_script=blocks_script)
             # Wait until the script abandons the call again, which cancels this wait.
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             await never_done
@@ -370,20 +370,23 @@ class Replay:
         return _mismatch(f"the task timed out before the replay reached {order.next_steps}")
 
 
-async def _wait_before_new_call(order: _CallOrder, *, blocks_script: bool) -> None:
-    """Wait until a call that is not recorded may be made, after all recorded calls and answers."""
+async def _wait_until_new_call_allowed(order: _CallOrder, *, blocks_script: bool) -> None:
+    """Wait until a call that is not recorded may be made, after all recorded calls and answers.
+
+    Never returns if the recorded script has ended: the end of the script cancels the call.
+    """
     await order.turn(None, blocks_script=blocks_script)
     has_recorded_end = order.script.finished is not None
     if not has_recorded_end:
         return  # the script was interrupted, and now continues beyond its record
-    _check_can_end_unanswered(order.script, blocks_script=blocks_script)
+    _check_script_can_end(order.script, blocks_script=blocks_script)
     # The recorded script may have made this call just before its end, too late to be recorded. So
     # this script should end, too, which cancels the call. Otherwise the task's timeout ends it.
     await order.wait_for_end_of_script()
 
 
-def _check_can_end_unanswered(script: RecordedScript, *, blocks_script: bool) -> None:
-    """Check that a script can end without an answer to its current call, like the recorded script.
+def _check_script_can_end(script: RecordedScript, *, blocks_script: bool) -> None:
+    """Check that a script is not blocked by a call after which the recorded script ended.
 
     Args:
         script: The recorded script.

@@ -58,13 +58,17 @@ def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
     for event in events:
         if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
             remaining.append(event)
-            continue
-        # A failed read may have caused a retry, or the end of a task at its budget. It did not
-        # cause a timeout.
-        is_postponement = isinstance(event, ev.TaskPostponed)
-        if is_postponement or event.code == BudgetExceededError.code:
+        elif _may_be_due_to_read(event):
             remaining = _without_failed_read(remaining)
     return remaining
+
+
+def _may_be_due_to_read(event: ev.TaskPostponed | ev.TaskFinished) -> bool:
+    """Return whether a failed read may be why a task was postponed or ended.
+
+    A read that asks a model fails at the budget. A task at its timeout does not end by a failure.
+    """
+    return isinstance(event, ev.TaskPostponed) or event.code == BudgetExceededError.code
 
 
 def _without_failed_read(events: list[ev.Event]) -> list[ev.Event]:
