@@ -72,20 +72,17 @@ async def _choose(run: TaskRun, seconds: float) -> str:
     prefilter = run.resources.prefilters.choose()
     task = run.log.redactor.redact_text(run.request.task)
     async with run.log.step(Step.SELECT):
-        names: list[str] = []
-        chosen_by = _WORDS
+        prefilter_names: Sequence[str] | None = None
         if prefilter is not None:
-            chosen = await _names_from_prefilter(run, prefilter, task, min(seconds, _MAX_SECONDS))
-            if chosen is not None:
-                names += chosen
-                chosen_by = prefilter.name
-        all_tools = run.tools.choice(run.config.tools_budget)
-        # Other tools follow, unless the user has set this prefilter.
-        is_set_by_user = prefilter is not None and prefilter.forced
-        if not is_set_by_user:
-            names += best_first(all_tools.catalog, task)
-        run.tools = run.tools.showing(select_fitting(all_tools, dict.fromkeys(names), task))
-    return chosen_by
+            timeout = min(seconds, _MAX_SECONDS)
+            prefilter_names = await _names_from_prefilter(run, prefilter, task, timeout)
+        candidates = run.tools.choice(run.config.tools_budget)
+        names = [*(prefilter_names or ())]
+        is_named_by_user = prefilter is not None and prefilter.forced
+        if not is_named_by_user:  # let other tools follow
+            names += best_first(candidates.catalog, task)
+        run.tools = run.tools.showing(select_fitting(candidates, dict.fromkeys(names), task))
+    return _WORDS if prefilter is None or prefilter_names is None else prefilter.name
 
 
 async def _names_from_prefilter(
