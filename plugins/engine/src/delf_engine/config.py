@@ -434,11 +434,8 @@ class AgentConfig(FixedAttributes, BaseModel):
             if has_this_name:  # use its address, key, headers and settings, too
                 return role_model.with_settings(**configured.settings)
         main = self.main_llm
-        # The address of the main model may be a gateway, which no model's name may avoid.
-        uses_access_of_main = main.base_url is not None or _has_same_provider(
-            configured, main, providers
-        )
-        if not uses_access_of_main:
+        # An address of the main model may be a gateway, through which all models are then reached.
+        if main.base_url is None and not _has_same_provider(configured, main, providers):
             return configured
         main_with_choice = replace(main, model=configured.model, fallbacks=())
         return main_with_choice.with_settings(**configured.settings)

@@ -435,7 +435,7 @@ def _with_validation(hint: Any, schema_name: str, schema: Mapping[str, Any], too
 
 
 def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Return True if the Python type made from a schema refuses all values that the schema refuses.
+    """Return True if the Python type made from a schema is as strict as the schema.
 
     Limits such as ``minimum`` are part of the type; ``pattern`` is not.
 
@@ -445,14 +445,13 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
         depth: The depth of the schema within the tool's schema.
     """
     if not isinstance(part, Mapping):
-        refuses_all_values = part is False  # the type, ``Any``, allows all
-        return not refuses_all_values
+        return part is not False  # the type is ``Any``, but the schema False allows no value
     schema = cast("Mapping[str, Any]", part)
     if depth > _DEEPEST:
         return False
     keywords = _restricting_keywords(schema)
     if keywords & _CHOICES:
-        # The type of ``{"enum": [1, 9], "minimum": 5}`` has the choice alone, without the minimum.
+        # The type has nothing but the choice: for ``{"enum": [1, 9], "minimum": 5}``, it allows 1.
         return len(keywords) == 1 and _is_choice_exact(schema, root, depth)
     if "items" in keywords:
         if "type" not in schema:
