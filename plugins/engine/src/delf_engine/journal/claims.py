@@ -155,9 +155,9 @@ def _can_go_on(events: Sequence[Event], *, even_if_ended_at_limit: bool) -> bool
 
 
 async def _end_incomplete_fork(journal: Journal, events: Sequence[Event]) -> Sequence[Event]:
-    """End a forked task if the process that forked it died before all events were copied.
+    """End a task that must not be resumed, because its events were not copied completely.
 
-    Such a task must not be resumed. Return the events of the task; of any other task, unchanged.
+    Return the events of the task, and the events of any other task unchanged.
     """
     if is_over(events) or not is_incomplete_fork(events):
         return events
