@@ -97,7 +97,7 @@ def decided_data(
     rule = ApprovalRule.from_data(record.requested.rule)
     decision_fields = _decision_fields(decision)
     if rule is not None and rule.needs_others and decision_fields["decision"] == "edited":
-        decision_fields["is_final"] = False  # another person must approve the edit
+        decision_fields["is_final"] = False  # another person must approve the edited call
     return {"request_id": record.requested.request_id, **decision_fields}
 
 
@@ -442,21 +442,11 @@ async def _wait_for_decision(
             return event
         if event is None or isinstance(event, TaskFinished):
             # The event of the decision may have been missed, but the journal has it.
-            record = await _find_request(journal, request_id)
+            record = await find_request(journal, request_id)
             if record.decided is not None:
                 return record.decided
             _require_waiting(record)
     raise _no_response(request_id)
-
-
-async def _find_request(journal: SharedJournal, request_id: str) -> RequestRecord:
-    """Return the request with exactly this id; ``find_requests`` also finds longer ids."""
-    (record,) = [
-        record
-        for record in await journal.find_requests(request_id)
-        if record.requested.request_id == request_id
-    ]
-    return record
 
 
 def _no_response(request_id: str) -> DelfError:

@@ -136,7 +136,7 @@ def _effects_by_type(
     elif _begins_like_json(path, folder.root):
         # The plugin that reads the file decides its format, whatever the suffix is.
         yield from _file_effects(name, path, folder, exceeds_yaml_limit=False)
-    else:
+    else:  # the plugin may execute the file
         yield Effect(kind="run", what=name, where=name)
 
 
@@ -331,24 +331,27 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     file_and_key = f"{file}: {key}"  # for an effect whose text does not contain the key
     declared_effect = _declared_effect(path)
     last_key = path[-1] if path else ""
-    last_word = last_key.rpartition("_")[2]  # such as "command" of DELF_SHOP_COMMAND
-    words = {*_setting_keys(path), last_word}
-    names_command = not words.isdisjoint(_COMMAND_KEYS)
     connection_type = value if last_key == "type" else None  # as in ``type = "shell"``
-    # The first effect that fits counts.
-    if names_command or connection_type == "shell":
+    # The first effect that fits counts, the most dangerous ones first.
+    if _names_command(path) or connection_type == "shell":
         yield Effect(kind="start", what=text, where=file)
     elif isinstance(connection_type, str) and "." in connection_type:
         yield Effect(kind="run", what=f"the class {connection_type}", where=file_and_key)
     elif declared_effect is not None:
         yield Effect(kind=declared_effect, what=text, where=file)
-    elif any(map(_PERMISSION_KEY.search, _permission_keys(path))):
+    elif _may_loosen_permission(path):
         yield Effect(kind="loosen", what=text, where=file)
     elif _ADDRESS_KEY.search(last_key) and isinstance(value, str) and "://" not in value:
         # An address with "://" is a URL, for which _text_effects() yields an effect.
         yield Effect(kind="contact", what=_display_value(value), where=file_and_key)
     elif _MODEL_KEY.search(last_key):
         yield Effect(kind="ask", what=text, where=file)
+
+
+def _names_command(path: tuple[str, ...]) -> bool:
+    """Return whether a setting's path names a command or a part of a command."""
+    last_word = path[-1].rpartition("_")[2] if path else ""  # "command" of DELF_SHOP_COMMAND
+    return not _COMMAND_KEYS.isdisjoint({*_setting_keys(path), last_word})
 
 
 def _setting_keys(path: tuple[str, ...]) -> set[str]:
@@ -363,14 +366,15 @@ def _setting_keys(path: tuple[str, ...]) -> set[str]:
     return {*keys, last_key}
 
 
-def _permission_keys(path: tuple[str, ...]) -> set[str]:
-    """Return the keys in a setting's path that may loosen a permission."""
+def _may_loosen_permission(path: tuple[str, ...]) -> bool:
+    """Return whether a key in a setting's path may loosen a permission.
+
+    A field of ``AgentConfig``, such as ``libs`` in ``agent.libs.pandas``, does not count: its
+    effect is declared there.
+    """
     is_agent_field = _agent_setting(path) in AgentConfig.model_fields
-    if is_agent_field:
-        # AgentConfig declares the effect of a field such as ``libs`` in ``agent.libs.pandas``.
-        _agent, _field, *keys_in_table = path
-        return set(keys_in_table)
-    return _setting_keys(path)
+    keys = path[2:] if is_agent_field else _setting_keys(path)
+    return any(map(_PERMISSION_KEY.search, keys))
 
 
 def _declared_effect(path: tuple[str, ...]) -> Kind | None:

@@ -107,8 +107,8 @@ class _Stop:
     def watch(self, task: asyncio.Task[Any] | None) -> None:
         """Let the first signal cancel an asyncio task, and the second signal end the process.
 
-        The event loop cancels the task. A handler of Python's own counts the signals, so that the
-        second one works even while a function blocks the event loop.
+        The event loop cancels the task. A handler of the module :mod:`signal` counts the signals,
+        so that the second signal works even while a function blocks the event loop.
         """
         self._task = task
         loop = asyncio.get_running_loop()
@@ -124,7 +124,8 @@ class _Stop:
             self._add_counting_handler(number)
 
     def _add_counting_handler(self, number: int) -> None:
-        # This replaces only an empty handler: asyncio receives signals through a file descriptor.
+        # asyncio has installed a handler that does nothing, and that can be replaced: asyncio
+        # receives signals through a file descriptor.
         signal.signal(number, self._count_signal)
         # signal.signal() makes the signal interrupt system calls. Undo this, as asyncio does.
         signal.siginterrupt(number, False)

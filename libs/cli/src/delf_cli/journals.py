@@ -103,16 +103,17 @@ class CurrentProject:
         return cls(root=root if is_file(root / CONFIG_FILE) else None, folder=folder)
 
     def owns(self, task_folder: str | None) -> bool:
-        """Return True if a task ran in the project. Without a project, every task belongs to it.
+        """Return True if a task ran in the project, or if the current folder is in no project.
 
         Args:
             task_folder: The folder in which the task ran; None or a relative path if it is unknown.
         """
-        if self.root is None:  # the current folder is in no project
+        if self.root is None:
             return True
         if task_folder is None or not Path(task_folder).is_absolute():
             return False
         path = Path(task_folder)
+        # With ``--config``, tasks of the project run in the current folder, wherever it is.
         return path in (self.root, self.folder) or project_folder(path) == self.root
 
 

@@ -22,8 +22,8 @@ def log_to_stderr(redact: Callable[[str], str], *, debug: bool) -> None:
     if installed is None:
         root.addHandler(_StderrHandler(level, redact))
     else:
-        # Do not replace the handler of an earlier call: it may be the one that is just writing a
-        # message, because redact() may load the project and so call this function.
+        # Keep the handler of an earlier call, because its emit() may be running: emit() calls
+        # redact(), which may load the project, which calls this function.
         installed.setLevel(level)
         installed.redact = redact
     logging.captureWarnings(True)

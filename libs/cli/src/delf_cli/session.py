@@ -603,7 +603,8 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         options,
         flags={**options.flags, **_needed_flags(options, record)},
         connections=options.connections or tuple(record["connections"]),
-        # Whoever writes the journal is trusted: a stored `--set` could start a program, too.
+        # delf runs the stored tool files. Whoever can write the journal is trusted to name files:
+        # a stored `--set` could start a program, too.
         tool_files=options.tool_files or tuple(record["tool_files"]),
         overrides=(*_needed_overrides(options, record), *options.overrides),  # the last one counts
     )

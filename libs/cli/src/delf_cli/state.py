@@ -104,9 +104,10 @@ class State:
         return self._any_redactor().redact_value(data)
 
     def _any_redactor(self) -> Redactor | Withheld:
+        """Return the redactor of secrets; without a working engine, one of all variables."""
         try:
             return self._secret_redactor()
-        except (Exception, SystemExit):  # even errors of a broken engine must be redacted
+        except (Exception, SystemExit):  # the error of the engine must be redacted, too
             return Withheld(own_variables().values())
 
     def hide_secrets_of(self, settings: object) -> None:

@@ -98,7 +98,8 @@ def format_stop(event: ev.TaskFinished) -> str:
 def printed_so_far(events: Iterable[ev.Event]) -> str:
     """Return what the scripts of an unfinished task have printed.
 
-    The output of a failed script is left out once the next script is generated.
+    The output of a failed script is left out once the next script is generated. A script that ends
+    with ``rerun()`` has not failed: the next script continues its work.
     """
     finished_output: list[str] = []
     script_output: list[str] = []

@@ -77,7 +77,7 @@ def _column_widths(
     text_columns = [column for column, name in enumerate(head) if not name.startswith(_NUMBER_MARK)]
     widest_first = sorted(text_columns, key=lambda column: -widths[column])
     _narrow_columns(widths, widest_first, _MIN_COLUMN_WIDTH, width)
-    # If this is not enough, narrow further. The column with the longest text is now the last one.
+    # If this is not enough, narrow to half of the minimum, the column with the longest text last.
     narrowest_first = widest_first[::-1]
     _narrow_columns(widths, narrowest_first, _MIN_COLUMN_WIDTH // 2, width)
     return widths
@@ -101,20 +101,20 @@ def _narrow_columns(
             widths[column] = max(min_width, widths[column] - excess)
 
 
-def project_column(folders: Sequence[str | None]) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the cells of a column with the project of each row.
+def project_column(folders: Sequence[str | None]) -> Sequence[Sequence[str]]:
+    """Return the cells to add to the header and to each row, to show the project of each row.
 
     Args:
         folders: The project's folder of each row; None for none.
 
     Returns:
-        A list with the header, and for each row a list with its cell. All these lists are empty if
-        no row belongs to another folder than the current one.
+        For the header and for each row, a list with the added cell. All lists are empty if no row
+        belongs to another folder than the current one.
     """
     other_folders = set(folders) - {None, str(Path.cwd())}
     if not other_folders:
-        return [], [[] for _ in folders]
-    return ["project"], [[one_line(PurePath(folder or "-").name)] for folder in folders]
+        return [[] for _ in ("project", *folders)]
+    return [["project"], *([one_line(PurePath(folder or "-").name)] for folder in folders)]
 
 
 def _pad_cell(cell: str, size: int, *, at_right: bool) -> str:

@@ -56,9 +56,7 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
 def table(records: Sequence[RequestRecord]) -> list[str]:
     """Format requests in aligned columns, within the terminal's width."""
     names = short_ids([record.requested.request_id for record in records])
-    # If all requests come from the current folder, the header and each row's list of cells are
-    # empty, so that the table has no column for the project.
-    project_header, project_cells = project_column([record.task.folder for record in records])
+    project_header, *project_cells = project_column([record.task.folder for record in records])
     rows = [
         (
             name,

@@ -94,8 +94,7 @@ def state_text(task: TaskRecord) -> str:
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     """Format tasks as the lines of a table with a header."""
     names = short_ids([task.task_id for task in tasks])
-    # These are empty lists, and so make no column, if all tasks belong to the current folder.
-    project_header, project_cells = project_column([task.folder for task in tasks])
+    project_header, *project_cells = project_column([task.folder for task in tasks])
     headings = [*dict.fromkeys(heading for task in tasks for heading in task.columns)]
     rows = [
         (
