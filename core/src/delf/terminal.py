@@ -229,7 +229,7 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
     Args:
         text: The text; its line breaks are kept.
         indent: The number of spaces before each line but the first.
-        head: The number of columns already used in front of the first line.
+        head: The number of columns after the indent that are used in front of the first line.
         stream: The output stream; stdout when omitted.
 
     Returns:

@@ -147,7 +147,6 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     The rest of the file stays as it is, with its comments, and stays trusted. A wrong value is
     refused. Put a secret into .env, and write '${NAME}' here.
     """
-    from delf.trust.folders import CONFIG_FILE, parse_toml, read_file, values_by_path
     from delf_engine.project.texts import from_override
 
     state = state_of(ctx)
@@ -161,13 +160,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
         from delf.specs import ConnectionSpec
 
         state.discover().spec(ConnectionSpec, value)  # raises for an unknown type
-    file = project.file or Path.cwd() / CONFIG_FILE
-    old_text = (read_file(file, file.parent) or b"").decode("utf-8-sig")
-    if old_text:  # refuse a file that is not trusted, as keep() below would make it trusted
-        project.trust.check(file.parent, {file.name: values_by_path(parse_toml(old_text))})
-    new_text = _with_setting(old_text, (section, *path), parsed)
-    _replace_file(file, new_text)
-    project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(new_text))})
+    file = _write_setting(project, (section, *path), parsed)
     overriding = _overriding(state, file, path) if section == "agent" else None
     full_key = ".".join((section, *path))
     text = f"{file}: {full_key} is set"
@@ -175,6 +168,24 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
         text = f"{text}\nbut in this folder, {overriding} overrides it"
     data = _ChangeRow(file=str(file), key=full_key, overridden_by=overriding)
     write_result(text, data, as_json=as_json)
+
+
+def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
+    """Write a setting into the project's file, or into a new one here; return the file's path.
+
+    Raises:
+        FolderNotTrustedError: If the file is not trusted. A written file is trusted.
+    """
+    from delf.trust.folders import CONFIG_FILE, parse_toml, read_file, values_by_path
+
+    file = project.file or Path.cwd() / CONFIG_FILE
+    old_text = (read_file(file, file.parent) or b"").decode("utf-8-sig")
+    if old_text:
+        project.trust.check(file.parent, {file.name: values_by_path(parse_toml(old_text))})
+    new_text = _with_setting(old_text, path, value)
+    _replace_file(file, new_text)
+    project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(new_text))})
+    return file
 
 
 def _overriding(state: State, file: Path, path: tuple[str, ...]) -> str | None:
@@ -187,6 +198,9 @@ def _overriding(state: State, file: Path, path: tuple[str, ...]) -> str | None:
 def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
     """Return the value of an agent's setting in the form for delf.toml.
 
+    A number in JSON stays as the user wrote the number: ``30``, and not ``30.0``. Other words
+    become the validated value: ``yes`` becomes True, and ``1_000`` becomes 1000.
+
     Args:
         text: The value as the user wrote it.
         parsed: The value after parsing, such as a list.
@@ -196,9 +210,8 @@ def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
 
     if not isinstance(validated, (bool, int, float)):
         return parsed
-    written = scalar(text)
-    is_word = isinstance(written, str)  # such as ``yes``
-    return validated if is_word else written
+    json_value = scalar(text)
+    return validated if isinstance(json_value, str) else json_value
 
 
 @config.command("check")

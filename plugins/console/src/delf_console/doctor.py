@@ -36,6 +36,7 @@ from delf_console.sources import is_installed, packages_of_clone
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
+    from delf.protocols.sandbox import SandboxBackend
     from delf.protocols.shared_journal import SharedJournal as Shared
     from delf_engine.config import AgentConfig
     from delf_engine.project.project import Project
@@ -313,35 +314,41 @@ async def _check_sandbox(
 ) -> list[Finding]:
     """Check that a sandbox is available, and test that its scripts cannot reach the host."""
     from delf.protocols.context import PluginContext
-    from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
-    from delf_engine.sandboxes.backends import Probed, make_sandbox
+    from delf_engine.sandboxes.backends import make_sandbox
 
-    def broken(why: str, hint: str | None = None) -> list[Finding]:
-        text = f"{spec.name}, isolation {spec.isolation}: {why}"
-        return [Finding(area="sandbox", status="note", text=text, hint=hint)]
-
-    sandbox_config = config.sandbox_config
-    options = project.plugin_options
     context = PluginContext(environ=project.environ)
     backend: SandboxBackend | None = None
     try:
-        backend = make_sandbox(host, spec, sandbox_config, options, context)
-        state = await backend.available()
-        if isinstance(state, Unavailable):
-            return broken(state.reason, state.hint or None)
-        probed = Probed(spec, backend)
-        measures: dict[str, bool] = {}
-        if isinstance(backend, SupportsMeasures):
-            measures |= await backend.measures()
-        measured = await probed.measure(thorough=True)
+        backend = make_sandbox(host, spec, config.sandbox_config, project.plugin_options, context)
+        return await _try_sandbox(spec, backend, config)
     except DelfError as error:
-        return broken(error.message, errors.hint_of(error))
+        return [_unusable_sandbox(spec, error.message, errors.hint_of(error))]
     except Exception as error:  # a plugin may raise any error; other sandboxes are still checked
-        return broken(describe_exception(error))
+        return [_unusable_sandbox(spec, describe_exception(error))]
     finally:
         if backend is not None:
             await backend.aclose()
-    measures |= {
+
+
+def _unusable_sandbox(spec: SandboxSpec, reason: str, hint: str | None = None) -> Finding:
+    text = f"{spec.name}, isolation {spec.isolation}: {reason}"
+    return Finding(area="sandbox", status="note", text=text, hint=hint)
+
+
+async def _try_sandbox(
+    spec: SandboxSpec, backend: SandboxBackend, config: AgentConfig
+) -> list[Finding]:
+    """Measure how well a sandbox isolates scripts; report the isolation and each protection."""
+    from delf.protocols.sandbox import SupportsMeasures, Unavailable
+    from delf_engine.sandboxes.backends import Probed
+
+    state = await backend.available()
+    if isinstance(state, Unavailable):
+        return [_unusable_sandbox(spec, state.reason, state.hint or None)]
+    probed = Probed(spec, backend)
+    is_active = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
+    measured = await probed.measure(thorough=True)
+    is_active |= {
         "tried out: files of the host are out of reach": measured.protects_files,
         "tried out: there is no network": measured.blocks_network,
         "tried out: processes of the host are out of reach": measured.protects_processes,
@@ -356,9 +363,9 @@ async def _check_sandbox(
     if isolation_rank(isolation) < isolation_rank(config.min_isolation):
         text += f"; weaker than min_isolation = {config.min_isolation!r}"
     findings = [Finding(area="sandbox", status="ok", text=text)]
-    for name, active in measures.items():
+    for protection, active in is_active.items():
         status: Status = "ok" if active else "note"
-        text = f"{spec.name}: {name}: {'yes' if active else 'no'}"
+        text = f"{spec.name}: {protection}: {'yes' if active else 'no'}"
         findings.append(Finding(area="sandbox", status=status, text=text))
     return findings
 
@@ -416,9 +423,8 @@ async def _check_journal(host: PluginHost, project: Project) -> Finding:
     except DelfError as error:
         finding = _problem("journal", error)
         is_unavailable = isinstance(error, JournalUnavailableError)
-        is_users_choice = project.journal is not None or (is_unavailable and error.chosen)
-        if is_unavailable and not is_users_choice:
-            # A task starts nevertheless: its events are in memory only.
+        if is_unavailable and not error.chosen and project.journal is None:
+            # A task starts without the default journal: its events are in memory only.
             return replace(finding, status="note")
         return finding
     return Finding(area="journal", status="ok", text=text)

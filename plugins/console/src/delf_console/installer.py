@@ -58,10 +58,8 @@ def uninstall(packages: Sequence[str]) -> list[str]:
         return [*command, "uninstall", "--quiet", "--yes", *packages]
     receipt = uv_tool.receipt()
     if receipt is not None:
-        # uv keeps the packages of its tool in a receipt. The command is None if no package is
-        # there.
         tool_command = uv_tool.uninstall(command[0], receipt, packages)
-        if tool_command is not None:
+        if tool_command is not None:  # the receipt names at least one of the packages
             return [*tool_command, _UV_SOURCES_OFF]
     return [*command, "uninstall", "--quiet", *_python_option(), *packages]
 

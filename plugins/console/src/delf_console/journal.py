@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 
 import click
 
@@ -255,32 +255,26 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
     """Yield the events of each task in an export file, one list per task.
 
     Raises:
-        DelfError: If a line is not an event of an export.
+        DelfError: If the file is no export.
     """
-    events: list[Event] = []
+    for _, events in itertools.groupby(_events_of(path), lambda event: event.task_id):
+        yield list(events)
+
+
+def _events_of(path: Path) -> Iterator[Event]:
+    """Yield the events in an export file; see :func:`_tasks_of`."""
     with path.open(encoding="utf-8") as file:
-        # For an empty file, readline() returns an empty text, which is reported below as line 1.
-        first_line = file.readline()
-        for number, line in enumerate(itertools.chain([first_line], file), 1):
-            try:
-                record: Any = json.loads(line)
-                if number > 1:
-                    event = decode(record)
-                elif record == _FORMAT:
-                    continue
-                else:
-                    raise ValueError("no export")  # noqa: TRY301 - reported below, as all others
-            except (ValueError, KeyError, TypeError, DelfError) as error:
-                raise DelfError(
-                    f"{path}, line {number}: this is not an event of a journal",
-                    hint="give a file that delf journal export FILE wrote",
-                ) from error
-            if events and event.task_id != events[0].task_id:
-                yield events
-                events = []
-            events.append(event)
-    if events:
-        yield events
+        number = 1
+        try:
+            if json.loads(file.readline()) != _FORMAT:
+                raise ValueError("no export")  # noqa: TRY301 - reported below, as all others
+            for number, line in enumerate(file, 2):  # noqa: B007 - named by the error below
+                yield decode(json.loads(line))
+        except (ValueError, KeyError, TypeError, DelfError) as error:
+            raise DelfError(
+                f"{path}, line {number}: this is not an event of a journal",
+                hint="give a file that delf journal export FILE wrote",
+            ) from error
 
 
 def _refuse_to_overwrite(path: Path) -> None:

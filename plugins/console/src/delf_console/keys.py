@@ -10,6 +10,7 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
+from delf.providers import Provider, Providers
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
 from delf_cli.lazy import BareGroup
@@ -161,19 +162,18 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
         ctx: The command's context.
         name: A provider, such as ``openai``, or a variable, such as ``OPENAI_API_KEY``.
     """
-    providers = state_of(ctx).discover().providers
-    provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
-    if provider is None:  # the name may be one of a provider's variables
-        provider = next((each for each in providers.all if name in each.keys), None)
+    provider = _find_provider(state_of(ctx).discover().providers, name)
+    keys = () if provider is None else provider.keys
+    addresses = () if provider is None else provider.addresses
     stem = name.upper().replace("-", "_").removesuffix("_API_KEY")  # such as OPENAI
     is_variable = name.isupper()
-    if is_variable:
-        key = name
-    elif provider is not None and provider.keys:
-        key = provider.keys[0]
-    else:
-        key = f"{stem}_API_KEY"
-    address = f"{stem}_API_BASE"
-    if provider is not None and provider.addresses:
-        address = provider.addresses[0]
-    return key, address
+    key = name if is_variable else next(iter(keys), f"{stem}_API_KEY")
+    return key, next(iter(addresses), f"{stem}_API_BASE")
+
+
+def _find_provider(providers: Providers, name: str) -> Provider | None:
+    """Return the provider with a name, or with an environment variable of this name."""
+    provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
+    if provider is not None:
+        return provider
+    return next((each for each in providers.all if name in each.keys), None)

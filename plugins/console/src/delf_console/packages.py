@@ -231,9 +231,8 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         problems = list(_problems(host, record))
         warnings = [*record.warnings]
         notes: list[str] = []
-        # A plugin with only hooks is sound, unless a warning says that a hook is never called.
-        brings_only_hooks = not record.kinds
-        if brings_only_hooks and record.warnings:
+        has_unused_hook = bool(record.warnings)  # each warning is about a hook that is not called
+        if has_unused_hook and not record.kinds:
             problems.append("it brings nothing")
         if release or is_third_party(record):
             warnings += _author_warnings(record, release=release)

@@ -161,9 +161,9 @@ def _print_match(name: str, match: FoundTask) -> None:
     line = "  ".join(part for part in parts if part not in (None, "", "-"))
     indent = 4
     shown_name = one_line(name)
-    # The name begins in the indent, for which wrap_text() already leaves room.
-    width_after_indent = len(f"{shown_name}  ") - indent
-    title = wrap_text(one_line(task.task), indent=indent, head=width_after_indent)
+    # The first line has the name in place of the indent.
+    columns_beyond_indent = len(f"{shown_name}  ") - indent
+    title = wrap_text(one_line(task.task), indent=indent, head=columns_beyond_indent)
     click.echo(f"{click.style(shown_name, bold=True)}  {title}")
     click.echo(f"    {line}")
     if match.place not in (None, "task"):  # the words were found in another text than the title

@@ -25,6 +25,7 @@ from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installation_stamp, normalise
 from delf.plugins.shapes import faults, has, members, optional_protocols
 from delf.protocols import formats, shared_journal
+from delf.protocols.connection import SupportsClose
 from delf.specs import FormatSpec, JournalSpec, Spec
 from delf_console.sources import is_installed
 
@@ -133,10 +134,8 @@ def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
     for protocol, consequence in optional_protocols(spec.kind).items():
         if not consequence:
             continue  # nothing is lost without this protocol
-        # A connection without the protocol never closes what it has opened. A class without an
-        # ``__init__`` of its own probably opens nothing.
-        if spec.kind == "connection" and _has_only_settings(factory):
-            continue
+        if protocol is SupportsClose and _has_only_settings(factory):
+            continue  # there is nothing to close
         if not all(has(factory, name) for name in members(protocol)):
             yield f"{spec.kind} {spec.name!r} is not a {protocol.__name__}: {consequence}"
     if isinstance(spec, FormatSpec) and not spec.writes and has(factory, "write"):

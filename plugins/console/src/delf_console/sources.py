@@ -327,26 +327,30 @@ def _known_distribution(name: str) -> str:
     for candidate in (full_name, f"{PLUGIN_PREFIX}{full_name}"):
         if candidate in own_names:
             return candidate
-    hint = (
-        "delf plugins available lists delf's own; write the full name of a plugin of another "
-        f"author: {PLUGIN_PREFIX}NAME"
-    )
     if full_name.startswith(PLUGIN_PREFIX):
         # A full name that resembles one of delf's own names is probably a typo.
         suggestion = _similar_plugin(full_name, _MIN_SIMILARITY_OF_FULL_NAME)
         if suggestion is None:
             return full_name  # of another author's plugin
     else:
-        # The name may be a capability of a plugin, such as the name of a connection.
-        providing_package = package_providing(name)
-        if providing_package:
-            suggestion = providing_package.removeprefix(PLUGIN_PREFIX)
-        else:
-            suggestion = _similar_plugin(full_name, _MIN_SIMILARITY_OF_SHORT_NAME)
-        if Path(name, "pyproject.toml").is_file():
-            hint = f"a folder is written as ./{name}"
+        suggestion = _plugin_meant_by(name)
     question = "" if suggestion is None else f"; did you mean {suggestion!r}?"
+    if Path(name, "pyproject.toml").is_file():
+        hint = f"a folder is written as ./{name}"
+    else:
+        hint = (
+            "delf plugins available lists delf's own; write the full name of a plugin of another "
+            f"author: {PLUGIN_PREFIX}NAME"
+        )
     raise PluginError(f"no plugin is known as {name!r}{question}", hint=hint)
+
+
+def _plugin_meant_by(name: str) -> str | None:
+    """Return the short name of delf's plugin with this capability or a similar name, if any."""
+    providing_package = package_providing(name)  # of a connection with this name, for example
+    if providing_package:
+        return providing_package.removeprefix(PLUGIN_PREFIX)
+    return _similar_plugin(canonicalize_name(name), _MIN_SIMILARITY_OF_SHORT_NAME)
 
 
 def _similar_plugin(name: str, min_similarity: float) -> str | None:

@@ -44,13 +44,13 @@ def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
         DelfError: If the receipt cannot be read.
     """
     requirements, options = _read(path)
-    # Drop an option such as ``--find-links=FOLDER`` if the arguments name the folder again.
-    options = [option for option in options if _folder_of(option) not in arguments]
-    # The arguments replace requirements of the same name, except for delf, which is the tool.
-    # An argument without a name, such as an option, has the name None.
+    # ``--find-links /wheels`` in the arguments replaces ``--find-links=file:///wheels``.
+    remaining_options = [option for option in options if _folder_of(option) not in arguments]
+    # ``mail==2`` in the arguments replaces ``mail==1``; only delf itself, the tool, stays. Options
+    # have the name None.
     replaced_names = set(map(_name_of, arguments)) - {None, DISTRIBUTION}
     remaining = [line for line in requirements if _name_of(line) not in replaced_names]
-    return [*_install_command(uv, [*remaining, *arguments]), *options]
+    return [*_install_command(uv, [*remaining, *arguments]), *remaining_options]
 
 
 def uninstall(uv: str, path: Path, packages: Sequence[str]) -> list[str] | None:
