@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from support.workspace import ROOT, nodes_of
+from support.workspace import ROOT, nodes_of, statements
 
 MAX_WORDS: Final = 25
 """Words of one sentence."""
@@ -95,16 +95,17 @@ def of_page(path: Path) -> Iterator[Sentence]:
             yield from (Sentence(path, start, one) for one in sentences(paragraph.pop()))
 
 
-def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the docstrings of a module, its classes and functions, and those under variables."""
-    for node in nodes_of(path):
-        body = getattr(node, "body", None)
-        for statement in body if isinstance(body, list) else ():
-            match statement:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    yield statement.lineno, text
-                case _:
-                    pass
+@cache
+def docstrings(path: Path) -> tuple[tuple[int, str], ...]:
+    """Return the docstrings of a module, its classes and functions, and those under variables."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))  # not kept: the trees of all tests are large
+    return tuple(
+        (statement.lineno, text)
+        for statement in statements(tree)
+        if isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(text := statement.value.value, str)
+    )
 
 
 def spoken(node: ast.expr) -> str | None:

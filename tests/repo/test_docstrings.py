@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from support.workspace import ROOT, modules
+from support.workspace import ROOT, modules, tree_of
 
 from .prose import PAGES, SOURCES, docstrings
 from .vocabulary import (
@@ -57,7 +57,7 @@ def test_docstring_opening_is_a_verb_or_a_noun() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} {text}"
         for path in SOURCES
-        for line, text in weak_openings(ast.parse(path.read_text(encoding="utf-8")))
+        for line, text in weak_openings(tree_of(path))
     ]
     assert not found, _listed(found, "open functions with a verb, all else with a noun:")
 
@@ -66,7 +66,7 @@ def test_docstring_names_its_nouns_and_conditions() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} {text}"
         for path in SOURCES
-        for line, text in riddles(ast.parse(path.read_text(encoding="utf-8")))
+        for line, text in riddles(tree_of(path))
     ]
     assert not found, _listed(found, "begin a sentence with its noun, an error with If:")
 
@@ -75,7 +75,7 @@ def test_docstring_arguments_are_parameters() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} {name}"
         for path in SOURCES
-        for line, name in unknown_arguments(ast.parse(path.read_text(encoding="utf-8")))
+        for line, name in unknown_arguments(tree_of(path))
     ]
     assert not found, _listed(found, "describe parameters under their own names:")
 

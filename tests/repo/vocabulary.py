@@ -9,6 +9,8 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+from support.workspace import statements
+
 NAMES: Final[Mapping[str, str]] = {
     "told": "message, text, reported",
     "said": "text, output, answer",
@@ -98,7 +100,7 @@ def banned_prose(text: str) -> Iterator[tuple[int, str]]:
 
 def weak_openings(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield docstrings that open with a pronoun, or those of functions without a verb."""
-    for node in ast.walk(tree):
+    for node in (tree, *statements(tree)):
         if not isinstance(
             node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
         ) or not (text := ast.get_docstring(node)):
@@ -116,11 +118,12 @@ def riddles(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
     A sentence or the text of an argument begins with its noun, an error with its condition.
     """
-    for node in ast.walk(tree):
+    for node in (tree, *statements(tree)):
         body: Any = getattr(node, "body", None)
         shown = any(mark in _SHOWN_TO_MODELS for mark in _decorators(node))
-        statements = cast("list[ast.AST]", body) if isinstance(body, list) and not shown else []
-        for statement in statements:
+        for statement in (
+            cast("list[ast.AST]", body) if isinstance(body, list) and not shown else ()
+        ):
             match statement:
                 case ast.Expr(value=ast.Constant(value=str(text))):
                     yield from ((statement.lineno, riddle) for riddle in _riddles_of(text))
@@ -142,7 +145,7 @@ def _riddles_of(docstring: str) -> Iterator[str]:
 
 def unknown_arguments(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the names under ``Args:`` that are not parameters of their function or class."""
-    for node in ast.walk(tree):
+    for node in (tree, *statements(tree)):
         match node:
             case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
                 names = _names_of(arguments)

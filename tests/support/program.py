@@ -18,8 +18,8 @@ DELF = Path(sys.executable).with_name("delf")
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The test's environment, with these variables."""
-    return {**os.environ, "COLUMNS": "100", **more}
+    """The test's environment, with these variables; a sandbox is started once a task needs one."""
+    return {**os.environ, "COLUMNS": "100", "DELF_SANDBOX_LOCAL_POOL_SIZE": "0", **more}
 
 
 def delf(

@@ -8,12 +8,7 @@ from playwright.async_api import expect
 from delf import load_project
 from delf_evals.places import RUNS
 from delf_evals.report import CaseResult, CheckResult, Report, VariantResult, keep
-from plugins.serve.test_page import (  # noqa: F401 - fixtures
-    HOSTILE,
-    accessible,
-    browser,
-    open_page,
-)
+from plugins.serve.pages import HOSTILE, accessible
 from support.serving import Outbox, bearer, make_agent, serving
 
 
@@ -87,7 +82,7 @@ async def test_page_shows_the_last_run_and_the_one_before(
     agent,
     tmp_path,
     monkeypatch,
-    open_page,  # noqa: F811
+    open_page,
     width,
     height,
 ):

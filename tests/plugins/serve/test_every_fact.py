@@ -34,9 +34,9 @@ from delf_serve.channel import WebChannel
 from plugins.approval_slack.slack import Slack
 from plugins.approval_slack.test_slack import channel_of, rejects, seen_in
 from plugins.approval_terminal.test_contract import shown_on_terminal
+from plugins.serve.pages import accessible
 from plugins.serve.test_a2a_client import client_of
 from plugins.serve.test_channel import Receiver, smtp
-from plugins.serve.test_page import accessible, browser, open_page  # noqa: F401 - fixtures
 from support.serving import Outbox, make_agent, serving
 from support.until import until
 
@@ -185,7 +185,7 @@ async def unfolded(place) -> str:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("where", ["task", "inbox"])
-async def test_page_shows_every_fact(where, server, open_page, subtests):  # noqa: F811
+async def test_page_shows_every_fact(where, server, open_page, subtests):
     requests = {
         name: dataclasses.replace(
             sample,
@@ -217,7 +217,7 @@ async def test_page_shows_every_fact(where, server, open_page, subtests):  # noq
         await journal.aclose()
 
 
-async def test_page_and_api_name_the_project_of_another_folder(server, open_page):  # noqa: F811
+async def test_page_and_api_name_the_project_of_another_folder(server, open_page):
     here = dataclasses.replace(request_for(), task_id="task_here", request_id="req_here")
     folders = [(request_for(), "/home/ada/teas"), (here, str(Path.cwd()))]
     journals = [await waiting(one, setup={"folder": name}) for one, name in folders]
@@ -251,7 +251,7 @@ async def test_a2a_client_shows_every_fact(name, server, url):
     assert_arrived(request, text, discussion)
 
 
-async def test_page_and_api_show_votes(server, open_page):  # noqa: F811
+async def test_page_and_api_show_votes(server, open_page):
     request = dataclasses.replace(request_for(), rule={"two_of": ["ann", "bo"]})
     discussion = [AFTERWARDS[FactKind.VOTE]]
     journal = await waiting(request, discussion)
@@ -265,7 +265,7 @@ async def test_page_and_api_show_votes(server, open_page):  # noqa: F811
     await journal.aclose()
 
 
-async def test_bulk_approval_skips_risky_requests(server, open_page):  # noqa: F811
+async def test_bulk_approval_skips_risky_requests(server, open_page):
     """A second payment, and a receiver written by others, are approved one by one."""
     plain = request_for()
     names = ("outcome_unknown", "others_words", "made_before", "changed", "hidden")
@@ -288,7 +288,7 @@ async def test_bulk_approval_skips_risky_requests(server, open_page):  # noqa: F
         await journal.aclose()
 
 
-async def test_inbox_settles_a_call_of_unknown_outcome(tmp_path, url, open_page):  # noqa: F811
+async def test_inbox_settles_a_call_of_unknown_outcome(tmp_path, url, open_page):
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:
         task = await one.run("print(await hold())")
@@ -308,7 +308,7 @@ async def test_inbox_settles_a_call_of_unknown_outcome(tmp_path, url, open_page)
     assert done["result"] == "{'held': 2}"
 
 
-async def test_inbox_edit_works_with_the_keyboard(server, open_page):  # noqa: F811
+async def test_inbox_edit_works_with_the_keyboard(server, open_page):
     task = await server.run("print(await send('bob', copies=2))")
     await server.question(task["task_id"])
     page = await open_page(f"{server.url}/#/inbox")

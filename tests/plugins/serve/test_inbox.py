@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from plugins.serve.test_page import accessible, browser, open_page  # noqa: F401 - fixtures
+from plugins.serve.pages import accessible
 from plugins.serve.test_people import add, person
 from support.forks import kill_guests
 from support.serving import Outbox, bearer, doing, make_agent, serving
@@ -43,7 +43,7 @@ async def ask(server, code: str) -> str:
     return name
 
 
-async def test_four_eyes_rule_applies_in_two_browsers(ruled, open_page):  # noqa: F811
+async def test_four_eyes_rule_applies_in_two_browsers(ruled, open_page):
     name = await ask(ruled, "print(await send('bob'))")
     one, other = await open_page(ruled.url), await open_page(ruled.url)
     await logged_in(one, "ada-key")
@@ -80,7 +80,7 @@ async def test_four_eyes_rule_applies_in_two_browsers(ruled, open_page):  # noqa
     assert ruled.box.sent == [("bob", 1)]
 
 
-async def test_enter_after_a_form_approves_nothing(ruled, open_page):  # noqa: F811
+async def test_enter_after_a_form_approves_nothing(ruled, open_page):
     await ask(ruled, "print(await send('bob'))")
     page = await open_page(f"{ruled.url}/#/inbox")
     await logged_in(page, "bo-key")
@@ -103,7 +103,7 @@ async def test_enter_after_a_form_approves_nothing(ruled, open_page):  # noqa: F
     assert ruled.box.sent == []
 
 
-async def test_requester_can_withdraw_with_the_keyboard(ruled, open_page):  # noqa: F811
+async def test_requester_can_withdraw_with_the_keyboard(ruled, open_page):
     name = await ask(ruled, "print(await send('bob'))")
     page = await open_page(f"{ruled.url}/#/{name}")
     await logged_in(page, "ada-key")
@@ -121,7 +121,7 @@ async def test_requester_can_withdraw_with_the_keyboard(ruled, open_page):  # no
     assert ruled.box.sent == []
 
 
-async def test_voter_can_still_reject(tmp_path, monkeypatch, open_page):  # noqa: F811
+async def test_voter_can_still_reject(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     rules = {"send": {"two_of": ["ada", "bo"]}}
@@ -160,7 +160,7 @@ async def test_voter_can_still_reject(tmp_path, monkeypatch, open_page):  # noqa
     assert box.sent == []
 
 
-async def test_page_shows_who_stopped_a_task_and_from_where(ruled, open_page):  # noqa: F811
+async def test_page_shows_who_stopped_a_task_and_from_where(ruled, open_page):
     name = await ask(ruled, "print(await send('bob'))")
     one, other = await open_page(f"{ruled.url}/#/{name}"), await open_page(f"{ruled.url}/#/{name}")
     await logged_in(one, "ada-key")
@@ -171,7 +171,7 @@ async def test_page_shows_who_stopped_a_task_and_from_where(ruled, open_page):  
         await expect(page.locator(".meta")).to_contain_text("asked by ada from 127.0.0.1")
 
 
-async def test_request_of_a_dead_sandbox_explains_what_happened(ruled, open_page):  # noqa: F811
+async def test_request_of_a_dead_sandbox_explains_what_happened(ruled, open_page):
     name = await ask(ruled, "print(await send('bob'))")
     page = await open_page(f"{ruled.url}/#/{name}")
     await logged_in(page, "bo-key")
@@ -184,7 +184,7 @@ async def test_request_of_a_dead_sandbox_explains_what_happened(ruled, open_page
     assert ruled.box.sent == [("bob", 1)]
 
 
-async def test_user_can_see_and_end_their_sessions(ruled, open_page):  # noqa: F811
+async def test_user_can_see_and_end_their_sessions(ruled, open_page):
     here, there = await open_page(ruled.url), await open_page(ruled.url)
     other = await open_page(ruled.url)
     for page, key in ((here, "ada-key"), (there, "ada-key"), (other, "bo-key")):
@@ -203,7 +203,7 @@ async def test_user_can_see_and_end_their_sessions(ruled, open_page):  # noqa: F
     await expect(other.locator("#who")).to_contain_text("log out")
 
 
-async def test_similar_requests_can_be_decided_together(ruled, open_page):  # noqa: F811
+async def test_similar_requests_can_be_decided_together(ruled, open_page):
     for number in range(3):
         await ask(ruled, f"print(await send('bob{number}'))")
     last = await ask(ruled, "print(await note([{'a': 1}]))")
@@ -237,7 +237,7 @@ async def answer_in(page, text: str) -> str:
     )
 
 
-async def test_markdown_answer_is_shown_and_sanitised(ruled, open_page):  # noqa: F811
+async def test_markdown_answer_is_shown_and_sanitised(ruled, open_page):
     text = (
         "# Sums\n**bold** and `code` and [a page](https://example.com/a)\n\n- one\n- two\n\n"
         "[bad](javascript:window.hurt=1) <img src=x onerror=window.hurt=1>\n```\n<b>x</b>\n```"
@@ -266,7 +266,7 @@ BLOCKS = {
 
 
 @pytest.mark.parametrize(("text", "code"), BLOCKS.values(), ids=BLOCKS)
-async def test_code_of_an_answer_is_shown_whole(ruled, open_page, text, code):  # noqa: F811
+async def test_code_of_an_answer_is_shown_whole(ruled, open_page, text, code):
     shown = await answer_in(await open_page(ruled.url), text)
     assert shown.count("<pre") == len(code)
     for block in code:
@@ -274,7 +274,7 @@ async def test_code_of_an_answer_is_shown_whole(ruled, open_page, text, code):  
     assert "<table" not in shown
 
 
-async def test_list_of_an_answer_keeps_its_numbers(ruled, open_page):  # noqa: F811
+async def test_list_of_an_answer_keeps_its_numbers(ruled, open_page):
     text = "1. one\n2. two\n   - under two\n3. three\n\nText.\n4) four"
     shown = await answer_in(await open_page(ruled.url), text)
     assert (
@@ -285,7 +285,7 @@ async def test_list_of_an_answer_keeps_its_numbers(ruled, open_page):  # noqa: F
     assert '<ol class="marked" start="4"><li>four</li></ol>' in shown
 
 
-async def test_comments_can_be_written_with_the_keyboard(ruled, open_page):  # noqa: F811
+async def test_comments_can_be_written_with_the_keyboard(ruled, open_page):
     """The texts are a question in the inbox, its answer, an assignment, and changes to the call."""
     await add(ruled, person("cy", scope="all"))
     name = await ask(ruled, "print(await send('bob'))")
@@ -337,7 +337,7 @@ async def test_comments_can_be_written_with_the_keyboard(ruled, open_page):  # n
     assert ruled.box.sent == [("carl", 1)]
 
 
-async def test_comment_form_survives_a_late_server_answer(ruled, open_page):  # noqa: F811
+async def test_comment_form_survives_a_late_server_answer(ruled, open_page):
     """The page asks who may decide under a rule; the answer may arrive while a person writes."""
     name = await ask(ruled, "print(await send('bob'))")
     page = await open_page(ruled.url)

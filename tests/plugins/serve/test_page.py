@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 
-import axe_playwright_python
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import expect
 
 from delf import Agent
 from delf.messages import ModelReply, Usage
@@ -18,7 +15,7 @@ from delf.testing import ScriptedModel, TestHost
 from delf.trust.decisions import Trust
 from delf_routines.routine import Parameter, Routine, UsedAction
 from delf_routines.store import RoutineStore
-from support.server import find_program
+from plugins.serve.pages import HOSTILE, accessible, at
 from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
 from support.shown import SHOWN
 
@@ -27,62 +24,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(120),
 ]
-
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-HOSTILE = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script>\u202e\x1b[2J" + "W" * 300
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser():
-    program = find_program("chromium-headless-shell", "chromium", "chromium-browser")
-    async with async_playwright() as playwright:
-        yield await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def open_page(browser: Browser):
-    """Opens pages; an error in one fails the test."""
-    contexts, wrong = [], []
-
-    async def make(url: str, width: int = 1280, height: int = 800, **more) -> Page:
-        context = await browser.new_context(viewport={"width": width, "height": height}, **more)
-        contexts.append(context)
-        page = await context.new_page()
-        page.on("pageerror", lambda error: wrong.append(f"{error}"))
-        page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
-        await page.goto(url)
-        return page
-
-    yield make
-    for context in contexts:
-        await context.close()
-    lost = re.compile("ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|status of 4")
-    assert not [text for text in wrong if not lost.search(text)]
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def shop(tmp_path, monkeypatch):
-    """A server with a task that is done, and one that waits for a person."""
-    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
-    monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
-    box = Outbox()
-    agent = make_agent(str(tmp_path), box, chat={"persist": True}, retry_count=1)
-    async with serving(agent, box) as server:
-        yield server
-
-
-async def at(page: Page, task: dict, *, timeout: float = 5_000) -> None:
-    await page.evaluate("name => { location.hash = `#/${name}`; }", task["task_id"])
-    shown_id = page.locator(f'.meta code[title="{task["task_id"]}"]')
-    await expect(shown_id).to_be_visible(timeout=timeout)
-
-
-async def accessible(page: Page, *within: str) -> list[str]:
-    """Return axe's findings, for the page or for elements of it."""
-    await page.evaluate(AXE.read_text())
-    places = [*within] or ["html"]
-    found = await page.evaluate("async (places) => (await axe.run(places)).violations", places)
-    return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in found]
 
 
 async def test_page_submits_a_task_and_shows_its_progress(shop, open_page):

@@ -7,12 +7,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from delf import load_project
-from plugins.serve.test_page import (  # noqa: F401 - fixtures
-    HOSTILE,
-    accessible,
-    browser,
-    open_page,
-)
+from plugins.serve.pages import HOSTILE, accessible
 from support.serving import Outbox, make_agent, serving
 
 pytestmark = [
@@ -34,7 +29,7 @@ async def office(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-async def test_schedule_page_adds_pauses_tests_and_removes(office, open_page, width, height):  # noqa: F811
+async def test_schedule_page_adds_pauses_tests_and_removes(office, open_page, width, height):
     page = await open_page(f"{office.url}/#/schedules", width, height)
     await expect(page.locator(".routines")).to_contain_text("There is no schedule yet")
     await page.get_by_text("Add a schedule").click()

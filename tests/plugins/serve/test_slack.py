@@ -12,7 +12,6 @@ from playwright.async_api import expect
 
 from plugins.approval_slack.slack import SECRET, Slack
 from plugins.serve.test_inbox import logged_in
-from plugins.serve.test_page import browser, open_page  # noqa: F401 - fixtures
 from plugins.serve.test_people import add, change, person
 from support.server import free_port
 from support.serving import Outbox, bearer, doing, make_agent, serving
@@ -72,7 +71,7 @@ async def asks(server, to: str, who: str = "ada") -> str:
 async def test_request_from_a_browser_is_decided_in_slack(
     office,
     monkeypatch,
-    open_page,  # noqa: F811
+    open_page,
     way,
 ):
     """Slack refuses the person who asked; their browser shows who decided, and where."""

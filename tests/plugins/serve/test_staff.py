@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
+from plugins.serve.pages import accessible
 from plugins.serve.test_inbox import logged_in
-from plugins.serve.test_page import accessible, browser, open_page  # noqa: F401 - fixtures
 from plugins.serve.test_people import add, person
 from support.serving import Outbox, bearer, doing, make_agent, serving
 
@@ -170,7 +170,7 @@ async def page_office(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="session")
-async def test_team_lead_invites_and_removes_people_on_the_page(page_office, open_page):  # noqa: F811
+async def test_team_lead_invites_and_removes_people_on_the_page(page_office, open_page):
     page = await open_page(page_office.url)
     await logged_in(page, "lead-key")
     await page.get_by_role("link", name="people", exact=True).click()

@@ -6,13 +6,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
+from plugins.serve.pages import accessible
 from plugins.serve.test_inbox import logged_in
-from plugins.serve.test_page import (  # noqa: F401 - fixtures
-    accessible,
-    browser,
-    open_page,
-    shop,
-)
 from support.serving import KEYS, Outbox, make_agent, serving
 
 pytestmark = [
@@ -39,7 +34,7 @@ async def priced(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_task_page_shows_who_approved(priced, open_page, width, height):  # noqa: F811
+async def test_task_page_shows_who_approved(priced, open_page, width, height):
     page = await open_page(priced.url, width, height)
     await page.locator(".row").click()
     message = page.get_by_role("button", name="approved by local")
@@ -52,7 +47,7 @@ async def test_task_page_shows_who_approved(priced, open_page, width, height):  
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_prompt_is_reached_in_two_clicks(priced, open_page, width, height):  # noqa: F811
+async def test_prompt_is_reached_in_two_clicks(priced, open_page, width, height):
     page = await open_page(priced.url, width, height)
     await page.locator(".row").click()
     way = page.get_by_role("button", name="What the model saw")
@@ -70,7 +65,7 @@ async def test_prompt_is_reached_in_two_clicks(priced, open_page, width, height)
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_weekly_cost_is_reached_in_one_click(priced, open_page, width, height):  # noqa: F811
+async def test_weekly_cost_is_reached_in_one_click(priced, open_page, width, height):
     page = await open_page(priced.url, width, height)
     way = page.get_by_role("link", name="costs and figures")
     await expect(way).to_be_in_viewport()
@@ -82,7 +77,7 @@ async def test_weekly_cost_is_reached_in_one_click(priced, open_page, width, hei
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_repeat_with_another_model_is_reached_in_two_clicks(priced, open_page, width, height):  # noqa: F811
+async def test_repeat_with_another_model_is_reached_in_two_clicks(priced, open_page, width, height):
     page = await open_page(priced.url, width, height)
     await page.locator(".row").click()
     choice = page.get_by_label("Run again with another model")
@@ -94,7 +89,7 @@ async def test_repeat_with_another_model_is_reached_in_two_clicks(priced, open_p
 
 
 @pytest.mark.parametrize("key", ["", "ada-key"])
-async def test_task_page_labels_the_model(tmp_path, monkeypatch, open_page, key):  # noqa: F811
+async def test_task_page_labels_the_model(tmp_path, monkeypatch, open_page, key):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     options = {"key": key, "api_key": KEYS} if key else {}
@@ -109,7 +104,7 @@ async def test_task_page_labels_the_model(tmp_path, monkeypatch, open_page, key)
         await expect(page.locator(".meta")).to_contain_text("model: scripted")
 
 
-async def test_approve_button_is_visible_on_a_phone_without_scrolling(shop, open_page):  # noqa: F811
+async def test_approve_button_is_visible_on_a_phone_without_scrolling(shop, open_page):
     lines = "\n".join(f"print('step {n}')" for n in range(80))
     orders = [{"product": n, "note": "many words " * 12} for n in range(40)]
     task = await shop.run(f"{lines}\nprint(await note({orders!r}))", "Note all orders")
@@ -124,7 +119,7 @@ async def test_approve_button_is_visible_on_a_phone_without_scrolling(shop, open
     await expect(page.locator(".state")).to_contain_text("done")
 
 
-async def test_irreversible_call_is_marked(shop, open_page):  # noqa: F811
+async def test_irreversible_call_is_marked(shop, open_page):
     task = await shop.run("await send('bob')")
     await shop.until(task["task_id"], "waiting")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
@@ -150,7 +145,7 @@ async def test_irreversible_call_is_marked(shop, open_page):  # noqa: F811
         assert await final.evaluate(left) == bad
 
 
-async def test_browser_notification_counts_waiting_requests(shop, open_page):  # noqa: F811
+async def test_browser_notification_counts_waiting_requests(shop, open_page):
     page = await open_page(shop.url)
     await page.add_init_script(
         "window.told = []; window.Notification = class {"
@@ -165,7 +160,7 @@ async def test_browser_notification_counts_waiting_requests(shop, open_page):  #
     assert await page.evaluate("told") == [["delf: 1 request waits for you", "local: send"]]
 
 
-async def test_requests_made_during_a_lost_connection_are_shown_after_it(shop, open_page):  # noqa: F811
+async def test_requests_made_during_a_lost_connection_are_shown_after_it(shop, open_page):
     page = await open_page(f"{shop.url}/#/inbox")
     await expect(page.get_by_text("Nothing waits")).to_be_visible()
     await page.route("**/events*", lambda route: route.abort("connectionrefused"))
