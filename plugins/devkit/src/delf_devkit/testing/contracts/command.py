@@ -9,8 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, ClassVar, Final, cast
 
@@ -21,15 +20,13 @@ from delf.machine.interpreter import own_python
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
 from delf_devkit.testing.contracts.base import IN_A_COMMAND, Contract, fail_without, needs
-from delf_devkit.testing.contracts.guard import cpu_wait_seconds, started_programs
+from delf_devkit.testing.contracts.guard import started_programs, time_limit
 from delf_devkit.testing.contracts.leaks import captured_logs, is_secret_name, secrets_of
 from delf_devkit.testing.project import DelfProject, Outcome
 
 # The processor time that an import may take, ten times what delf's own commands need.
 _IMPORT_SECONDS: Final = 1.5
 _SECONDS_BEFORE_INTERRUPT: Final = 0.3
-# The share of a time limit that the machine may take for other processes.
-_MAX_CPU_WAIT_SHARE: Final = 1 / 8
 _USAGE_STATUS: Final = 2
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _PROBE: Final = """
@@ -257,7 +254,15 @@ class CommandContract(Contract):
 
     def _run(self, project: DelfProject, *arguments: str) -> Outcome:
         __tracebackhide__ = True
-        with _time_limit(self.seconds, self._line(arguments)):
+
+        def fail(_frame: FrameType | None) -> None:
+            pytest.fail(
+                f"`{self._line(arguments)}` has not ended after {self.seconds:g} s without input: "
+                "at the end of the input, and where nobody can answer, end with an error",
+                pytrace=False,
+            )
+
+        with time_limit(self.seconds, fail):
             return project.run(*self._name.split(), *arguments, **self.environ)
 
 
@@ -270,41 +275,3 @@ def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[s
             inner = command.get_command(context, name)
             if inner is not None and not inner.hidden:
                 yield from _commands(inner, (*path, name))
-
-
-@contextlib.contextmanager
-def _time_limit(seconds: float, line: str) -> Generator[None]:
-    """Fail if the block takes longer than a number of seconds, without waits for a CPU."""
-    can_use_timer = (
-        hasattr(signal, "setitimer")
-        and threading.current_thread() is threading.main_thread()
-        and signal.getitimer(signal.ITIMER_REAL)[0] == 0
-    )
-    if not can_use_timer:
-        yield  # without a check
-        return
-    cpu_wait = cpu_wait_seconds()
-
-    def on_alarm(_number: int, _frame: FrameType | None) -> None:
-        """Fail the test, or extend the time if this thread waited long for a CPU."""
-        nonlocal cpu_wait
-        cpu_wait_before = cpu_wait
-        cpu_wait = cpu_wait_seconds()
-        waited_for_cpu = cpu_wait - cpu_wait_before
-        is_machine_busy = waited_for_cpu > seconds * _MAX_CPU_WAIT_SHARE
-        if is_machine_busy:  # give the command the lost time
-            signal.setitimer(signal.ITIMER_REAL, waited_for_cpu)
-            return
-        pytest.fail(
-            f"`{line}` has not ended after {seconds:g} s without input: at the end of the input, "
-            "and where nobody can answer, end with an error",
-            pytrace=False,
-        )
-
-    previous_handler = signal.signal(signal.SIGALRM, on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous_handler)

@@ -43,7 +43,7 @@ _SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
     """Wrap an async test with a time limit for each ``await``, and close its fixtures at the end.
 
-    The test also fails if it blocks the event loop for as long, but at least for five seconds.
+    The test also fails if it blocks the event loop for longer than the time limit and five seconds.
     Changes of the process, such as environment variables, are undone.
 
     Args:
@@ -54,7 +54,7 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
     @functools.wraps(function)
     async def run(self: Any, *arguments: Any, **named: Any) -> None:
         __tracebackhide__ = True
-        # Before the first use of the fixtures: check_remains() compares with this state.
+        # Before the first use of the fixtures: check_unchanged_by() compares with this state.
         for fixture in named.values():
             remember_module_state(fixture)
         test = _run_and_close(function(self, *arguments, **named), named.values())
@@ -71,8 +71,18 @@ async def _run_with_limit(test: Coroutine[Any, Any, None], seconds: float) -> No
     # A cancelled task ends at once, or ignores its cancellation: a short wait is enough.
     cancel_seconds = seconds / _CHECKS_PER_LIMIT
     max_blocked_seconds = max(seconds, _MIN_BLOCKED_SECONDS)
+
+    def fail_for_blocked_loop(frame: FrameType | None) -> None:
+        where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
+        pytest.fail(
+            f"the event loop has been held for {max_blocked_seconds:g} s{where}; use a thread"
+        )
+
     try:
-        with _fail_if_loop_blocks(max_blocked_seconds) as note_free_loop, restored_process():
+        with (
+            time_limit(max_blocked_seconds, fail_for_blocked_loop) as note_free_loop,
+            restored_process(),
+        ):
             await _wait_or_fail(task, test, seconds, on_check=note_free_loop)
         await task
     finally:
@@ -215,31 +225,40 @@ def _find_awaited(work: Any) -> _Awaited | None:
 
     None if the test does not wait, or waits in :meth:`Contract.within`, which has its own timeout.
     """
-    current = work
-    while True:
-        frame = getattr(current, "cr_frame", None)
-        if frame is None or not frame.f_code.co_filename.startswith(_TEST_SUITES_FOLDER):
-            # The object belongs to the plugin under test.
-            return _Awaited(step=current, named=current)
-        awaited = getattr(current, "cr_await", None)
-        has_own_timeout = frame.f_code.co_name == "within"  # Contract.within()
+    coroutine = work
+    while _is_of_test_suite(coroutine):
+        awaited = coroutine.cr_await
+        has_own_timeout = coroutine.cr_code.co_name == "within"  # Contract.within()
         if has_own_timeout or awaited is None:
             return None
-        is_coroutine = hasattr(awaited, "__qualname__")
-        if not is_coroutine:
-            # The next item of an asynchronous generator. A future would have no useful name.
+        has_name = hasattr(awaited, "__qualname__")
+        if not has_name:
+            # A future, or the next item of an asynchronous generator.
             is_anext = type(awaited).__name__.startswith("async_generator")
-            return _Awaited(step=awaited, named=awaited if is_anext else current)
-        current = awaited
+            return _Awaited(step=awaited, named=awaited if is_anext else coroutine)
+        coroutine = awaited
+    return _Awaited(step=coroutine, named=coroutine)
+
+
+def _is_of_test_suite(coroutine: Any) -> bool:
+    """Return True for a running coroutine of delf's test suites, not of the plugin under test."""
+    frame = getattr(coroutine, "cr_frame", None)
+    return frame is not None and frame.f_code.co_filename.startswith(_TEST_SUITES_FOLDER)
 
 
 @contextlib.contextmanager
-def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
-    """Fail the test if a step inside the ``with`` statement holds the event loop for some seconds.
+def time_limit(
+    seconds: float, fail: Callable[[FrameType | None], None]
+) -> Generator[Callable[[], None]]:
+    """Fail the test if the block takes longer than ``seconds``, not counting waits for a CPU.
 
-    The yielded function restarts the timer: the event loop calls it while not blocked. A signal is
-    used, because only signals interrupt a blocked thread. Nothing is checked without signals, or
-    if another tool such as pytest-timeout uses the signal.
+    The yielded function restarts the time. A signal is used, because only signals interrupt a
+    blocked thread. There is no limit without signals, or if another tool such as pytest-timeout
+    uses the signal.
+
+    Args:
+        seconds: The time limit.
+        fail: Fails the test. The argument is the frame that was interrupted.
     """
     can_use_timer = (
         hasattr(signal, "setitimer")
@@ -249,48 +268,27 @@ def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
     if not can_use_timer:
         yield lambda: None
         return
+    cpu_wait_at_start = 0.0
 
-    timer = _BlockTimer(seconds)
-    previous_handler = signal.signal(signal.SIGALRM, timer.expire)
-    timer.restart()
+    def start(limit: float) -> None:
+        nonlocal cpu_wait_at_start
+        cpu_wait_at_start = cpu_wait_seconds()
+        signal.setitimer(signal.ITIMER_REAL, limit)
+
+    def expire(_signal: int, frame: FrameType | None) -> None:
+        waited_for_cpu = cpu_wait_seconds() - cpu_wait_at_start
+        if waited_for_cpu > seconds * _MAX_CPU_WAIT_SHARE:
+            start(waited_for_cpu)  # the machine is busy: give the test the lost time
+        else:
+            fail(frame)
+
+    previous_handler = signal.signal(signal.SIGALRM, expire)
+    start(seconds)
     try:
-        yield timer.restart
+        yield lambda: start(seconds)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous_handler)
-
-
-class _BlockTimer:
-    """A timer that fails the test when it expires.
-
-    If this thread waited long for a CPU, which is no fault of the test, the test gets that time in
-    addition.
-
-    Args:
-        seconds: The time from a restart of the timer until it expires.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._cpu_wait_at_start = 0.0
-
-    def restart(self) -> None:
-        """Restart the timer with its full time."""
-        self._start(self._seconds)
-
-    def _start(self, seconds: float) -> None:
-        self._cpu_wait_at_start = cpu_wait_seconds()
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
-    def expire(self, _signal: int, frame: FrameType | None) -> None:
-        """Fail the test, or go on for the time that this thread waited for a CPU."""
-        waited_for_cpu = cpu_wait_seconds() - self._cpu_wait_at_start
-        is_machine_busy = waited_for_cpu > self._seconds * _MAX_CPU_WAIT_SHARE
-        if is_machine_busy:
-            self._start(waited_for_cpu)
-            return
-        where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
-        pytest.fail(f"the event loop has been held for {self._seconds:g} s{where}; use a thread")
 
 
 def cpu_wait_seconds() -> float:
@@ -383,7 +381,10 @@ def _hook(
 
 
 def install_blocking_hook() -> None:
-    """Install the audit hook before the tested plugin opens anything."""
+    """Report audit events and statements of sqlite3 to ``_listeners`` from now on.
+
+    Call this before the tested plugin opens anything.
+    """
     if _installed.is_set():
         return
     _installed.set()
