@@ -119,9 +119,9 @@ async def _check_yes_is_passed_on(
     answer: object,
     shown_to: Callable[[ApprovalRequest], Awaitable[Shown]],
 ) -> None:
-    """Fail unless a channel approves a request for a person who says yes to all requests.
+    """Fail unless a channel passes on the yes of a person who says yes to all requests.
 
-    A channel that does not let the person say yes passes, too, if it does not approve.
+    The check passes if the channel approves the request, or if it offers the person no yes.
 
     Args:
         request: The request.
@@ -136,15 +136,6 @@ async def _check_yes_is_passed_on(
         return
     shown = await shown_to(request)
     assert not shown.offers_yes, f"a person says yes, and the channel returns {decision!r}"
-
-
-def _check_covers_one_call(decision: object) -> None:
-    """Fail unless a decision approves a single call."""
-    assert isinstance(decision, Approved)
-    assert decision.covers == "call", (
-        f"a lasting yes covers the {decision.covers}, with any arguments: the person has "
-        "seen this call alone; offer `covers='action'` as a choice of its own"
-    )
 
 
 class ApprovalContract(Contract):
@@ -405,26 +396,31 @@ class ApprovalContract(Contract):
         )
 
     @needs("people:remembers")
-    async def test_approval_can_be_remembered(
+    async def test_always_is_passed_on(self, channel_to_person_who: Callable[..., Any]) -> None:
+        channel = channel_to_person_who("remembers")
+        decision = _decision_without_decider(await channel.decide(request_for()))
+        assert isinstance(decision, Approved)
+        assert decision.covers == "call", (
+            f"a lasting yes covers the {decision.covers}, with any arguments: the person has "
+            "seen this call alone; offer `covers='action'` as a choice of its own"
+        )
+        assert decision.remember in _LASTING, (
+            f"a person who says always is taken for {decision.remember!r}"
+        )
+
+    @needs("people:remembers")
+    async def test_channel_asks_again_after_an_always(
         self, channel_to_person_who: Callable[..., Any]
     ) -> None:
-        channel = channel_to_person_who("remembers")  # and says "always" to each request
-        first = _decision_without_decider(await channel.decide(_with_unique_id(0, request_for())))
-        _check_covers_one_call(first)
-        assert first.remember in _LASTING, (
-            f"a person who says always is taken for {first.remember!r}"
-        )
-        later_requests = (
-            request_for(to="Bob", amount=99, note="new"),
-            request_for("bank.close", account=7),
-        )
+        channel = channel_to_person_who("remembers")
+        await channel.decide(_with_unique_id(0, request_for()))
+        later_requests = (request_for(to="Bob", amount=99), request_for("bank.close", account=7))
         for number, request in enumerate(later_requests, 1):
-            later = _decision_without_decider(
-                await channel.decide(_with_unique_id(number, request))
-            )
-            _check_covers_one_call(later)
+            answer = await channel.decide(_with_unique_id(number, request))
+            decision = _decision_without_decider(answer)
+            assert isinstance(decision, Approved)
             # If the channel asked the person, the answer is "always" again.
-            assert later.remember in _LASTING, (
+            assert decision.remember in _LASTING, (
                 "a call with other arguments was approved after an always, and nobody was asked: "
                 "to remember is the engine's work, not a channel's"
             )
@@ -506,7 +502,7 @@ class ApprovalContract(Contract):
     async def test_secrets_are_never_shown(self, channel_to_person_who: Callable[..., Any]) -> None:
         for behaviour in ("approves", "cannot be reached"):
             channel = channel_to_person_who(behaviour)
-            await self.shows_no_secret(
+            await self.check_no_secret_is_shown(
                 channel, lambda channel=channel: channel.decide(request_for())
             )
 

@@ -23,7 +23,7 @@ from delf_devkit.testing.contracts.guard import (
     watched_loop,
 )
 from delf_devkit.testing.contracts.leaks import captured_logs, reprs_of, secrets_of, texts_of
-from delf_devkit.testing.contracts.leavings import check_remains
+from delf_devkit.testing.contracts.leavings import check_unchanged_by
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -70,25 +70,25 @@ class Contract:
     """The keys and passwords of the tested objects, in addition to those in ``SecretStr``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Guard the class's own tests; disable inherited tests whose flags are not set."""
+        """Wrap own async tests with :func:`guarded`; disable tests whose flags are not set."""
         super().__init_subclass__(**options)
         install_blocking_hook()
         for name, function in _test_functions(cls):
-            is_own_test = name in vars(cls)
-            if is_own_test:
-                if inspect.iscoroutinefunction(function):
-                    guarded_function = guarded(function, lambda suite: suite.seconds)
-                    setattr(cls, name, pytest.mark.asyncio(guarded_function))
-                continue
-            flags: tuple[str, ...] = getattr(function, _NEEDS, ())
-            if flags:
-                is_enabled = all(_is_on(cls, flag) for flag in flags)
+            is_inherited = name not in vars(cls)
+            if is_inherited and hasattr(function, _NEEDS):
+                is_enabled = all(_is_on(cls, flag) for flag in getattr(function, _NEEDS))
                 # pytest ignores a test that is None. Set an enabled test, too, because a base class
                 # may have disabled it.
                 setattr(cls, name, function if is_enabled else None)
+            elif not is_inherited and inspect.iscoroutinefunction(function):
+                guarded_function = guarded(function, lambda suite: suite.seconds)
+                setattr(cls, name, pytest.mark.asyncio(guarded_function))
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:
-        """Await something with a longer timeout than other steps."""
+        """Return the result of an awaitable; fail the test after ``seconds``.
+
+        The timeout of single steps does not apply meanwhile.
+        """
         __tracebackhide__ = True
         task = asyncio.ensure_future(work)
         try:
@@ -102,7 +102,7 @@ class Contract:
             pytest.fail(what, pytrace=False)
         return task.result()
 
-    def explains(self, error: DelfError) -> None:
+    def check_message_explains(self, error: DelfError) -> None:
         """Fail if the message of an error is a single word, which cannot name a cause."""
         __tracebackhide__ = True
         assert len(error.message.split()) > 1, (
@@ -160,14 +160,16 @@ class Contract:
             if hasattr(subject, "aclose"):
                 await subject.aclose()
 
-        await check_remains(
+        await check_unchanged_by(
             subject, use, close or close_subject, forbidden_texts, may_print=may_print
         )
 
-    async def shows_no_secret(self, subject: Any, use: Callable[[], Awaitable[Any]]) -> None:
-        """Check that no secret is in an object's ``repr``, nor in what its use returns or logs.
+    async def check_no_secret_is_shown(
+        self, subject: Any, use: Callable[[], Awaitable[Any]]
+    ) -> None:
+        """Use an object; fail if its ``repr``, its result, an error or a log shows a secret.
 
-        Raised errors and the command lines of started programs are checked, too.
+        The command lines of started programs are checked, too.
 
         Args:
             subject: The object.

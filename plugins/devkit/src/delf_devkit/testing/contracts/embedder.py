@@ -165,7 +165,7 @@ class EmbedderContract(Contract):
 
     async def test_secrets_are_never_shown(self, embedder: Any) -> None:
         texts = self.passages[: embedder.batch_size]
-        await self.shows_no_secret(embedder, lambda: embedder.embed(texts))
+        await self.check_no_secret_is_shown(embedder, lambda: embedder.embed(texts))
 
     async def test_close_is_idempotent_and_works_unused(self, embedder: Any) -> None:
         for _ in range(2):

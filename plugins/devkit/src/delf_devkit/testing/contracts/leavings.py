@@ -54,7 +54,7 @@ _USES: Final = 2
 _MULTIPROCESSING_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
-async def check_remains(
+async def check_unchanged_by(
     subject: object,
     use: Callable[[], Awaitable[Any]],
     close: Callable[[], Awaitable[Any]],
@@ -62,7 +62,7 @@ async def check_remains(
     *,
     may_print: bool = False,
 ) -> None:
-    """Use a plugin's object twice, close it, and check that the process is as before.
+    """Check that the process is as before after two uses of a plugin's object and its close.
 
     The check fails if the object leaves threads, child processes, open files or shared state.
 
@@ -449,11 +449,11 @@ def _text(value: object) -> str:
         return ""
 
 
-def _attributes_of(value: object, package: str) -> object:
-    """Return the data in which an object of a module variable could keep something of a call.
+def _state_held_by(value: object, package: str) -> object:
+    """Return what the value of a module variable can keep from one call to the next, or None.
 
-    A thread-local, and an object of a class in ``package``, has its attributes as data. A function
-    has its attributes, defaults and closure. The result is None if there are no data.
+    This is the state of a function, or the attributes of a thread-local or of an object whose class
+    is in ``package``.
     """
     if isinstance(value, FunctionType):
         return _state_of_function(value)
@@ -506,7 +506,7 @@ def _class_state(kind: type) -> Iterator[tuple[str, object]]:
 def _module_state(module: ModuleType) -> Iterator[tuple[str, object]]:
     """Yield the name and value of each variable of a module and its classes that may change.
 
-    The value is a small collection, or the attributes of an object.
+    The value is a small collection, or the state of a function or an object.
     """
     package = module.__name__.partition(".")[0]
     for name, value in list(vars(module).items()):
@@ -519,5 +519,5 @@ def _module_state(module: ModuleType) -> Iterator[tuple[str, object]]:
                     yield f"{value.__qualname__}.{class_attribute}", attribute_value
         elif _is_small_collection(value):
             yield f"{module.__name__}.{name}", cast("object", value)
-        elif (attributes := _attributes_of(value, package)) is not None:
-            yield f"{module.__name__}.{name}", attributes
+        elif (state := _state_held_by(value, package)) is not None:
+            yield f"{module.__name__}.{name}", state

@@ -137,7 +137,7 @@ class PrefilterContract(Contract):
 
     async def test_secrets_are_never_shown(self, prefilter: Any) -> None:
         catalog = Catalog(self.catalog)
-        await self.shows_no_secret(
+        await self.check_no_secret_is_shown(
             prefilter, lambda: prefilter.select(self.task, catalog, self._ask())
         )
 

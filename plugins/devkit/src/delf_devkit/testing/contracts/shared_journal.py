@@ -82,7 +82,7 @@ class SharedJournalContract(Contract):
     async def test_secrets_are_never_shown(self, two: Sequence[Any]) -> None:
         journal, _ = two  # opened twice; one of them is enough here
         # check() reads the whole journal: an example of a use that may log, raise or return.
-        await self.shows_no_secret(journal, use=journal.check)
+        await self.check_no_secret_is_shown(journal, use=journal.check)
 
     async def test_process_sees_events_of_another(self, two: Sequence[Any]) -> None:
         one, other = two
