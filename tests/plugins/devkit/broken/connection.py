@@ -105,7 +105,7 @@ class Errands(Desk):
 
 class TestGoodWithContext(Suite):
     passes = (
-        "test_call_returns_its_declared_type_and_keeps_defaults",
+        "test_results_have_the_declared_type",
         "test_connection_works_in_a_task",
         "test_use_leaves_the_process_unchanged",
     )
@@ -120,7 +120,7 @@ class TestGoodDynamic(Suite):
         "test_actions_have_descriptions",
         "test_connection_describes_itself_consistently",
         "test_connection_works_in_a_task",
-        "test_inspect_needs_no_credentials",
+        "test_class_describes_itself_without_settings",
     )
     slow_call = None
     untested = ()
@@ -184,11 +184,11 @@ class TestGroupWithTheNameOfAnAction(Desk):
         ]
 
 
-@breaks("test_inspect_needs_no_credentials")
+@breaks("test_class_describes_itself_without_settings", "test_inspect_describes_the_connection")
 class TestInspectsItsService(Desk):
     def inspect(self, *, verbose=False):
         assert self.settings.token
-        return {"tool": "desk", "methods": [], "total": 0}
+        return {"tool": "service", "methods": [], "total": 0}
 
 
 @breaks("test_connection_refuses_invalid_arguments")
@@ -213,7 +213,7 @@ class TestSchemaOfAnother(Desk):
         ]
 
 
-@breaks("test_call_returns_its_declared_type_and_keeps_defaults")
+@breaks("test_results_can_be_stored")
 class TestGivesObjects(Desk):
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> object:
@@ -335,7 +335,7 @@ class TestKeepsArgumentsInSelf(Desk):
         return await Desk.find(self, self.state, limit)
 
 
-@breaks("test_call_returns_its_declared_type_and_keeps_defaults", says="2 were asked for")
+@breaks("test_results_keep_within_the_limit", says="2 were asked for")
 class TestIgnoresItsLimit(Desk):
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[dict[str, str]]:
@@ -505,7 +505,7 @@ class TestAsksAFastServer(Desk):
 
 
 class TestGoodChecked(Suite):
-    passes = ("test_check_refuses_what_the_call_refuses",)
+    passes = ("test_check_refuses_calls_to_refuse", "test_check_returns_a_verdict")
     calls_to_refuse = (Call("close", ticket="7"),)
 
     class kind(Desk):
@@ -515,7 +515,7 @@ class TestGoodChecked(Suite):
 
 
 class TestChecksNothingWhenItsRulesAreGone(TestGoodChecked):
-    breaks = ("test_check_refuses_what_the_call_refuses",)
+    breaks = ("test_check_refuses_calls_to_refuse",)
     says = "its check says Allowed"
 
     class kind(Desk):
@@ -526,10 +526,16 @@ class TestChecksNothingWhenItsRulesAreGone(TestGoodChecked):
                 return Allowed()
 
 
-@breaks("test_check_refuses_what_the_call_refuses", says="name calls in `calls_to_refuse`")
+@breaks("test_connection_with_a_check_tests_refusals", says="name calls in `calls_to_refuse`")
 class TestChecksUnreported(Desk):
     def check(self, call):
         return Allowed()
+
+
+@breaks("test_check_returns_a_verdict", says="returns True, which is no verdict")
+class TestChecksWithoutAVerdict(Desk):
+    def check(self, call):
+        return True
 
 
 @breaks(
@@ -542,7 +548,7 @@ class TestNeverEndsClosing(Desk):
         await asyncio.Event().wait()
 
 
-@breaks("test_call_returns_its_declared_type_and_keeps_defaults", says="gave a set")
+@breaks("test_results_have_the_declared_type", says="gave a set")
 class TestGivesAnotherTypeThanItSays(Desk):
     @action(effect="read")
     async def find(self, state: str, limit: int = 5) -> list[str]:
@@ -550,10 +556,7 @@ class TestGivesAnotherTypeThanItSays(Desk):
         return {state}
 
 
-@breaks(
-    "test_call_returns_its_declared_type_and_keeps_defaults",
-    says="changes a mutable default argument",
-)
+@breaks("test_calls_keep_default_arguments", says="changes a mutable default argument")
 class TestChangesItsDefault(Desk):
     @action(effect="read")
     async def find(self, state: str, limit: int = 5, seen: list[str] = []) -> list[str]:  # noqa: B006

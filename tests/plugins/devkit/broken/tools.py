@@ -42,7 +42,7 @@ class TestGood(Suite):
     passes = (
         "test_connection_works_in_a_task",
         "test_actions_have_descriptions",
-        "test_inspect_needs_no_credentials",
+        "test_inspect_describes_the_connection",
         "test_tool_names_are_unique",
         "test_tools_declare_effects_and_results",
         "test_use_leaves_the_process_unchanged",

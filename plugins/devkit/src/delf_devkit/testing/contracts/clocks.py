@@ -11,23 +11,18 @@ from typing import Any, Final
 
 import pytest
 
-# Offsets from now to seven test days, which differ in weekday, year, hour and minute.
-_OFFSETS: Final = [dt.timedelta(days=400 + 31 * n, hours=5 + 3 * n, minutes=7) for n in range(7)]
-OTHER_DAYS: Final = len(_OFFSETS)
+# Shifts of the clock to seven test days, which differ in weekday, year, hour and minute.
+TESTED_SHIFTS: Final = tuple(
+    dt.timedelta(days=400 + 31 * n, hours=5 + 3 * n, minutes=7) for n in range(7)
+)
 
 
 @contextlib.contextmanager
-def another_day(subject: object, number: int = 0) -> Generator[None]:
-    """Make an object's package see another date and time, whichever clock function it uses.
-
-    Args:
-        subject: The object.
-        number: The number of the test day, below ``OTHER_DAYS``.
-    """
+def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
+    """Make an object's package see a later date and time, whichever clock function it uses."""
     package = type(subject).__module__.partition(".")[0]
-    shift = _OFFSETS[number]
     clocks = _Clocks(shift)
-    # The clocks of the other day, by the function or class that each one replaces.
+    # The shifted clocks, by the function or class that each one replaces.
     moved: dict[Any, Any] = {
         dt.datetime: _moved_datetime(shift),
         dt.date: _moved_date(shift),

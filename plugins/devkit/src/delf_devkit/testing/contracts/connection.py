@@ -46,7 +46,7 @@ from delf_devkit.testing.contracts.base import (
     fail_without,
     needs,
 )
-from delf_devkit.testing.contracts.clocks import OTHER_DAYS, another_day
+from delf_devkit.testing.contracts.clocks import TESTED_SHIFTS, shifted_clock
 from delf_devkit.testing.contracts.guard import started_programs
 from delf_devkit.testing.contracts.leaks import (
     captured_logs,
@@ -64,7 +64,6 @@ from delf_devkit.testing.tasks import ScriptedTask
 _CONCURRENT = 2
 _MOMENT = 0.1
 _START_SECONDS = 60.0
-VERDICTS = (Allowed, NeedsApproval, Refused)
 # The classes of results that ``isinstance`` can check. It rejects many other annotations, such as
 # ``Any``, ``Literal`` or a ``TypedDict``.
 _CHECKED_RESULT_CLASSES = frozenset({list, dict, str, int, bool, bytes, tuple, set})
@@ -164,7 +163,7 @@ class ConnectionContract(Contract):
 
     @pytest.fixture
     def refused_connection(self) -> Any:
-        """The connection with a login that its service refuses."""
+        """A connection whose login the service refuses, for ``calls_with_refused_login``."""
         fail_without(
             self, "a fixture `refused_connection`, or no calls in `calls_with_refused_login`"
         )
@@ -209,12 +208,14 @@ class ConnectionContract(Contract):
                 "@action(…) a name that no action has"
             )
 
-    async def test_inspect_needs_no_credentials(self, connection: Any) -> None:
+    async def test_class_describes_itself_without_settings(self, connection: Any) -> None:
         kind = cast("Any", type(connection))
         # If the class does not override ``actions``, its ``inspect`` has to list all actions.
         if getattr(kind, "actions", None) is Connection.actions:
             described = kind.inspect(verbose=True)
             assert described["total"] == len(await connection.actions())
+
+    def test_inspect_describes_the_connection(self, connection: Any) -> None:
         described = connection.inspect(verbose=True)
         assert described["tool"] == connection.name
         json.dumps(described)
@@ -244,22 +245,21 @@ class ConnectionContract(Contract):
         texts_without_context = await self._model_texts(connection, with_context=False)
         _check_no_time(texts, texts_without_context)
         # The context is read on one other day only, because a context may ask a slow service.
-        await self._check_equal_on_day(0, connection, texts, with_context=True)
-        for day in range(1, OTHER_DAYS):
-            await self._check_equal_on_day(
-                day, connection, texts_without_context, with_context=False
-            )
+        first_shift, *other_shifts = TESTED_SHIFTS
+        await self._check_equal_at(first_shift, connection, texts, with_context=True)
+        for shift in other_shifts:
+            await self._check_equal_at(shift, connection, texts_without_context, with_context=False)
         connection_class = cast("Any", type(connection))
         # If the actions are methods of the class, a new process can describe the class without an
         # instance, and thus without the connection's settings.
         if getattr(connection_class, "actions", None) is Connection.actions:
             await self._check_equal_in_processes(connection_class)
 
-    async def _check_equal_on_day(
-        self, day: int, connection: Any, texts_of_today: str, *, with_context: bool
+    async def _check_equal_at(
+        self, shift: dt.timedelta, connection: Any, texts_of_today: str, *, with_context: bool
     ) -> None:
-        """Fail if a model reads other texts about a connection on another simulated day."""
-        with another_day(connection, day):
+        """Fail if a model reads other texts about a connection at a later time."""
+        with shifted_clock(connection, shift):
             try:
                 texts = await self._model_texts(connection, with_context=with_context)
             except Exception:  # such as an expired login
@@ -319,25 +319,34 @@ class ConnectionContract(Contract):
 
     # -- calls --------------------------------------------------------------------------
 
-    async def test_call_returns_its_declared_type_and_keeps_defaults(self, connection: Any) -> None:
+    async def test_results_can_be_stored(self, connection: Any) -> None:
         for call in self._calls():
-            action = await _action(connection, call.action)
-            declared_class = _result_class(action)
-            signature_before = str(inspect.signature(action.call))
+            loads(dumps(await self._make(call, connection)))
+
+    async def test_results_have_the_declared_type(self, connection: Any) -> None:
+        for call in self._calls():
+            declared_class = _result_class(await _action(connection, call.action))
             result = await self._make(call, connection)
-            loads(dumps(result))  # raises if the result cannot be stored
-            arguments = action.validate(call.arguments)
-            limit = next((arguments[name] for name in _LIMITS if name in arguments), None)
-            count = _length_of(result)
-            if isinstance(limit, int):
-                assert count <= limit, (
-                    f"{call.action} gave {count} items where {limit} were asked for: the "
-                    "model's prompt becomes longer, and the task more expensive, than intended"
-                )
             assert declared_class is None or result is None or isinstance(result, declared_class), (
                 f"{call.action} says that it returns a {declared_class.__name__}, and gave a "
                 f"{type(result).__name__}: scripts are written for what it says"
             )
+
+    async def test_results_keep_within_the_limit(self, connection: Any) -> None:
+        for call in self._calls():
+            arguments = (await _action(connection, call.action)).validate(call.arguments)
+            limit = next((arguments[name] for name in _LIMITS if name in arguments), None)
+            count = _length_of(await self._make(call, connection))
+            assert not isinstance(limit, int) or count <= limit, (
+                f"{call.action} gave {count} items where {limit} were asked for: the "
+                "model's prompt becomes longer, and the task more expensive, than intended"
+            )
+
+    async def test_calls_keep_default_arguments(self, connection: Any) -> None:
+        for call in self._calls():
+            action = await _action(connection, call.action)
+            signature_before = str(inspect.signature(action.call))
+            await self._make(call, connection)
             signature_after = str(inspect.signature(action.call))
             assert signature_before == signature_after, (
                 f"{call.action} changes a mutable default argument: the next call, also of another "
@@ -392,7 +401,7 @@ class ConnectionContract(Contract):
         for call in self.failing_calls:
             with pytest.raises(DelfError) as caught:
                 await self._make(call, connection)
-            self.explains(caught.value)
+            self.check_message_explains(caught.value)
         for call in self._calls():
             await self._make(call, connection)  # the connection still works after the failures
 
@@ -420,25 +429,30 @@ class ConnectionContract(Contract):
 
     # -- checks -------------------------------------------------------------------------
 
-    async def test_check_refuses_what_the_call_refuses(self, connection: Any) -> None:
-        checked: Any = connection
-        if not isinstance(checked, SupportsCheck):
+    def test_connection_with_a_check_tests_refusals(self, connection: Any) -> None:
+        if not isinstance(connection, SupportsCheck):
             assert not self.calls_to_refuse, "it has no `check`, and `calls_to_refuse` has calls"
             return
         assert self.calls_to_refuse or not self.check_refuses, (
             "the connection has a `check`: name calls in `calls_to_refuse` that the check does not "
             "allow, or set check_refuses = False if the check only shows what would happen"
         )
-        for call in (*self.calls_to_refuse, *self._calls()):
-            action = await _action(connection, call.action)
-            arguments = action.validate(call.arguments)
-            proposed = ProposedCall(action=call.action, arguments=arguments)
-            verdict = await _verdict(connection, proposed)
-            wanted = (Refused, NeedsApproval) if call in self.calls_to_refuse else VERDICTS
-            assert isinstance(verdict, wanted), (
+
+    async def test_check_refuses_calls_to_refuse(self, connection: Any) -> None:
+        for call in self.calls_to_refuse:
+            verdict = await _verdict(call, connection)
+            assert isinstance(verdict, (Refused, NeedsApproval)), (
                 f"{call.action}: its check says {type(verdict).__name__}; where it cannot judge, "
                 "it has to raise or to refuse"
             )
+
+    async def test_check_returns_a_verdict(self, connection: Any) -> None:
+        if isinstance(connection, SupportsCheck):
+            for call in self._calls():
+                verdict = await _verdict(call, connection)
+                assert isinstance(verdict, (Allowed, NeedsApproval, Refused)), (
+                    f"{call.action}: its check returns {verdict!r}, which is no verdict"
+                )
 
     # -- secrets ------------------------------------------------------------------------
 
@@ -514,7 +528,7 @@ class ConnectionContract(Contract):
     async def _check_raises_or_finds_something(self, call: Call, refused_connection: Any) -> None:
         """Fail if a call with a refused login returns an empty result instead of raising.
 
-        With the right login, the result of the call must not be empty.
+        Only for calls that found something with the right login.
         """
         try:
             result = await self._make(call, refused_connection)
@@ -648,9 +662,9 @@ def _length_of(result: Any) -> int:
 
 
 def _check_no_time(texts: str, texts_without_context: str) -> None:
-    """Fail if the texts that a model reads have the current time, or the date in a usual form.
+    """Fail if the texts that a model reads have the current time or date.
 
-    The context of a connection may have a date.
+    A date that is not in ISO form is accepted in the context, which may have dates of its data.
     """
     now = dt.datetime.now().astimezone()
     thousands_of_seconds = int(now.timestamp()) // 1000  # the texts are some seconds old
@@ -675,8 +689,10 @@ def _result_class(action: Action) -> type | None:
     return kind if kind in _CHECKED_RESULT_CLASSES else None
 
 
-async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
-    """Return the connection's verdict, obtained as the approval gate would."""
+async def _verdict(call: Call, connection: Any) -> Any:
+    """Return the connection's verdict on a call, obtained as the approval gate would."""
+    arguments = (await _action(connection, call.action)).validate(call.arguments)
+    proposed = ProposedCall(action=call.action, arguments=arguments)
     try:
         if inspect.iscoroutinefunction(connection.check):
             return await connection.check(proposed)

@@ -87,15 +87,8 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
 
 
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Return the annotation of each setting, by name, for :func:`plain_secrets`.
-
-    For a setting with metadata, the value is a text with both. :func:`plain_secrets` finds the name
-    ``_resolve_local_path`` in the text of a ``LocalPath``, which is no secret.
-    """
-    return {
-        name: f"{field.annotation} {field.metadata}" if field.metadata else field.annotation
-        for name, field in fields.items()
-    }
+    """Return the annotation of each setting by name, with the metadata of ``Annotated``."""
+    return {name: field.rebuild_annotation() for name, field in fields.items()}
 
 
 def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
