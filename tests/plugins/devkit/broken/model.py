@@ -102,7 +102,20 @@ class TestCountsNothing(ScriptedModel):
         return replace(await super().complete(request), usage=Usage())
 
 
-@breaks("test_model_returns_calls_of_offered_tools")
+@breaks("test_model_calls_an_offered_tool")
+class TestForgetsItsCalls(ScriptedModel):
+    async def complete(self, request):
+        return replace(await super().complete(request), calls=())
+
+
+@breaks("test_answer_text_is_kept", says="keep blanks")
+class TestSqueezesAnswers(ScriptedModel):
+    async def complete(self, request):
+        reply = await super().complete(request)
+        return replace(reply, text=" ".join(reply.text.split()))
+
+
+@breaks("test_stream_calls_a_tool_again_after_a_result")
 class TestForgetsItsCallsInStreams(ScriptedModel):
     async def stream(self, request):
         async for piece in super().stream(request):
@@ -116,7 +129,7 @@ class TestPaysForBeingAsked(ScriptedModel):
         return Price(input=-1.0, output=1.0, cached_input=0.0)
 
 
-@breaks("test_stream_returns_the_same_answer")
+@breaks("test_stream_ends_with_its_joined_reply")
 class TestStreamsNoWhole(ScriptedModel):
     async def stream(self, request):
         async for piece in super().stream(request):
@@ -368,7 +381,7 @@ class TestPutsItsKeyIntoTheEnvironment(ScriptedModel):
         return await super().complete(request)
 
 
-@breaks("test_stream_returns_the_same_answer", says="count each piece once")
+@breaks("test_stream_counts_the_same_input", says="count each piece once")
 class TestCountsAStreamTwice(ScriptedModel):
     async def stream(self, request):
         async for piece in super().stream(request):

@@ -225,20 +225,31 @@ class MemoryContract(Contract):
         assert [fact.content for fact in await other.all()] == list(self.facts[1:])
         await store.clear()
         assert [fact.content for fact in await other.all()] == list(self.facts[1:])
-        # Now ``store`` is empty, and ``longer`` has a name that begins with that of ``other``.
-        longer: Any = elsewhere("it's another one")
+        await other.aclose()
+
+    @needs("namespaces")
+    async def test_clear_keeps_a_namespace_with_a_longer_name(
+        self, elsewhere: Callable[[str], Any]
+    ) -> None:
+        cleared, longer = elsewhere("it's another"), elsewhere("it's another one")
         await longer.save(self.facts[:1])
-        await other.clear()
+        await cleared.clear()
         assert [fact.content for fact in await longer.all()] == list(self.facts[:1]), (
             "a namespace whose name begins with that of another is forgotten with it"
         )
         await longer.clear()
         await longer.aclose()
-        await other.save(self.facts[1:])
-        assert await other.search(self.query, 100, 0.0), (
+        await cleared.save(self.facts[1:])
+        assert await cleared.search(self.query, 100, 0.0), (
             "clear() of a namespace also makes facts of another namespace impossible to find"
         )
-        await other.clear()
+        await cleared.aclose()
+
+    @needs("namespaces")
+    async def test_two_namespaces_are_written_at_once(
+        self, store: Any, elsewhere: Callable[[str], Any]
+    ) -> None:
+        other: Any = elsewhere("it's another")
         await self._save_to_both_at_once(store, other)
         # ``store`` has the facts with the word "mine", and ``other`` the facts with "theirs".
         assert len(await store.all()) == len(await other.all()) == _AT_ONCE
@@ -301,7 +312,7 @@ class MemoryContract(Contract):
         await self.check_nothing_remains(store, use, forbidden_texts=(_MARK,))
 
     async def test_secrets_are_never_shown(self, store: Any) -> None:
-        await self.shows_no_secret(store, lambda: store.search(self.query))
+        await self.check_no_secret_is_shown(store, lambda: store.search(self.query))
 
     async def test_use_after_repeated_close_works(self, store: Any) -> None:
         await store.save(self.facts)

@@ -61,6 +61,7 @@ _ADD = ModelTool(
         "additionalProperties": False,
     },
 )
+_SUM = ModelRequest(messages=(user("What is 1 + 2?"),), tools=(_ADD,), must_call=True)
 
 
 class ModelContract(Contract):
@@ -136,16 +137,21 @@ class ModelContract(Contract):
         self, model: Any, question: ModelRequest
     ) -> None:
         before = asdict(question)
-        self._check(await model.complete(question))
+        self._check_reply(await model.complete(question))
         assert asdict(question) == before
 
-    async def test_stream_returns_the_same_answer(self, model: Any, question: ModelRequest) -> None:
+    async def test_stream_ends_with_its_joined_reply(
+        self, model: Any, question: ModelRequest
+    ) -> None:
         *deltas, reply = await _collect(model.stream(question))
         assert all(isinstance(piece, ModelDelta) for piece in deltas)
         assert isinstance(reply, ModelReply), "a stream ends with the whole reply"
-        self._check(reply)
+        self._check_reply(reply)
         texts = (piece.text for piece in deltas if piece.call is None)
         assert "".join(texts) == reply.text
+
+    async def test_stream_counts_the_same_input(self, model: Any, question: ModelRequest) -> None:
+        *_, reply = await _collect(model.stream(question))
         complete_reply = await model.complete(question)
         counts = [each.usage.input_tokens for each in (complete_reply, reply)]
         assert counts[0] == counts[1], (
@@ -157,7 +163,7 @@ class ModelContract(Contract):
         stream = model.stream(question)
         await anext(stream)
         await stream.aclose()
-        self._check(await model.complete(question))
+        self._check_reply(await model.complete(question))
 
     async def test_model_keeps_nothing_between_requests(
         self, model: Any, question: ModelRequest
@@ -344,14 +350,17 @@ class ModelContract(Contract):
         )
 
     @needs("echoes")
-    async def test_concurrent_answers_are_independent(self, echo_model: Any) -> None:
-        marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
+    async def test_answer_text_is_kept(self, echo_model: Any) -> None:
         odd = "Grüße 🦊 łódź:    x  =  1"
         reply = await echo_model.complete(_about(odd))
         assert odd in reply.text, (
             f"the service answers with {odd!r}, and the model gives {reply.text!r}: decode UTF-8 "
             "as a whole, and keep blanks, which scripts in an answer need"
         )
+
+    @needs("echoes")
+    async def test_concurrent_answers_are_independent(self, echo_model: Any) -> None:
+        marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
         whole = await asyncio.gather(*(echo_model.complete(_about(mark)) for mark in marks))
         streams = await asyncio.gather(
             *(_collect(echo_model.stream(_about(mark))) for mark in marks)
@@ -391,18 +400,10 @@ class ModelContract(Contract):
         if price is not None and min(price.input, price.output) < 0:
             return  # test_model_price_is_valid reports a negative price
         for reply in (complete_reply, streamed):
-            if reply.cost_usd is None:
-                continue  # the model does not know the cost
             if reply.cost_usd:
                 self._check_cost(reply, reply.cost_usd, price)
-                continue
-            # A reply may cost nothing if the model has no price, or a price of 0.
-            expected_cost = 0.0 if price is None else price.cost(reply.usage)
-            assert not expected_cost, (
-                f"an answer of {reply.usage.text} costs nothing, and by its price "
-                f"{expected_cost:g} USD: a budget would never be used up; return None if the "
-                "cost is unknown"
-            )
+            elif reply.cost_usd == 0:
+                _check_free_reply(reply, price)
 
     def _check_cost(self, reply: ModelReply, cost: float, price: Price | None) -> None:
         """Check the cost of a reply that is not free."""
@@ -426,14 +427,14 @@ class ModelContract(Contract):
         for iterations in LOOP_ITERATIONS:
             await cancel_after_iterations(lambda: model.complete(question), iterations)
             await cancel_after_iterations(lambda: _collect(model.stream(question)), iterations)
-        self._check(await model.complete(question))
+        self._check_reply(await model.complete(question))
 
     async def test_model_serves_concurrent_requests(
         self, model: Any, question: ModelRequest
     ) -> None:
         answers = [model.complete(question) for _ in range(_CONCURRENT)]
         for reply in await asyncio.gather(*answers):
-            self._check(reply)
+            self._check_reply(reply)
         requests = [_about("word " * (20 * number + 1)) for number in range(_CONCURRENT)]
         alone = [await model.complete(request) for request in requests]
         answers = [model.complete(request) for request in requests]
@@ -481,7 +482,7 @@ class ModelContract(Contract):
                 "a model with an invalid key returns an answer, once another model was asked: the "
                 "two models share a client or an answer; keep both in `self`"
             )
-        self._check(await model.complete(question))
+        self._check_reply(await model.complete(question))
 
     async def test_use_leaves_the_process_unchanged(self, model: Any) -> None:
         async def use() -> None:
@@ -523,24 +524,27 @@ class ModelContract(Contract):
         assert not broken, f"after a request that was cancelled, the next one fails: {broken!r}"
 
     @needs("calls")
-    async def test_model_returns_calls_of_offered_tools(self, calling_model: Any) -> None:
+    async def test_model_calls_an_offered_tool(self, calling_model: Any) -> None:
         assert _takes_tools(calling_model), "its property takes_tools says no"
-        request = ModelRequest(messages=(user("What is 1 + 2?"),), tools=(_ADD,), must_call=True)
-        reply = await calling_model.complete(request)
-        [call] = reply.calls
+        [call] = (await calling_model.complete(_SUM)).calls
         assert call.name == "add"
         assert call.id
         assert isinstance(json.loads(call.arguments), dict)
 
-        assistant_turn = assistant(reply.text, reply.calls)
+    @needs("calls")
+    async def test_stream_calls_a_tool_again_after_a_result(self, calling_model: Any) -> None:
+        reply = await calling_model.complete(_SUM)
+        [call] = reply.calls
         tool_results = results([ToolResult(id=call.id, name=call.name, text="3")])
-        next_request = replace(request, messages=(*request.messages, assistant_turn, tool_results))
-        *deltas, streamed = await _collect(calling_model.stream(next_request))
+        messages = (*_SUM.messages, assistant(reply.text, reply.calls), tool_results)
+        # ``must_call`` of the request is still true.
+        *deltas, streamed = await _collect(calling_model.stream(replace(_SUM, messages=messages)))
         pieces = [piece.text for piece in deltas if piece.call == 0]  # of the reply's first call
         assert "".join(pieces) == streamed.calls[0].arguments
         assert streamed.calls[0].name == "add"
 
-    def _check(self, reply: Any) -> None:
+    def _check_reply(self, reply: Any) -> None:
+        """Fail unless a reply is complete and its usage plausible."""
         assert isinstance(reply, ModelReply)
         assert isinstance(reply.text, str)
         assert reply.text.strip(), "the answer is empty"
@@ -552,6 +556,15 @@ class ModelContract(Contract):
         if self.counts_tokens:
             assert usage.input_tokens > 0
             assert usage.output_tokens > 0
+
+
+def _check_free_reply(reply: ModelReply, price: Price | None) -> None:
+    """Fail if a reply without cost should have one by the model's price."""
+    expected_cost = 0.0 if price is None else price.cost(reply.usage)
+    assert not expected_cost, (
+        f"an answer of {reply.usage.text} costs nothing, and by its price {expected_cost:g} USD: "
+        "a budget would never be used up; return None if the cost is unknown"
+    )
 
 
 def _about(word: str) -> ModelRequest:
