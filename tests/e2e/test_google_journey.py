@@ -164,7 +164,9 @@ def project(
         f'[connections.{name}]\noauth_credentials = "{credentials}"\nbase_url = "{google.url}"\n'
         for name in names
     )
-    delf_project.config(f'[agent]\njournal = "sql"\nretry_count = 0\nsandbox = "local"\n{sections}')
+    delf_project.write_config(
+        f'[agent]\njournal = "sql"\nretry_count = 0\nsandbox = "local"\n{sections}'
+    )
     delf_project.write("receipt.txt", "paid")
     delf_project.environ |= {
         "DELF_JOURNAL_SQL_URL": str(delf_project.root / "runs.db"),
@@ -179,7 +181,7 @@ FLAGS = ("-c", "gmail", "-c", "drive", "-c", "sheets", "-c", "docs", "-c", "cale
 def test_google_task_runs_on_the_command_line(
     google: GoogleServer, project: DelfProject, office: str
 ) -> None:
-    llm = project.model(SCRIPT.replace("BOOK", repr(office)))
+    llm = project.install_model(SCRIPT.replace("BOOK", repr(office)))
     done = project.run(
         "run", "File it.", *FLAGS, "--llm", llm, "--file", "receipt.txt", "--approve", "all"
     )
@@ -194,7 +196,7 @@ def test_google_task_runs_on_the_command_line(
 def test_google_write_needs_approval(
     google: GoogleServer, project: DelfProject, office: str
 ) -> None:
-    llm = project.model(SCRIPT.replace("BOOK", repr(office)))
+    llm = project.install_model(SCRIPT.replace("BOOK", repr(office)))
     done = project.run(
         "run", "File it.", *FLAGS, "--llm", llm, "--file", "receipt.txt", "--approve", "none"
     )
@@ -206,7 +208,7 @@ def test_google_write_needs_approval(
 
 def killed(project: DelfProject, google: GoogleServer, script: str, method: str, calls: int) -> str:
     """Run a script, kill its process when a method was called so often; the task's id."""
-    llm = project.model(script)
+    llm = project.install_model(script)
     command = project.command("run", "Do it.", *FLAGS, "--llm", llm, "--approve", "all")
     process = program.start(
         command, cwd=project.root, env=project.environment({}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

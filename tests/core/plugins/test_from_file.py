@@ -54,7 +54,7 @@ def test_from_file_connection_is_used_in_a_task(file: Path) -> None:
 def test_plugin_loaded_from_file_works_on_the_command_line(
     file: Path, delf_project: DelfProject
 ) -> None:
-    llm = delf_project.model("print(await desk.find())")
+    llm = delf_project.install_model("print(await desk.find())")
     outcome = delf_project.run("run", "Find.", "-c", "desk", "--llm", llm, "--plugin", str(file))
     assert outcome.succeeded().stdout == "a lamp\n"
 

@@ -51,8 +51,8 @@ def file(delf_project: DelfProject) -> Iterator[Path]:
 def test_log_of_any_command_has_no_secret_of_the_project(
     command: tuple[str, ...], file: Path, delf_project: DelfProject
 ) -> None:
-    llm = delf_project.model("print(await desk.find())")
-    delf_project.config('[connections.desk]\ntype = "desk"\ntoken = "s3cret-drawer-4711"\n')
+    llm = delf_project.install_model("print(await desk.find())")
+    delf_project.write_config('[connections.desk]\ntype = "desk"\ntoken = "s3cret-drawer-4711"\n')
     options = ("--llm", llm) if command[0] == "run" else ()
     outcome = delf_project.run("--plugin", str(file), *command, *options)
     assert outcome.succeeded()

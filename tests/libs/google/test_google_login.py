@@ -47,7 +47,7 @@ def project(
         monkeypatch.setenv(name, value)
     # What the person logged in with goes to no address of a file.
     delf_project.environ |= {f"DELF_{name}_BASE_URL": google.url for name in ("MAIL", "FILES")}
-    delf_project.config("""
+    delf_project.write_config("""
         [connections.mail]
         type = "gmail"
         oauth_credentials = "client_secrets.json"
@@ -85,7 +85,7 @@ def test_google_commands_log_in_and_out(google: GoogleServer, project: DelfProje
     assert json.loads(again.stdout) == [row]
     assert "Logged in; stored in" in again.stderr
     google.gmail.deliver("ada@example.com", b"Subject: Hello\r\n\r\nx")
-    llm = project.model('print([m["subject"] for m in (await mail.search())["messages"]])')
+    llm = project.install_model('print([m["subject"] for m in (await mail.search())["messages"]])')
     task = project.run("run", "What is new?", "-c", "mail", "--llm", llm, "--sandbox", "local")
     assert "['Hello']" in task.succeeded().stdout
     shown = done.stdout + done.stderr + task.stdout + task.stderr
@@ -147,7 +147,7 @@ def test_login_on_another_machine_accepts_the_pasted_address(
 def test_google_login_without_a_connection_is_reported(
     google: GoogleServer, project: DelfProject
 ) -> None:
-    project.config("")
+    project.write_config("")
     nothing = project.spawn("google", "login")
     assert nothing.exit_code == 2
     assert "no connection to Google" in nothing.stderr

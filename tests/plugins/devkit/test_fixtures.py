@@ -196,10 +196,10 @@ def test_delf_project_reports_the_exit_status(delf_project: DelfProject) -> None
 def test_delf_project_runs_a_task_with_a_scripted_model(
     delf_project: DelfProject, way: str
 ) -> None:
-    delf_project.config("[agent]\nsystem_prompt = 'Speak Latin.'")
+    delf_project.write_config("[agent]\nsystem_prompt = 'Speak Latin.'")
     source = "def add(a: int, b: int) -> int:\n    'Add.'\n    return a + b\n"
     delf_project.write("tools.py", f"from delf import tool\n\n@tool\n{source}")
-    llm = delf_project.model("print('salve', await add(20, 22))")
+    llm = delf_project.install_model("print('salve', await add(20, 22))")
     arguments = ("run", "Add.", "--llm", llm, "--tools", "tools.py", "--approve", "all")
     result = getattr(delf_project, way)(*arguments).succeeded()
     assert result.stdout.strip() == "salve 42"
@@ -225,7 +225,7 @@ def test_delf_project_installs_a_plugin_file(delf_project: DelfProject, way: str
             click.echo(f"hi {os.environ['WHO']} {sys.stdin.read()}")
     """
     files = {"delf_hi/plugin.py": hooks, "delf_hi/command.py": command, "delf_hi/__init__.py": ""}
-    delf_project.plugin("hi", files)
+    delf_project.install_plugin("hi", files)
     result = getattr(delf_project, way)("hi", stdin="there", WHO="you").succeeded()
     assert result.stdout == "hi you there\n"
     assert "delf_hi" not in sys.modules

@@ -62,7 +62,7 @@ def test_stripe_operations_run_on_the_command_line(
     names = ["get_customers", "post_invoices", "get_invoices_invoice"]
     billing = Billing()
     with threaded_server(billing) as server:
-        delf_project.config(f"""
+        delf_project.write_config(f"""
             [agent]
             journal = "sql"
             retry_count = 0
@@ -74,7 +74,7 @@ def test_stripe_operations_run_on_the_command_line(
             allow = {json.dumps(names)}
             token = "${{STRIPE_KEY}}"
         """)
-        llm = delf_project.model(BILLING + PEEKING)
+        llm = delf_project.install_model(BILLING + PEEKING)
         task = ("run", "Bill Ada for order 7.", "-c", "stripe", "--llm", llm, "--sandbox", "local")
         secret = {"STRIPE_KEY": KEY, "DELF_JOURNAL_SQL_URL": "runs.db"}
         done = delf_project.run(*task, "--approve", approve, "--events", **secret)

@@ -80,7 +80,9 @@ class Suite(CommandContract):
     @pytest.fixture
     def delf_project(self, delf_project):
         files = {"__init__.py": "", "plugin.py": HOOKS, "command.py": self.text}
-        delf_project.plugin("made", {f"delf_made/{name}": text for name, text in files.items()})
+        delf_project.install_plugin(
+            "made", {f"delf_made/{name}": text for name, text in files.items()}
+        )
         return delf_project
 
     @pytest.fixture

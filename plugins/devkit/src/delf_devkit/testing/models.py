@@ -27,6 +27,7 @@ Answer = Reply | Callable[[ModelRequest], Any]
 USAGE: Final = Usage(input_tokens=100, output_tokens=20)
 _SHOWN: Final = 500
 FILE_PREFIX: Final = "scripted-file:"
+PROMPTS_SUFFIX: Final = ".prompts"
 
 
 def script(code: str) -> str:
@@ -133,7 +134,7 @@ class FileModel(ScriptedModel):
     """A model that replies with texts from a JSON file, for tests that start ``delf`` as a process.
 
     The model writes the texts of all requests to a file next to the JSON file, with the ending
-    ``.asked``.
+    ``PROMPTS_SUFFIX``.
 
     Args:
         config: The configuration with the model ``scripted-file:PATH``; the file has a JSON list of
@@ -144,12 +145,12 @@ class FileModel(ScriptedModel):
     def __init__(self, context: PluginContext, config: LLMConfig) -> None:
         path = Path(config.model.removeprefix(FILE_PREFIX))
         super().__init__(replies=deque(_texts(json.loads(path.read_text(encoding="utf-8")))))
-        self._requests_path = path.with_suffix(".asked")  # tests read there what delf has asked
+        self._prompts_path = path.with_suffix(PROMPTS_SUFFIX)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the next reply, and log the request's text in a file."""
         text = "\n\n".join(message.text for message in request.messages)
-        with self._requests_path.open("a", encoding="utf-8") as file:
+        with self._prompts_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(text) + "\n")
         return replace(await super().complete(request), model="scripted-file")
 

@@ -18,7 +18,7 @@ import pytest
 
 from delf.machine.interpreter import own_python
 from delf_devkit.testing.hosts import forget_modules, install_plugin
-from delf_devkit.testing.models import FILE_PREFIX, script
+from delf_devkit.testing.models import FILE_PREFIX, PROMPTS_SUFFIX, script
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class DelfProject:
         self.site.mkdir()
         self.environ: dict[str, str] = {}
         self._monkeypatch = monkeypatch
-        self._model: Path | None = None
+        self._replies_path = root / ".replies.json"
+        self._prompts_path = self._replies_path.with_suffix(PROMPTS_SUFFIX)
 
     # -- what is in it ------------------------------------------------------------------
 
@@ -83,11 +84,11 @@ class DelfProject:
         path.write_text(textwrap.dedent(text), encoding="utf-8")
         return path
 
-    def config(self, text: str) -> Path:
+    def write_config(self, text: str) -> Path:
         """Write ``delf.toml``."""
         return self.write("delf.toml", text)
 
-    def plugin(self, name: str, files: Mapping[str, str], **options: Any) -> Path:
+    def install_plugin(self, name: str, files: Mapping[str, str], **options: Any) -> Path:
         """Install a plugin for this project.
 
         Args:
@@ -99,28 +100,27 @@ class DelfProject:
             self.write(f".site/{path}", text)
         return install_plugin(self.site, name, **options)
 
-    def model(self, *replies: str) -> str:
-        """Install a model and return its name, for ``--llm``.
+    def install_model(self, *replies: str) -> str:
+        """Install a model, or give it other replies; return its name, for ``--llm``.
 
         Args:
             replies: The answers in order; an answer without a code block is taken as a script.
         """
-        if self._model is None:
+        if not self._replies_path.exists():
             module = "delf_devkit.testing.file_model_plugin"
             install_plugin(self.site, "testing", module=module)
-            self._model = self.root / ".replies.json"
         texts = [text if "```" in text else script(text) for text in replies]
-        self._model.write_text(json.dumps(texts), encoding="utf-8")
-        self._model.with_suffix(".asked").unlink(missing_ok=True)
-        return f"{FILE_PREFIX}{self._model}"
+        self._replies_path.write_text(json.dumps(texts), encoding="utf-8")
+        self._prompts_path.unlink(missing_ok=True)
+        return f"{FILE_PREFIX}{self._replies_path}"
 
     @property
     def prompts(self) -> list[str]:
         """The prompts sent to the model."""
-        prompts_file = self._model.with_suffix(".asked") if self._model is not None else None
-        if prompts_file is None or not prompts_file.exists():
+        if not self._prompts_path.exists():
             return []
-        return [json.loads(line) for line in prompts_file.read_text(encoding="utf-8").splitlines()]
+        lines = self._prompts_path.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
 
     # -- running it ---------------------------------------------------------------------
 
