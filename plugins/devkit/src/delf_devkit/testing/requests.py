@@ -15,6 +15,61 @@ _LONG_TEXT: Final = " ".join(f"word{n:04}" for n in range(1_112))
 _JSON: Final = {"None": "null", "True": "true", "False": "false"}
 
 
+def _script(code: str) -> dict[str, Any]:
+    return {
+        "action": "script",
+        "permission": "script",
+        "arguments": {},
+        "code": code,
+        "actions": ("bank.pay", "bank.close_account"),
+        "effects": {"bank.pay": "write", "bank.close_account": "irreversible"},
+    }
+
+
+_OUTSIDE_ORIGIN: Final = {
+    "kind": "result",
+    "trust": "outside",
+    "text": "from web.read (call 7); others wrote it",
+    "action": "web.read",
+    "path": "body",
+}
+_CODE: Final = "amount = 4711\nbank.pay('landlord', amount)\nprint('both were paid')"
+_SAMPLE_FIELDS: Final[Mapping[FactKind, Mapping[str, Any]]] = {
+    FactKind.QUESTION: {"action": "treasury.wire_abroad"},
+    FactKind.EFFECT: {"effect": "write"},
+    FactKind.OUTCOME_UNKNOWN: {"outcome_unknown": True},
+    FactKind.CHANGED: {"changed": True},
+    FactKind.MADE_BEFORE: {"made_before": 23},
+    FactKind.OTHERS_WORDS: {
+        "flow": f"to: {_OUTSIDE_ORIGIN['text']}",
+        "origins": {"to": _OUTSIDE_ORIGIN},
+    },
+    FactKind.HIDDEN: {"arguments": {"to": "ann\u202eelgoog@evil.example\u202c", "amount": 1}},
+    FactKind.WARNING: {"reason": "no earlier payment went to this receiver"},
+    FactKind.TASK: {"task": "Settle every invoice of Quebec.\nDo not forget Yukon."},
+    FactKind.ASKER: {"asked_by": "margarethe"},
+    FactKind.PARENT: {"parent": "task_0123456789"},
+    FactKind.SCRIPT: {"script": 2, "because": "the one before failed: Timeout: bank is down"},
+    FactKind.LINE: {"line": 4242},
+    FactKind.FIELD: {name: f"sample of {name}" for name in labels()},
+    FactKind.PERMISSION: {"permission": "transfers_abroad"},
+    FactKind.ACTION: _script(_CODE),
+    FactKind.CODE: _script(_CODE),
+    FactKind.ARGUMENT: {"arguments": {"receiver": "landlord@example.org", "amount": 815}},
+    FactKind.DEFAULT: {"defaults": {"currency": "bitcoin", "express_fee": 9000}},
+    FactKind.ORIGIN: {"origins": {"to": _OUTSIDE_ORIGIN}},
+    FactKind.FILE: {"files": {"salaries.xlsx": 48_213}},
+    FactKind.PREVIEW: {"preview": "From: savings\nTo: 12,000 households\nTotal: 1,440,000"},
+    FactKind.CHANGES: {"changes": ("bank.open(name='x17')", "bank.limit(9100)")},
+    FactKind.RULE: {
+        "rule": {"two_of": ["finance", "directors"], "four_eyes": True},
+        "shaped_by": ("ottokar",),
+    },
+    FactKind.EXPIRY: {"expires_after": 2580.0},
+}
+"""The fields of a request that has a fact, by the kind of the fact."""
+
+
 def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
     """Return a request like those of the approval gate.
 
@@ -54,15 +109,8 @@ def question_for(**arguments: Any) -> ApprovalRequest:
 
 def sample_questions() -> dict[str, ApprovalRequest]:
     """Return named sample questions, of each kind and with texts that are hard to display."""
-    outside_origin = {
-        "kind": "result",
-        "trust": "outside",
-        "text": "from mail.read (call 7); others wrote it",
-        "action": "mail.read",
-    }
-    question = question_for()
     return {
-        "a choice": replace(question, origins={"options[1]": outside_origin}),
+        "a choice": replace(question_for(), origins={"options[1]": _OUTSIDE_ORIGIN}),
         "yes or no": question_for(question="Shall it be sent today?", answer="yes/no"),
         "a number": replace(question_for(question="How many?", answer="number"), line=4242),
         "a text": replace(question_for(question="What is the subject?"), expires_after=2580.0),
@@ -79,57 +127,16 @@ def sample_requests() -> dict[str, ApprovalRequest]:
     Votes are no part of a request; :data:`AFTERWARDS` has them.
     """
     request = request_for()
-    outside_origin = {
-        "kind": "result",
-        "trust": "outside",
-        "text": "from web.read (call 7); others wrote it",
-        "action": "web.read",
-        "path": "body",
-    }
-    code = "amount = 4711\nbank.pay('landlord', amount)\nprint('both were paid')"
-    found: dict[FactKind, Mapping[str, Any]] = {
-        FactKind.QUESTION: {"action": "treasury.wire_abroad"},
-        FactKind.EFFECT: {"effect": "write"},
-        FactKind.OUTCOME_UNKNOWN: {"outcome_unknown": True},
-        FactKind.CHANGED: {"changed": True},
-        FactKind.MADE_BEFORE: {"made_before": 23},
-        FactKind.OTHERS_WORDS: {
-            "flow": f"to: {outside_origin['text']}",
-            "origins": {"to": outside_origin},
-        },
-        FactKind.HIDDEN: {"arguments": {"to": "ann\u202eelgoog@evil.example\u202c", "amount": 1}},
-        FactKind.WARNING: {"reason": "no earlier payment went to this receiver"},
-        FactKind.TASK: {"task": "Settle every invoice of Quebec.\nDo not forget Yukon."},
-        FactKind.ASKER: {"asked_by": "margarethe"},
-        FactKind.PARENT: {"parent": "task_0123456789"},
-        FactKind.SCRIPT: {"script": 2, "because": "the one before failed: Timeout: bank is down"},
-        FactKind.LINE: {"line": 4242},
-        FactKind.FIELD: {name: f"sample of {name}" for name in labels()},
-        FactKind.PERMISSION: {"permission": "transfers_abroad"},
-        FactKind.ACTION: _script(code),
-        FactKind.CODE: _script(code),
-        FactKind.ARGUMENT: {"arguments": {"receiver": "landlord@example.org", "amount": 815}},
-        FactKind.DEFAULT: {"defaults": {"currency": "bitcoin", "express_fee": 9000}},
-        FactKind.ORIGIN: {"origins": {"to": outside_origin}},
-        FactKind.FILE: {"files": {"salaries.xlsx": 48_213}},
-        FactKind.PREVIEW: {"preview": "From: savings\nTo: 12,000 households\nTotal: 1,440,000"},
-        FactKind.CHANGES: {"changes": ("bank.open(name='x17')", "bank.limit(9100)")},
-        FactKind.RULE: {
-            "rule": {"two_of": ["finance", "directors"], "four_eyes": True},
-            "shaped_by": ("ottokar",),
-        },
-        FactKind.EXPIRY: {"expires_after": 2580.0},
-    }
-    samples = {kind.value: replace(request, **fields) for kind, fields in found.items()}
+    samples = {kind.value: replace(request, **fields) for kind, fields in _SAMPLE_FIELDS.items()}
+    everything: dict[str, Any] = {}
+    for kind, fields in _SAMPLE_FIELDS.items():
+        if kind not in (FactKind.CODE, FactKind.ACTION):
+            everything |= fields
     many = {f"parameter_{n:02}": f"value-{n * 7919}-end" for n in range(30)}
     very_many = {f"parameter_{n:03}": f"value-{n * 7919}-end" for n in range(400)}
     long_code = "\n".join(f"{word} = 1" for word in _LONG_TEXT.split())
     nested = {"to": [{"name": f"n{n}x"} for n in range(90)]}
     odd = {"text": "Grüße\x1b[2J\x00\n\u202eevil", "html": "<b>&amp;*_`", "\u200bname": "zero"}
-    everything: dict[str, Any] = {}
-    for kind, fields in found.items():
-        if kind not in (FactKind.CODE, FactKind.ACTION):
-            everything |= fields
     return samples | {
         "a plain request": request,
         "thirty arguments": replace(request, arguments=many),
@@ -191,14 +198,3 @@ def _letters_and_digits(text: str) -> str:
     """
     json = re.sub(r"\b(None|True|False)\b", lambda match: _JSON[match[0]], text)
     return re.sub(r"[\W_]+", "", json).casefold()
-
-
-def _script(code: str) -> dict[str, Any]:
-    return {
-        "action": "script",
-        "permission": "script",
-        "arguments": {},
-        "code": code,
-        "actions": ("bank.pay", "bank.close_account"),
-        "effects": {"bank.pay": "write", "bank.close_account": "irreversible"},
-    }
