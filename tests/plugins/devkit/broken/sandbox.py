@@ -652,12 +652,17 @@ class Spoiling(Backend):
         return Done(value=self.answer, variables={})
 
 
-@breaks("test_input_files_arrive_as_they_are_now", says="hand over all bytes")
+@breaks("test_input_file_arrives_whole", says="hand over all bytes")
 class TestHandsOverAMegabyte(Spoiling):
     what, answer = "data[-2:]", [1_000_000, b"\r\n\xff\x00", b"\x00\x00"]
 
 
-@breaks("test_input_files_arrive_as_they_are_now", says="a file beside its input file")
+@breaks("test_next_task_reads_a_changed_input_file", says="make a copy for each session")
+class TestKeepsItsFirstCopy(Spoiling):
+    what, answer = "prices.csv", "id\n1\n"
+
+
+@breaks("test_siblings_of_input_files_are_hidden", says="a file beside its input file")
 class TestShowsTheFolderOfInputs(Spoiling):
     what, answer = "salaries.csv", "Ann,9000"
 

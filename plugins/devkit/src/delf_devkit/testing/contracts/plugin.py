@@ -244,10 +244,7 @@ class PluginContract(Contract):
 
 
 def _options_of(factory: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each owner of a factory's options with the types of the options by name.
-
-    The owners are the factory itself and its settings class.
-    """
+    """Yield the name of a factory and of its settings class, each with its types of options."""
     name = getattr(factory, "__qualname__", type(factory).__name__)
     with contextlib.suppress(TypeError, ValueError):
         parameters = inspect.signature(factory).parameters.values()

@@ -224,6 +224,7 @@ for call, kind in ((broken, ToolError), (refused, ApprovalRejected), (bad, ToolA
     try:
         await call()
     except kind as error:
+        # A sandbox may implement getattr() by itself.
         texts.append((str(error), error.status, getattr(error, "status", "none")))
 texts.append(str(await answered()))
 texts

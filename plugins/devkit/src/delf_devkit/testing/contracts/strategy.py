@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -352,35 +352,45 @@ class StrategyContract(Contract):
             "`host.begin`"
         )
 
-    @pytest.mark.parametrize(
-        "case", ["the same", "nonsense", "nothing", "the same, while its tool fails"]
-    )
-    async def test_task_ends_for_any_model(self, strategy: Any, case: str) -> None:
+    @pytest.mark.parametrize("failure", ["", "the service is down"])
+    async def test_task_ends_if_the_model_repeats_itself(self, strategy: Any, failure: str) -> None:
         first_reply = (self.replies or fail_without(self, "`replies`"))[0]
+        await self._check_task_ends(strategy, lambda _: first_reply, failure)
+
+    @pytest.mark.parametrize("nonsense", ["", f"{_MARK} {{}}"])
+    async def test_task_ends_if_the_model_writes_nonsense(
+        self, strategy: Any, nonsense: str
+    ) -> None:
+        await self._check_task_ends(strategy, nonsense.format)  # with the number of the request
+
+    async def _check_task_ends(
+        self, strategy: Any, reply_to: Callable[[int], Any], failure: str = ""
+    ) -> None:
+        """Fail if a strategy asks a model more than ``most_requests`` times.
+
+        Args:
+            strategy: The strategy.
+            reply_to: Takes the number of a request; returns a reply as in ``replies``.
+            failure: The message with which a tool of the task fails; empty if the tool works.
+        """
         request_count = 0
         simulated = _SimulatedTools()
-        simulated.failure = "the service is down" if "fails" in case else ""
+        simulated.failure = failure
 
-        async def answer_as_in_case(request: ModelRequest) -> Any:
-            """Return the model's reply that the parameter ``case`` of this test describes."""
+        async def answer(request: ModelRequest) -> Any:
             nonlocal request_count
             request_count += 1
             if request_count > self.most_requests:
                 raise LLMExecutionError("it was asked too often")
-            if case == "nonsense":
-                reply = f"{_MARK} {request_count}"
-            elif case == "nothing":
-                reply = ""
-            else:  # the cases in which the model repeats its first reply
-                reply = first_reply
+            reply = reply_to(request_count)
             reply = reply(request) if callable(reply) else reply
             return await reply if inspect.isawaitable(reply) else reply
 
-        model = ScriptedModel(default=answer_as_in_case)
+        model = ScriptedModel(default=answer)
         async with self._agent(strategy, self.replies, simulated, model=model) as agent:
             await agent.arun("Add 1 and 2.", timeout=20)
         assert request_count <= self.most_requests, (
-            f"a model that always says {case} is asked more than {self.most_requests} times, each "
+            f"a model that never ends its task is asked more than {self.most_requests} times, each "
             "paid: end a task after so many steps with CodeGenerationError"
         )
 

@@ -54,7 +54,7 @@ class ToolsContract(ConnectionContract):
                 continue  # a partial, or a toolset of another framework
             function: Any = getattr(item, "function", item)
             name = str(getattr(function, "__name__", function))
-            assert _declares_effect(item, function), (
+            assert _may_declare_effect(item, function), (
                 f"{name} has no effect: delf takes it for irreversible, and a person is asked "
                 f"before each call; say @tool(effect=…), one of: {', '.join(EFFECTS)}"
             )
@@ -108,8 +108,8 @@ def _is_function(item: Any) -> bool:
     return isinstance(item, Tool) or inspect.isroutine(item)
 
 
-def _declares_effect(item: Any, function: Any) -> bool:
-    """Return True if a tool declares its effect, as in ``@tool(effect="read")``."""
+def _may_declare_effect(item: Any, function: Any) -> bool:
+    """Return False for a plain function, and if the source shows a ``@tool`` without ``effect``."""
     if not isinstance(item, Tool):
         return False
     decorators = _decorators_of(function)
