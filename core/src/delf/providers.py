@@ -62,7 +62,8 @@ class Providers:
         """Resolve a model name of the form ``provider:model`` in a configuration.
 
         ``acme:mini`` becomes ``acme/mini``. With a ``base_url``, the name becomes ``mini``, and the
-        field ``provider`` becomes ``acme``. Names of another form do not change.
+        field ``provider`` becomes ``acme``, unless this provider has an ``own_protocol``. Names of
+        another form do not change.
         """
         word, _, rest = config.model.partition(":")
         provider = self.by_name(word)
@@ -70,8 +71,6 @@ class Providers:
         is_tag = _TAG.fullmatch(rest) is not None
         if provider is None or not rest.strip() or is_tag:
             return config
-        # A model's name may carry the place where the user set it, such as a file of the project.
-        # A provider with ``own_protocol`` is found by its name, also with a ``base_url``.
         if config.base_url is None or provider.own_protocol:
             new_name = _copy_source(config.model, f"{provider.name}/{rest}")
             return replace(config, model=new_name)
@@ -90,18 +89,17 @@ class Providers:
         name = model.lower()
         spellings = {name}
         # The rest is empty for a name without ":" and "/".
-        prefix, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
+        prefix, rest = [*re.split("[:/]", name, maxsplit=1), ""][:2]
         if rest:
             spellings |= {f"{prefix}/{rest}", f"{prefix}:{rest}", rest}
         if "/" in rest:  # the name of another provider may follow, as in router/provider/model
             spellings |= self.spellings(rest)
-        provider = self.by_name(prefix) if rest else None
-        name_at_provider = rest
-        if provider is None:  # ``mini`` alone may imply the provider ``acme``
-            provider = self.for_model(name)
-            name_at_provider = name
-        if provider is not None:
-            spellings |= _spellings_with_provider(provider, name_at_provider)
+        named_provider = self.by_name(prefix) if rest else None
+        implied_provider = self.for_model(name)  # ``mini`` alone may imply the provider ``acme``
+        if named_provider is not None:
+            spellings |= _spellings_with_provider(named_provider, rest)
+        elif implied_provider is not None:
+            spellings |= _spellings_with_provider(implied_provider, name)
         return frozenset(spellings)
 
     @property

@@ -158,28 +158,30 @@ def _escape(character: str) -> str:
 
 
 def _display_address(match: re.Match[str]) -> str:
-    """Return the display form of an address or host name.
-
-    A host name with look-alike letters is shown in its ASCII form (``xn--…``).
+    """Return the display form of an address or host name, with look-alike letters escaped.
 
     Args:
         match: A match with the groups ``host``, ``user`` (the text before an ``@``) and ``before``
             (all text before the host, such as ``://`` or the user part with its ``@``).
     """
     before = match["before"]
-    user_part = match["user"]
     host = match["host"]
     has_scheme_or_user = before != ""
     is_bare_host = re.search(_BARE_HOST, host) is not None  # such as www.example or example.com
     if not has_scheme_or_user and not is_bare_host and not _mixes_letters(host):
         return match[0]  # an ordinary word
-    # Test user part and host together: a Cyrillic user part before a Latin host is misleading.
-    if user_part and _is_lookalike(f"{user_part}.{host}"):
+    # A Cyrillic user part before a Latin host is misleading: test them together, as two labels.
+    if match["user"] and _is_lookalike(f"{match['user']}.{host}"):
         before = "".join(map(_escape_letter, before))
-    if _is_lookalike(host):
-        labels = re.split(f"([{_DOTS}])", host)
-        host = "".join(label if label.isascii() else _encode_label(label) for label in labels)
-    return before + host
+    return before + _display_host(host)
+
+
+def _display_host(host: str) -> str:
+    """Return a host name, in its ASCII form (``xn--…``) if it has look-alike letters."""
+    if not _is_lookalike(host):
+        return host
+    labels = re.split(f"([{_DOTS}])", host)
+    return "".join(label if label.isascii() else _encode_label(label) for label in labels)
 
 
 def _mixes_letters(host: str) -> bool:

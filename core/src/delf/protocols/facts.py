@@ -159,26 +159,23 @@ def facts_data(
 
 
 def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
-    """Format facts as plain text lines, for channels without layout.
+    """Format each fact as plain text, for channels without layout.
 
-    Further lines of a text are indented, so that no text looks like another fact.
+    Further lines of a fact are indented, so that no text looks like another fact.
 
     Args:
         facts_to_show: The facts of a request.
-        mark: The prefix of dangerous or unusual facts.
+        mark: The prefix of labelled facts that are required and not mere information.
     """
     for fact in facts_to_show:
-        lines = fact.text.split("\n")
-        prefix = mark if fact.required and fact.weight != "information" else ""
-        if fact.label and len(lines) == 1:
-            yield f"{prefix}{fact.heading}: {fact.text}"  # the heading is the label with the note
-        elif fact.label:
-            yield f"{prefix}{fact.heading}:"
-            yield from (f"    {line}" for line in lines)
+        text = fact.text
+        if fact.label:
+            prefix = mark if fact.required and fact.weight != "information" else ""
+            separator = "\n" if "\n" in text else " "
+            text = f"{prefix}{fact.heading}:{separator}{text}"
         elif fact.note:
-            yield "\n    ".join([f"{fact.note} {lines[0]}", *lines[1:]])
-        else:
-            yield "\n    ".join(lines)
+            text = f"{fact.note} {text}"
+        yield text.replace("\n", "\n    ")
 
 
 def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:

@@ -187,10 +187,10 @@ class InstalledFormats(Protocol):
         """
         ...
 
-    def shared(self, make: Callable[[], T]) -> T:
-        """Return an object that all tasks of the agent share; it is closed with the agent.
+    def shared_instance(self, make: Callable[[], T]) -> T:
+        """Return the one object that ``make`` made for all tasks; it is closed with the agent.
 
         Args:
-            make: Makes the object on the first call.
+            make: Makes the object on the first call, such as a class.
         """
         ...

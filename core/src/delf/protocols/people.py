@@ -160,8 +160,8 @@ def check_may_run(holder: str, people: Iterable[Person]) -> None:
     """Raise if the owner of a task or schedule may not run tasks any more.
 
     Args:
-        holder: The owner name. An owner who is nobody in ``people`` has an API key of a server's
-            settings, and may run tasks.
+        holder: The owner name. Owners who are not in ``people`` may run tasks: their API keys are
+            in the settings of a server.
         people: All people of the journal, also removed ones.
 
     Raises:

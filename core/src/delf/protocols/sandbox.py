@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from delf.machine.zones import Zone, local_zone
 from delf.records import dataclass
@@ -34,13 +34,15 @@ def _truncate_fields(outcome: Any, **max_lengths: int) -> None:
         value = getattr(outcome, name)
         if isinstance(value, str):
             object.__setattr__(outcome, name, _short(value, max_length))
-    variables = cast("Mapping[object, object] | None", getattr(outcome, "variables", None))
-    if variables:
-        first = islice(variables.items(), _MAX_VARIABLES)
-        short_variables = {
-            _short(str(name), MAX_NAME): _short(str(kind), 2 * MAX_NAME) for name, kind in first
-        }
-        object.__setattr__(outcome, "variables", short_variables)
+
+
+def _truncate_variables(outcome: Done | Failed | Rerun | LimitReached) -> None:
+    """Truncate the variables of an outcome in place: their number, names and types."""
+    first = islice(outcome.variables.items(), _MAX_VARIABLES)
+    short_variables = {
+        _short(str(name), MAX_NAME): _short(str(kind), 2 * MAX_NAME) for name, kind in first
+    }
+    object.__setattr__(outcome, "variables", short_variables)
 
 
 def _short(text: str, max_length: int) -> str:
@@ -272,20 +274,20 @@ class ScriptHost:
         """
 
     def clock_read(self, readings: Sequence[int]) -> None:
-        """Record the clock reads of a script that follow the reads in ``script_start.clock``.
+        """Record the clock reads of a script, except reads replayed from ``script_start.clock``.
 
         Args:
             readings: Unix times in nanoseconds, in the order of the reads.
         """
 
     def turns_taken(self, turns: Sequence[int]) -> None:
-        """Record in which iterations of the script's event loop answers arrived or timers fired.
+        """Record when answers arrived and timers fired, for :attr:`ScriptStart.turns` of a replay.
 
         Args:
-            turns: Pairs of an iteration and an event, in a flat list. ``[3, 1, 5, -2, 9, 0]`` has
-                three pairs: call 1 was answered in iteration 3, timer 2 fired in iteration 5, and
-                in iteration 9 the script did something long after its last event: it printed, made
-                a call or ended.
+            turns: Pairs of an iteration of the script's event loop and an event, in a flat list. A
+                positive event is an answered call, a negative event a fired timer. 0 is any other
+                act long after the last event: the script printed, made a call or ended. So in
+                ``[3, 1, 5, -2]``, call 1 was answered in iteration 3, and timer 2 fired in 5.
         """
 
     def abandon(self, call_id: int) -> None:
@@ -308,7 +310,7 @@ class Done:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        _truncate_fields(self)
+        _truncate_variables(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +336,7 @@ class Failed:
 
     def __post_init__(self) -> None:
         _truncate_fields(self, kind=MAX_NAME, message=MAX_MESSAGE, source=MAX_MESSAGE)
+        _truncate_variables(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,8 +350,9 @@ class Rerun:
 
     def __post_init__(self) -> None:
         _truncate_fields(self, context=MAX_TEXT, remaining=MAX_TEXT)
-        variables = tuple(_short(str(name), MAX_NAME) for name in self.carry[:_MAX_VARIABLES])
-        object.__setattr__(self, "carry", variables)
+        _truncate_variables(self)
+        carry = tuple(_short(str(name), MAX_NAME) for name in self.carry[:_MAX_VARIABLES])
+        object.__setattr__(self, "carry", carry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +367,7 @@ class LimitReached:
 
     def __post_init__(self) -> None:
         _truncate_fields(self, limit=MAX_NAME, message=MAX_MESSAGE, source=MAX_MESSAGE)
+        _truncate_variables(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

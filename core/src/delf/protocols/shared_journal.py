@@ -85,12 +85,12 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Count the tasks by state, omitting states without tasks."""
         ...
 
-    async def resolve(self, text: str, keys: Collection[str] | None = None) -> str:
+    async def resolve(self, text: str, owners: Collection[str] | None = None) -> str:
         """Return the full id of a task from a unique prefix.
 
         Args:
             text: A prefix of an id, or a full id.
-            keys: The ids of the owners whose tasks may be found; None for all tasks. Tasks of other
+            owners: The owner names whose tasks may be found; None for all tasks. Tasks of other
                 owners are reported as unknown, with the same timing.
 
         Raises:

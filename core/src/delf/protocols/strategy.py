@@ -272,15 +272,13 @@ class StrategyHost(Protocol):
     ) -> ModelReply:
         """Ask the main model, and return its answer without reasoning.
 
-        The call counts towards cost and budget. The answer may be incomplete in two cases:
+        The call counts towards cost and budget. Without ``on_delta`` and ``session``, the model is
+        asked to continue a truncated answer. With either, the answer may be incomplete; then
+        ``broken_by`` has the reason, such as ``length``. The reason ``break`` means that the
+        connection failed, or the process died, after the first piece of the answer.
 
-        - ``broken_by`` is set: the answer reached its token limit. Without ``on_delta`` and
-          ``session``, this does not happen, because the model is asked to continue.
-        - ``finish_reason`` is ``cut``: the connection failed, or the process died, after the first
-          piece of the answer.
-
-        The last call in an incomplete answer may be truncated. Ignore each call in such an answer
-        that ``on_delta`` has not started.
+        In an incomplete answer, only the calls that ``on_delta`` has started are certain to be
+        complete. Ignore all other calls.
 
         Args:
             messages: The whole conversation; with ``continues``, only the new messages.

@@ -61,7 +61,9 @@ def scored_matches(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[
 def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
     """Score actions by how well they match a task and its steps.
 
-    All scores are low if no action matches the whole task well.
+    The score of an action is its mean score in two searches, for the whole task and for the step
+    that the action matches best, each relative to the best action of that search. All scores are
+    multiplied by the best score for the whole task, so they are low if no action matches it well.
 
     Args:
         catalog: The actions.
@@ -75,7 +77,6 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
     # Each step is searched for separately, because the words of a short step have little weight in
     # a long task. The first item of steps_of() is the whole task.
     searches = [scored_matches(catalog, step, limit) for step in steps_of(task)]
-    # Divided by the best score of its search, so that the best match of each search has 1.
     relative_scores = [_divide_by_best_score(matches) for matches in searches]
     task_scores = relative_scores[0]
     highest_scores = _highest_scores(relative_scores)
@@ -162,7 +163,7 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
             continue
         if _is_requested(change.kind, kinds, change.nouns <= words_after_preposition):
             noun_positions = [word_positions[noun] for noun in change.nouns]
-            changes.append(_RankedChange.of(entry.name, noun_positions, catalog_position))
+            changes.append(_RankedChange.rank(entry.name, noun_positions, catalog_position))
     best_changes = sorted(changes)[:_CHANGES_PER_STEP]
     return [change.catalog_position for change in best_changes]
 
@@ -207,8 +208,8 @@ class _RankedChange(NamedTuple):
     catalog_position: int
 
     @classmethod
-    def of(cls, name: str, noun_positions: Sequence[int], catalog_position: int) -> _RankedChange:
-        """Rank an action.
+    def rank(cls, name: str, noun_positions: Sequence[int], catalog_position: int) -> _RankedChange:
+        """Rank an action by the places and number of its nouns, then updates before replacements.
 
         Args:
             name: The action's name.

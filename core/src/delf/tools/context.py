@@ -311,11 +311,11 @@ class CallContext:
         name: str = "consent",
         fit: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
     ) -> Mapping[str, Any] | None:
-        """Ask a person a question during a call, through the task's approval channels.
+        """Ask a person to approve something during a call, through the task's approval channels.
 
         Args:
             question: The question, in plain words.
-            arguments: The values to use; a person may change them.
+            arguments: The values that the person approves, and may edit before.
             name: The question's name; people see ``<connection>.<name>``.
             fit: Validates values that the person edited and returns them converted; raises
                 ``ToolRefusedError`` for invalid values.

@@ -16,6 +16,7 @@ _OTHERS: Final = frozenset(
 _IGNORED_SECTIONS: Final = frozenset({"raises", "references", "see also", "todo"})
 _TEXT_AFTER_SECTION: Final = "after"
 _HEADER: Final = re.compile(r"(?P<name>[A-Za-z ]+):$")
+_ONE_LINE_SECTION: Final = re.compile(r"^(?P<name>Returns?|Yields): +(?=\S)", re.MULTILINE)
 _UNDERLINE: Final = re.compile(r"-{3,}$")
 _FIELD: Final = re.compile(r":(?P<kind>[a-z]+)(?:\s+(?P<about>[^:]*))?:\s*(?P<text>.*)$")
 _ITEM: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
@@ -55,6 +56,8 @@ def read_docstring(doc: str) -> Docstring:
     parameters: dict[str, str] = {}
     attributes: dict[str, str] = {}
     returns_lines: list[str] = []
+    # The section ``Returns: The total.`` becomes a header and an indented line.
+    doc = _ONE_LINE_SECTION.sub(r"\g<name>:\n    ", doc)
     for section, lines in _sections(doc.splitlines()):
         if not section:
             unnamed_lines += lines
@@ -129,8 +132,7 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 def _header(lines: list[str], index: int) -> tuple[str, int]:
     """Return the name of the section that starts at a line, and the number of its header lines.
 
-    The name is empty if no section starts there. ``Returns: The total.`` is a section without a
-    header line: the line in ``lines`` is changed to ``The total.``.
+    The name is empty if no section starts there.
     """
     line = lines[index].strip()
     header = _HEADER.fullmatch(line)
@@ -140,11 +142,6 @@ def _header(lines: list[str], index: int) -> tuple[str, int]:
     underline = lines[index + 1].strip() if index + 1 < len(lines) else ""
     if _UNDERLINE.fullmatch(underline) and line.lower() in section_names:
         return line.lower(), 2
-    one_line = re.match(r"(Returns?|Yields): +\S", line)  # "Returns: The total."
-    if one_line is not None:
-        _, _, text = line.partition(":")
-        lines[index] = f"    {text.strip()}"
-        return one_line[1].lower(), 0
     return "", 0
 
 

@@ -160,13 +160,13 @@ def tool(
 
 
 def _handler(value: HandleError) -> str | Callable[[Exception], str] | None:
-    """Convert the option ``handle_error`` of ``@tool`` to the one of :class:`Action`."""
+    """Return :attr:`Action.handle_error` for the option of ``@tool``.
+
+    Both booleans mean None: the script gets a ``ToolError``.
+    """
     if isinstance(value, bool):
-        # Even with True, the script gets a ToolError: a message could be taken for a result.
         return None
-    if value == "text":
-        return str  # str(exception) is the exception's message
-    return value
+    return str if value == "text" else value  # str(exception) is the exception's message
 
 
 def _with_function_metadata(partial: functools.partial[Any]) -> functools.partial[Any]:
