@@ -187,7 +187,7 @@ class InstalledFormats(Protocol):
         """
         ...
 
-    def shared_instance(self, make: Callable[[], T]) -> T:
+    def shared(self, make: Callable[[], T]) -> T:
         """Return the one object that ``make`` made for all tasks; it is closed with the agent.
 
         Args:

@@ -53,7 +53,7 @@ class Formats:
         module: str = factory.__module__
         return FormatFactory(module, factory.__qualname__, sys.modules[module].__file__)
 
-    def shared_instance(self, make: Callable[[], T]) -> T:
+    def shared(self, make: Callable[[], T]) -> T:
         """Return the result of a function, which is called once for all tasks of the agent."""
         if make not in self._shared:
             self._shared[make] = make()

@@ -235,7 +235,7 @@ class Files(Connection):
             limits: The limits of the child process.
             doing: The verb for error messages, such as ``reading``.
         """
-        return await self._formats.shared_instance(Readers).call(
+        return await self._formats.shared(Readers).call(
             function,
             arguments,
             about=f"{doing} {file.name}",

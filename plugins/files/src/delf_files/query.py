@@ -92,7 +92,7 @@ async def query(
             "threads": _THREADS,
             "spill": f"{_MAX_SPILL_BYTES // 10**9}GB",
         }
-        result = await formats.shared_instance(Readers).call(
+        result = await formats.shared(Readers).call(
             f"{query_child.__name__}:run_request",
             {"request": request},
             about=f"the query of {', '.join(file.name for file in named_files)}",
