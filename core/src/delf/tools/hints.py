@@ -88,12 +88,6 @@ class _Context(NamedTuple):
     type_arguments: Mapping[Any, Any] = types.MappingProxyType({})
     field_budget: Iterator[int] = iter(())
 
-    def with_variables_of_alias(self, type_arguments: Mapping[Any, Any]) -> _Context:
-        """Return a copy that also replaces the type variables of an alias."""
-        return self._replace(
-            type_arguments={**self.type_arguments, **self._resolve(type_arguments)}
-        )
-
     def with_variables_of_class(self, owner: Any) -> _Context:
         """Return a copy that replaces only the type variables of a class and its bases.
 
@@ -115,11 +109,24 @@ class _Context(NamedTuple):
             for variable, type_argument in type_arguments.items()
         }
 
-    def enter(self, record: Any) -> _Context:
-        """Return a copy for the fields of a record, with the record as the innermost one."""
+    def enter_record(self, record: Any) -> _Context:
+        """Return a copy for the fields of a record."""
         # Forget the aliases around the record. With ``type Tree = Node``, the field ``left: Tree``
-        # of ``Node`` is then written as ``dict``, and not as the unknown name ``Tree``.
+        # of ``Node`` then leads to a recursive record, which is written as ``dict``, instead of to
+        # a recursive alias, which would be written as the unknown name ``Tree``.
         return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
+
+    def enter_alias(self, alias: Any, type_arguments: Mapping[Any, Any]) -> _Context:
+        """Return a copy for the type that an alias stands for.
+
+        Args:
+            alias: The alias, with its arguments if it is generic.
+            type_arguments: The types that replace the variables of the alias.
+        """
+        return self._replace(
+            enclosing_aliases=(*self.enclosing_aliases, alias),
+            type_arguments={**self.type_arguments, **self._resolve(type_arguments)},
+        )
 
     def is_too_deep(self, record: Any) -> bool:
         """Return True if a record is recursive or too deeply nested to write its fields."""
@@ -373,9 +380,7 @@ def _alias_text(hint: Any, alias: Any, args: tuple[Any, ...], context: _Context)
     if is_recursive:
         return alias.__name__
     arg_by_variable = dict(zip(alias.__type_params__, args, strict=False))
-    inner = context.with_variables_of_alias(arg_by_variable)
-    inner = inner._replace(enclosing_aliases=(*context.enclosing_aliases, hint))
-    return _hint_text(alias.__value__, inner)
+    return _hint_text(alias.__value__, context.enter_alias(hint, arg_by_variable))
 
 
 def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
@@ -450,7 +455,7 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
         return _NAMES.get(hint.__name__, hint.__name__)
     if context.is_too_deep(record):
         return "dict"
-    return _record_text(fields, context.enter(record))
+    return _record_text(fields, context.enter_record(record))
 
 
 def _record_text(fields: Sequence[RecordField], context: _Context) -> str:
@@ -477,23 +482,23 @@ def _root_of(hint: Any) -> Any:
 def _bindings(hint: Any) -> dict[Any, Any]:
     """Return the types bound to the type variables of a class and its bases.
 
-    For ``Page[int]`` the result is ``{T: int}``, if ``T`` is the type variable of ``Page``.
+    For ``Page[int]`` the result is ``{T: int}``, if ``T`` is the type variable of ``Page``. A
+    variable of several classes has the type of the class itself, or else of its first base.
     """
-    origin = typing.get_origin(hint) or hint
-    variables = getattr(origin, "__parameters__", ())
-    if not isinstance(origin, type) or not isinstance(variables, tuple):
+    arguments = _arguments_of(hint)
+    bindings = dict(arguments)
+    for arguments_of_base in _arguments_of_bases(typing.get_origin(hint) or hint).values():
+        for variable, type_argument in arguments_of_base.items():
+            bindings.setdefault(variable, _substitute(type_argument, arguments))
+    return bindings
+
+
+def _arguments_of(hint: Any) -> dict[Any, Any]:
+    """Return the types of the type variables of a class itself: ``{T: int}`` for ``Page[int]``."""
+    variables = getattr(typing.get_origin(hint) or hint, "__parameters__", ())
+    if not isinstance(variables, tuple):
         return {}
-    type_by_variable = dict(
-        zip(cast("tuple[Any, ...]", variables), typing.get_args(hint), strict=False)
-    )
-    for base in getattr(origin, "__orig_bases__", ()):
-        # With ``class Page(Items[list[T]])``, the variable of ``Items`` is bound to ``list[T]``:
-        # replace ``T``, so that the result for ``Page[int]`` has ``list[int]``.
-        types_of_base: dict[Any, Any] = {}
-        for variable, type_argument in _bindings(base).items():
-            types_of_base[variable] = _substitute(type_argument, type_by_variable)
-        type_by_variable = types_of_base | type_by_variable
-    return type_by_variable
+    return dict(zip(cast("tuple[Any, ...]", variables), typing.get_args(hint), strict=False))
 
 
 def _substitute(hint: Any, type_arguments: Mapping[Any, Any]) -> Any:
@@ -576,7 +581,7 @@ def _field_notes(
         path: The key path of the record; empty for the outermost type.
     """
     # The field types of ``Page`` may have its variable ``T``, which is ``int`` for ``Page[int]``.
-    context_of_fields = context.with_variables_of_class(hint).enter(hint)
+    context_of_fields = context.with_variables_of_class(hint).enter_record(hint)
     docs = field_docs(record)
     for field in fields:
         field_path = f"{path}.{field.name}" if path else field.name
@@ -630,9 +635,7 @@ def _arguments_of_bases(owner: Any) -> dict[Any, dict[Any, Any]]:
     arguments: dict[Any, dict[Any, Any]] = {}
     for base in getattr(owner, "__orig_bases__", ()):
         origin: Any = typing.get_origin(base) or base
-        variables: tuple[Any, ...] = getattr(origin, "__parameters__", ())
-        arg_by_variable = dict(zip(variables, typing.get_args(base), strict=False))
-        arguments[origin] = arg_by_variable
+        arg_by_variable = arguments[origin] = _arguments_of(base)
         # With ``class Page(Items[list[T]])``, the argument for ``Items`` is ``list[T]``: replace
         # ``T``, so that the result for ``Names`` has ``list[str]``.
         for outer_base, outer_args in _arguments_of_bases(origin).items():
