@@ -6,7 +6,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote
@@ -132,7 +132,7 @@ class Checker:
             self._root: dict[str, Any] = _with_plain_texts(dict(schema))
             # If a schema is not quick, the number of validation steps for a value is estimated
             # before the value is validated, because some values would take very long.
-            self._is_quick_for_any_value = self._check_subschemas()
+            self._is_quick_for_any_value = _is_quick(self._check_subschemas())
             self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:
             text = (
@@ -177,8 +177,8 @@ class Checker:
 
     # -- the schema ---------------------------------------------------------------------
 
-    def _check_subschemas(self) -> bool:
-        """Check all subschemas; return True if checking any value against the schema is quick.
+    def _check_subschemas(self) -> list[dict[str, Any]]:
+        """Check and return all subschemas; a subschema is returned for each place of its use.
 
         Raises:
             ValueError: If a part of the schema is not supported.
@@ -187,22 +187,20 @@ class Checker:
         if size > MAX_BYTES:
             raise ValueError(f"it has {size:,} characters, and at most {MAX_BYTES:,} are read")
         visited_ids: set[int] = set()
+        subschemas: list[dict[str, Any]] = []
         pending: list[Any] = [self._root]
         applied_schemas = _AppliedSchemas(self._target)
-        is_quick = True
         while pending:
             node = pending.pop()
             if not isinstance(node, dict):
                 continue
             subschema = cast("dict[str, Any]", node)
+            subschemas.append(subschema)
             if id(subschema) in visited_ids:
-                is_quick = False  # a shared or recursive schema
                 continue
             visited_ids.add(id(subschema))
             if len(visited_ids) > MAX_PARTS:
                 raise ValueError(f"it has more than {MAX_PARTS:,} parts")
-            if _is_expensive(subschema):
-                is_quick = False
             self._check_reference_keywords(subschema)
             _check_pattern(subschema.get("pattern"))
             for pattern in _as_dict(subschema.get("patternProperties")):
@@ -213,7 +211,7 @@ class Checker:
             if has_unevaluated and applied_count > _MAX_APPLIED_SCHEMAS:
                 raise ValueError("it takes too long to check")
             pending += self._subschemas(subschema)
-        return is_quick and len(visited_ids) <= _MAX_QUICK_PARTS
+        return subschemas
 
     def _check_reference_keywords(self, schema: dict[str, Any]) -> None:
         """Raise ``ValueError`` for dynamic references, and for the ``$id`` of a subschema."""
@@ -485,6 +483,14 @@ def resolve_reference(root: Any, ref: str) -> Any:
         else:
             raise ValueError(f"$ref {clean(ref)!r} leads nowhere")
     return node
+
+
+def _is_quick(subschemas: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if checking any value against a schema with these subschemas is quick."""
+    is_shared_or_recursive = len(set(map(id, subschemas))) < len(subschemas)
+    if is_shared_or_recursive or len(subschemas) > _MAX_QUICK_PARTS:
+        return False
+    return not any(map(_is_expensive, subschemas))
 
 
 def _is_expensive(subschema: Mapping[str, Any]) -> bool:
