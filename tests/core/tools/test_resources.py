@@ -8,12 +8,13 @@ from delf.tools.resources import (
     add_readers,
     change_of,
     has_read_verb,
+    is_about_resource,
     kinds_of_change,
     readers_mentioned,
     resource_of,
     shared_words,
 )
-from delf.tools.stubs import names_of
+from delf.tools.stubs import omitted_names_text
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,20 @@ def test_read_verb_is_recognised_in_a_name(name, only):
 )
 def test_actions_are_grouped_by_first_noun(name, resource):
     assert resource_of(name) == resource
+
+
+@pytest.mark.parametrize(
+    ("parameter", "name", "about"),
+    [
+        ("flow_runs", "api.read_flow_runs", True),
+        ("ticket", "desk.update_ticket", True),
+        ("ticket", "desk.list_tickets", True),
+        ("ticket", "desk.update_ticket_label", False),
+        ("id", "desk.list", False),
+    ],
+)
+def test_parameter_may_be_named_after_the_resource(parameter, name, about):
+    assert is_about_resource(parameter, name) is about
 
 
 def catalog(*names, reads=()):
@@ -127,7 +142,7 @@ def test_words_shared_by_most_names_are_not_resources():
 
 
 def test_list_contains_every_action_although_names_share_words():
-    listed = names_of((f"k8s.{name}" for name in CLUSTER), 3_000)
+    listed = omitted_names_text((f"k8s.{name}" for name in CLUSTER), 3_000)
     for name in CLUSTER:
         assert name in listed
 

@@ -156,7 +156,8 @@ def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
 def kinds_of_change(step: str) -> frozenset[str]:
     """Return the kinds of change that a step requests; empty if the step only reads.
 
-    An unknown verb, such as *mark* or *reschedule*, counts as an update.
+    A step without a word such as *create* or *delete* updates, also with an unknown verb, such as
+    *mark*. All words count as verbs, because "Set up and create a ticket" creates.
 
     Args:
         step: Plain words.
@@ -164,16 +165,12 @@ def kinds_of_change(step: str) -> frozenset[str]:
     words = step.lower().split()
     if not words or words[0].strip(",.:;") in _READING_WORDS:
         return frozenset()
-    # A word such as "open" is a verb only at the beginning of a step.
     verbs = {*words, _FIRST_VERBS.get(words[0], "")}
-    kinds = {kind for kind, kind_verbs in _CHANGE_VERBS.items() if kind_verbs.intersection(verbs)}
-    creations_and_deletions = frozenset(kinds - {"update"})
-    if not creations_and_deletions:
-        return frozenset({"update"})
-    # "Add the label new to the ticket" may create a label, or update a ticket. Without "to" or
-    # "from", a step such as "Set up and create a ticket" only creates.
-    may_also_update = "to" in words or "from" in words
-    return creations_and_deletions | {"update"} if may_also_update else creations_and_deletions
+    kinds = {kind for kind in ("create", "delete") if not _CHANGE_VERBS[kind].isdisjoint(verbs)}
+    # "Add the label new to the ticket" may create a label, or update a ticket.
+    if not kinds or "to" in words or "from" in words:
+        kinds.add("update")
+    return frozenset(kinds)
 
 
 def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
@@ -190,7 +187,7 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
     yielded_names: set[str] = set()
     for name in names:
         siblings: list[str] = []
-        for group in _groups_of_resource(_nouns(name), readers):
+        for group in _groups_of_resource(_identifying_stems(name), readers):
             siblings += group.names[:_MAX_SIBLINGS]
         for item in (name, *siblings):
             if item not in yielded_names:
@@ -262,7 +259,8 @@ def _read_actions_by_rarest_noun(
 ) -> Mapping[str, Sequence[_ReadActions]]:
     """Return the groups of :func:`_read_actions_by_resource` by noun.
 
-    Each group occurs once, under the rarest of its nouns: the noun that the fewest groups have.
+    Each group occurs once, under the rarest of its nouns. A look-up of all nouns of an action then
+    finds each matching group once, and few others.
     """
     groups = _read_actions_by_resource(catalog)
     counts = Counter(chain.from_iterable(group.nouns for group in groups))
@@ -280,7 +278,7 @@ def _read_actions_by_resource(catalog: Sequence[CatalogEntry]) -> list[_ReadActi
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         reads = entry.reads or has_read_verb(entry.name)
         if reads and not is_count(entry.name):
-            groups.setdefault(_nouns(entry.name), []).append(entry.name)
+            groups.setdefault(_identifying_stems(entry.name), []).append(entry.name)
     return [_ReadActions(nouns, names) for nouns, names in groups.items()]
 
 
@@ -300,28 +298,28 @@ def is_about_resource(parameter: str, name: str) -> bool:
         parameter: The parameter's name.
         name: The action's name.
     """
-    parameter_words = frozenset(stem(word) for word in _words(parameter))
-    return parameter_words == _without_connection(_nouns(name))
+    return set(map(stem, _words(parameter))) == set(map(stem, nouns_of(name)))
 
 
 def _without_connection(nouns: frozenset[str]) -> frozenset[str]:
-    """Remove the connection's name, which :func:`_nouns` marks with a dot at the end."""
+    """Remove the connection's name, which :func:`_identifying_stems` marks with a dot."""
     return frozenset(noun for noun in nouns if not noun.endswith("."))
 
 
 @functools.lru_cache(20_000)
-def _nouns(name: str) -> frozenset[str]:
+def _identifying_stems(name: str) -> frozenset[str]:
     """Return the stems of the words in an action's name, and the name of the action's connection.
 
-    Read verbs, such as ``get``, are left out. The connection's name ends with a dot, so that it
-    differs from every stem.
+    Read verbs, such as ``get``, are left out. Verbs of change stay, because a match needs only the
+    stems of the read action. The connection's name ends with a dot, so that it differs from every
+    stem.
     """
     connection, _, method = name.rpartition(".")
     words = set(_words(method)) - _READ_VERBS - _IGNORED_WORDS
-    nouns = set(map(stem, words))
+    stems = set(map(stem, words))
     if connection:
-        nouns.add(f"{connection}.")
-    return frozenset(nouns)
+        stems.add(f"{connection}.")
+    return frozenset(stems)
 
 
 def _words(name: str) -> list[str]:

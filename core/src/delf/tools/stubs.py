@@ -122,7 +122,9 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         shown_names = {tool.name for tool in shown_tools}
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
         # select_fitting() has chosen the tools with this budget, too.
-        text_of_omitted_names = names_of(other_names, _budget_without_notes(choice.budget))
+        text_of_omitted_names = omitted_names_text(
+            other_names, _budget_without_notes(choice.budget)
+        )
     budget_of_stubs = choice.budget - len(text_of_omitted_names)
     limits, best_match_limits = _fitting_limits(
         shown_tools, best_match_limits, is_mentioned, budget_of_stubs
@@ -217,9 +219,11 @@ def _select_in_rounds(
         best_match_limits: The limits of the tools that match the task best, by name of tool.
     """
     selected: dict[str, ToolDescription] = {}
-    # Each round estimates the sizes of stubs too high, and leaves space for the next round.
+    # A selected tool may share its result type with others, and makes the list of omitted names
+    # shorter. Each round therefore estimates sizes too high, and leaves space for the next round.
     for _ in range(_ROUNDS):
-        text_of_omitted_names = names_of([name for name in by_name if name not in selected], budget)
+        omitted_names = [name for name in by_name if name not in selected]
+        text_of_omitted_names = omitted_names_text(omitted_names, budget)
         # "# and about tickets (12)" stands for the names that do not fit in the list.
         has_unlisted_names = _MORE_RESOURCES in text_of_omitted_names
         selected_tools = list(selected.values())
@@ -436,7 +440,8 @@ class _StubWriter:
         tools: All tools to write.
         limits: The limits for each stub.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        best_match_limits: Larger limits, by name of tool.
+        best_match_limits: The limits of the tools that match the task best, by name of tool; the
+            same for all of them. They apply only if they are larger than ``limits``.
     """
 
     def __init__(
@@ -449,14 +454,17 @@ class _StubWriter:
         self._limits = limits
         self._is_mentioned = is_mentioned
         self._results = named_results(tools)
-        self._larger_limits = {name: max(limits, best) for name, best in best_match_limits.items()}
+        self._larger_limits = {
+            name: best
+            for name, best in best_match_limits.items()
+            if best.important_parameter > limits.important_parameter
+        }
         # The limits of named results, such as ``Message``, which several tools may return.
         self._larger_result_limits: dict[str, StubLimits] = {}
         for tool in tools:
             result = self._results.get(tool.returns)
-            larger_limits = self._larger_limits.get(tool.name)
-            if result is not None and larger_limits is not None:
-                self._larger_result_limits[result.name] = larger_limits
+            if result is not None and tool.name in self._larger_limits:
+                self._larger_result_limits[result.name] = self._larger_limits[tool.name]
 
     def lines_of(self, tool: ToolDescription, indent: str) -> Iterator[str]:
         """Yield a tool's stub, after the definition of its result if the tool is the first user."""
@@ -489,7 +497,7 @@ def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> s
     return f"{definition}  # {notes}"
 
 
-def names_of(names: Iterable[str], budget: int) -> str:
+def omitted_names_text(names: Iterable[str], budget: int) -> str:
     """Return comment lines with the names of tools whose stubs are not shown, grouped by resource.
 
     If the names exceed their share of the budget, the largest groups are replaced by the name of
@@ -497,7 +505,7 @@ def names_of(names: Iterable[str], budget: int) -> str:
 
     Args:
         names: The names of the tools, in order.
-        budget: The budget of all tools, in characters.
+        budget: The budget of all stubs and names, in characters.
     """
     groups: dict[_NameGroup, list[str]] = {}
     all_names = list(names)
@@ -554,7 +562,11 @@ def _head(tool: ToolDescription) -> str:
 def _stub(
     tool: ToolDescription, limits: StubLimits, is_mentioned: NameTest, results: Results
 ) -> str:
-    """Return the stub of a tool within the limits of ``limits``, or of a built-in tool in full."""
+    """Return the stub of a tool.
+
+    A stub longer than ``limits.max_stub`` is written with the limits ``_SHORTEST`` instead. The
+    stub of a built-in tool is complete.
+    """
     if tool.built_in:
         return _stub_text(tool, WHOLE, is_mentioned, results)
     text = _stub_text(tool, limits, is_mentioned, results)
