@@ -71,12 +71,22 @@ def plain(value: Any, notes: dict[str, None] | None = None) -> Any:
         names[kind_name(part)] = None  # a dict as a set that keeps the order
         return _text(part)
 
-    return _plain_unless_too_deep(value, convert_unsupported)
+    try:
+        return _plain(value, convert_unsupported)
+    except RecursionError:
+        names[kind_name(value)] = None
+        return f"<{kind_name(value)}, nested too deeply>"
 
 
 def plain_or_as_is(value: Any) -> Any:
-    """Convert a value like :func:`plain`, but leave parts of unsupported types unchanged."""
-    return _plain_unless_too_deep(value, lambda part: part)
+    """Convert a value like :func:`plain`, but leave parts of unsupported types unchanged.
+
+    A value that is nested too deeply is left unchanged, too.
+    """
+    try:
+        return _plain(value, lambda part: part)
+    except RecursionError:
+        return value
 
 
 def table_of(value: Any) -> Table | None:
@@ -91,18 +101,6 @@ def table_of(value: Any) -> Table | None:
         value: Any value.
     """
     return _table(value, convert_unsupported=_text)
-
-
-def _plain_unless_too_deep(value: Any, convert_unsupported: Converter) -> Any:
-    """Convert a value to plain data; a value that is nested too deeply counts as unsupported."""
-    try:
-        return _plain(value, convert_unsupported)
-    except RecursionError:
-        leaves_value_unchanged = convert_unsupported(value) is value
-        if leaves_value_unchanged:
-            return value
-        # Better than the text from ``convert_unsupported``, which does not say what is wrong.
-        return f"<{kind_name(value)}, nested too deeply>"
 
 
 def _plain(value: Any, convert_unsupported: Converter) -> Any:
@@ -257,9 +255,9 @@ def _convert_library_value(value: Any, convert_unsupported: Converter) -> Any:
         return _numpy(value, convert_unsupported)
     is_pandas = library == "pandas"
     if is_pandas:
-        column = _pandas_column(value, convert_unsupported)
-        if column is not _NOT_CONVERTED:
-            return column
+        converted = _pandas_value(value, convert_unsupported)
+        if converted is not _NOT_CONVERTED:
+            return converted
     if not is_pandas and kind_name(value) in _COLUMNS:  # of polars or pyarrow
         return [_plain(item, convert_unsupported) for item in _arrow_or_polars_cells(value)]
     if not is_pandas and hasattr(value, "as_py"):  # a scalar of pyarrow
@@ -437,7 +435,7 @@ def _pandas_cells(column: Any) -> list[Any]:
     return [*column]
 
 
-def _pandas_column(value: Any, convert_unsupported: Converter) -> Any:
+def _pandas_value(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value of pandas that is not a table: a column, an index, an array or a scalar.
 
     Return ``_NOT_CONVERTED`` for any other type, and for a column whose index has a name or holds
@@ -447,12 +445,16 @@ def _pandas_column(value: Any, convert_unsupported: Converter) -> Any:
         if hasattr(value, "columns") or not _is_default_index(value.index):
             return _NOT_CONVERTED
         return [_cell(item, convert_unsupported) for item in _pandas_cells(value)]
+    if hasattr(value, "dtype") and hasattr(value, "__iter__"):  # an index, an extension array
+        return [_cell(item, convert_unsupported) for item in value]
+    return _pandas_scalar(value)
+
+
+def _pandas_scalar(value: Any) -> Any:
     if isinstance(value, dt.datetime):
         return value.isoformat() if value.nanosecond else value.to_pydatetime()  # type: ignore[attr-defined]
     if isinstance(value, dt.timedelta):
         return str(value) if value.nanoseconds else value.to_pytimedelta()  # type: ignore[attr-defined]
-    if hasattr(value, "dtype") and hasattr(value, "__iter__"):  # an index, an extension array
-        return [_cell(item, convert_unsupported) for item in value]
     if kind_name(value) in ("Period", "Interval"):
         return str(value)
     return _NOT_CONVERTED

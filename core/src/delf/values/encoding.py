@@ -195,7 +195,7 @@ class _Sizes:
         self._measured: dict[int, tuple[Any, _Size]] = {}
 
     def measure(self, value: Any, level: int) -> _Size:
-        """Return the size of a value.
+        """Return the size of a value, measuring the value if it has not been measured before.
 
         Args:
             value: Any value.
@@ -205,6 +205,9 @@ class _Sizes:
             UnsupportedValueError: If the value is nested too deeply.
             TooLargeError: If the cost or the number of characters exceeds its limit.
         """
+        measured = self._measured.get(id(value))
+        if measured is not None:
+            return measured[1]
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
         parts, units = _parts_of(value)
@@ -226,12 +229,7 @@ class _Sizes:
                 elif part_kind in PLAIN:  # such as a number
                     cost += 1
                 else:
-                    measured = self._measured.get(id(part))
-                    if measured is None:
-                        size = self.measure(part, level + 1)
-                    else:
-                        _, size = measured
-                    inner_cost, inner_characters, inner_levels = size
+                    inner_cost, inner_characters, inner_levels = self.measure(part, level + 1)
                     cost += inner_cost
                     characters += inner_characters
                     levels = max(levels, 1 + inner_levels)
@@ -255,7 +253,7 @@ class _Sizes:
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
     """Return the direct parts of a value, and their number.
 
-    A text has no parts. Its second item is its length in units of ``VALUE_BYTES``.
+    For a text or bytes, return no parts, and the length in units of ``VALUE_BYTES``.
     """
     kind = _type_of(value)
     if kind is list or kind is tuple:
@@ -297,28 +295,29 @@ def to_jsonable_or_repr(value: Any) -> Any:
     """
     if _type_of(value) in PLAIN:
         return value
-    return _jsonable_or_repr(value, attempts=_FEW_LEVELS)
+    return _jsonable_or_repr(value, levels_left=_FEW_LEVELS)
 
 
-def _jsonable_or_repr(value: Any, attempts: int) -> Any:
+def _jsonable_or_repr(value: Any, levels_left: int) -> Any:
     """Encode a value; replace parts that cannot be encoded by their ``repr``.
 
     Args:
         value: Any value.
-        attempts: The number of levels to go into a value that is nested too deeply.
+        levels_left: The number of levels to go into a value that is nested too deeply. At each
+            level, the encoding is tried again for all levels inside, so the number must be small.
     """
     try:
         return _encode(value)
     except RecursionError:
-        if attempts == 0:  # each attempt visits all inner levels again
+        if levels_left == 0:
             return f"<{kind_name(value)}, nested too deeply>"
-        attempts -= 1
+        levels_left -= 1
     except UnsupportedValueError:
         pass
     # Perhaps only some parts are unsupported or nested too deeply.
     if isinstance(value, Mapping):
         mapping = cast("Mapping[Any, Any]", value)
-        return {str(name): _jsonable_or_repr(item, attempts) for name, item in mapping.items()}
+        return {str(name): _jsonable_or_repr(item, levels_left) for name, item in mapping.items()}
     try:
         return repr(value)[:_MAX_REPR]
     except RecursionError:

@@ -25,19 +25,19 @@ def is_large(value: Any) -> bool:
 
 
 async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function in a thread, and wait for its end even if the caller is cancelled.
+    """Run a function in a thread to its end, even if the caller is cancelled; return the result.
 
-    The cancellation is raised at the caller's next await, so that the result is not lost.
+    Each caught cancellation is requested again, and takes effect at the caller's next await.
     """
     work_task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
-    cancelled: list[asyncio.CancelledError] = []  # the cancellations to repeat after the work
+    cancellations: list[asyncio.CancelledError] = []
     while not work_task.done():
         try:
             await asyncio.wait({work_task})
         except asyncio.CancelledError as error:
-            cancelled.append(error)
+            cancellations.append(error)
     task = asyncio.current_task()
-    for error in cancelled:
+    for error in cancellations:
         if task is not None:
             # Cancel the task once more. asyncio counts cancellations, so uncount the caught one.
             task.uncancel()
