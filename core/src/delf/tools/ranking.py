@@ -89,11 +89,8 @@ def _overlapping_pairs(letters: str) -> list[str]:
     return [letters[start : start + 2] for start in range(len(letters) - 1)]
 
 
-def is_pair(word: str) -> bool:
+def is_unspaced_script(word: str) -> bool:
     """Return True if a word is of a writing system without spaces, such as Chinese or Thai.
-
-    :func:`words_of` cuts the texts of these systems into overlapping pairs of letters, so the word
-    is such a pair, or a letter that stands alone.
 
     Args:
         word: A word of :func:`words_of`.

@@ -17,7 +17,7 @@ from delf.records import dataclass
 from delf.tools.context import CallContext
 from delf.tools.docstrings import read_docstring
 from delf.tools.hints import doc_of, notes_of, plain_default, type_text
-from delf.tools.type_texts import shorten
+from delf.tools.type_texts import mentions_no_name, shorten
 
 _log = logging.getLogger(__name__)
 
@@ -343,11 +343,7 @@ class ArgumentValidator:
 
 def _expected_value(parameter: Parameter) -> str:
     """Format a parameter for an error message, with its type shortened."""
-    type_text = shorten(
-        parameter.type_text,
-        _MAX_EXPECTED_CHARACTERS,
-        is_mentioned=lambda _: False,  # no task's text is known here whose names must stay
-    )
+    type_text = shorten(parameter.type_text, _MAX_EXPECTED_CHARACTERS, mentions_no_name)
     return str(replace(parameter, type_text=type_text))
 
 

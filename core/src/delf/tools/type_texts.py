@@ -94,7 +94,7 @@ _UNLIMITED: Final = _Limits(1_000, 1_000_000, 1_000_000)
 
 
 def shorten(
-    text: str, limit: int, is_mentioned: NameTest, max_keys: int = 60, max_values: int = 12
+    text: str, limit: int, is_mentioned: NameTest, outermost_keys: int = 60, max_values: int = 12
 ) -> str:
     """Shorten a type to a number of characters, as far as possible.
 
@@ -105,7 +105,8 @@ def shorten(
         text: A type in stub notation.
         limit: The maximum number of characters.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        max_keys: The number of keys that the outermost records may have even beyond the limit.
+        outermost_keys: The number of keys that the outermost records keep, even beyond the limit,
+            once all inner records are ``dict``.
         max_values: The maximum number of values of each ``Literal``.
     """
     if len(text) <= limit:
@@ -115,12 +116,12 @@ def shorten(
     except ValueError:
         return text
     # The last steps write only the outermost records, with depth 1.
-    last_steps = [(1, min(keys, max_keys)) for keys in _KEYS_OF_OUTERMOST]
+    last_steps = [(1, min(keys, outermost_keys)) for keys in _KEYS_OF_OUTERMOST]
     for depth, keys in (*_SHORTENING_STEPS, *last_steps):
         short_text = _format_type(parts, _Limits(depth, keys, max_values), is_mentioned)
         if len(short_text) <= limit:
             return short_text
-    return _format_type(parts, _Limits(1, max_keys, max_values), is_mentioned)
+    return _format_type(parts, _Limits(1, outermost_keys, max_values), is_mentioned)
 
 
 def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) -> str:
@@ -198,7 +199,8 @@ def _admits(text: str, kind: str) -> bool:
         return True
     # Such as ("{", "dict") for ``dict``, because a record, which begins with "{", is a dict, too.
     beginnings = _INCLUDING_TYPES.get(kind, (kind,))
-    # Test the whole text, too, because ``kind`` may be a union, such as ``int | str``.
+    # A member may go on after the beginning, as in ``list[int]`` and ``str (a date)``. The whole
+    # text is tested, too, because ``kind`` may be a union, such as ``int | str``.
     return any(type_text.startswith(beginnings) for type_text in (text, *members))
 
 

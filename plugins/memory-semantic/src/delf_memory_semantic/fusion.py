@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from delf.tools.ranking import is_pair, words_of
+from delf.tools.ranking import is_unspaced_script, words_of
 
 RANKING_SIZE: Final = 50
 """The number of best entries of each ranking that are used."""
@@ -18,7 +18,7 @@ def share_of_words(query: str, text: str) -> float:
     words = set(words_of(query))
     # In Chinese, which has no spaces, the words are overlapping pairs of letters. If half of the
     # query's pairs occur in the text, the share is 1.
-    needed = sum(0.5 if is_pair(word) else 1.0 for word in words)
+    needed = sum(0.5 if is_unspaced_script(word) else 1.0 for word in words)
     if not needed:
         return 0.0
     common_words = words.intersection(words_of(text))

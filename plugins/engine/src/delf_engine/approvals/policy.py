@@ -18,7 +18,7 @@ from delf.protocols.facts import root_of
 from delf.protocols.people import name_of_holder
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
-from delf.tools.type_texts import shorten
+from delf.tools.type_texts import mentions_no_name, shorten
 from delf_engine.approvals.decision import (
     Answer,
     copy_of,
@@ -449,7 +449,7 @@ def _recorded_answer(case: Case, event: ApprovalDecided) -> Answer:
 
 def _result_type(bound_action: BoundAction) -> str:
     """Return the type of an action's result, without inner keys if it is long."""
-    return shorten(bound_action.action.returns, _MAX_RESULT_TYPE, lambda _: False)
+    return shorten(bound_action.action.returns, _MAX_RESULT_TYPE, mentions_no_name)
 
 
 def _preview_digest(case: Case) -> str | None:
