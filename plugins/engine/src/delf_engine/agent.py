@@ -732,7 +732,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """
         if request.queue is None:
             outcome = self._runtime_loop.post(lambda runtime: self._run(runtime, request))
-            self._tasks.add(request.task_id, BackgroundTask(events, outcome))
+            self._tasks.add(BackgroundTask(request.task_id, events, outcome))
         return TaskHandle(request.task_id, self)
 
     def stream(

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
+from delf.errors import ConfigurationError, TaskStoppedError
 from delf.events import TaskFinished
 from delf.records import dataclass
 from delf.types import TaskState
@@ -50,10 +50,12 @@ class BackgroundTask:
     """A task that runs in the background, with its events and its response.
 
     Args:
+        task_id: The id of the task.
         events: The events so far, in order, from the submission on; the list grows.
         outcome: A future of the response.
     """
 
+    task_id: str
     events: list[Event]
     outcome: Future[Response]
 
@@ -70,6 +72,37 @@ class BackgroundTask:
             return progress
         return replace(progress, state=TaskState.FAILED, error=str(error))
 
+    def cancel(self) -> bool:
+        """Stop the task; return False if it was over."""
+        return not self.outcome.done() and self.outcome.cancel()
+
+    def wait(self, timeout: float | None) -> Response:
+        """Wait for the task's response from synchronous code.
+
+        Raises:
+            TimeoutError: If the task does not end in time; the task continues.
+            TaskStoppedError: If the task was cancelled.
+        """
+        try:
+            return self.outcome.result(timeout)
+        except CancelledError:
+            raise TaskStoppedError(f"task {self.task_id} was stopped") from None
+
+    async def await_end(self, timeout: float | None) -> Response:
+        """Async version of :meth:`wait`."""
+        try:
+            async with asyncio.timeout(timeout):
+                # Shielded: the caller's timeout must not cancel the task, which other callers may
+                # await.
+                return await asyncio.shield(asyncio.wrap_future(self.outcome))
+        except asyncio.CancelledError:
+            # Either the delf task was stopped, or the caller of this method is cancelled.
+            current_task = asyncio.current_task()
+            is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
+            if self.outcome.cancelled() and not is_caller_cancelled:
+                raise TaskStoppedError(f"task {self.task_id} was stopped") from None
+            raise
+
 
 class BackgroundTasks:
     """The background tasks of one agent; thread-safe.
@@ -82,65 +115,17 @@ class BackgroundTasks:
         self._lock = threading.Lock()
         self._tasks: dict[str, BackgroundTask] = {}
 
-    def add(self, task_id: str, task: BackgroundTask) -> None:
+    def add(self, task: BackgroundTask) -> None:
         """Add a task."""
         with self._lock:
-            self._tasks[task_id] = task
+            self._tasks[task.task_id] = task
         # Outside the lock: the callback of a finished task runs at once, and takes the lock itself.
         task.outcome.add_done_callback(lambda _: self._forget_old())
-
-    def get(self, task_id: str) -> BackgroundTask:
-        """Return a task by its id.
-
-        Raises:
-            UnknownTaskError: If no task has this id.
-        """
-        task = self.find(task_id)
-        if task is None:
-            raise UnknownTaskError(
-                f"no task {task_id!r} is known",
-                hint=f"the last {MAX_FINISHED_TASKS} finished tasks are kept",
-            )
-        return task
 
     def find(self, task_id: str) -> BackgroundTask | None:
         """Return a task by its id, if known."""
         with self._lock:
             return self._tasks.get(task_id)
-
-    def cancel(self, task_id: str) -> bool:
-        """Stop a task; return False if it was over."""
-        outcome = self.get(task_id).outcome
-        return not outcome.done() and outcome.cancel()
-
-    def wait(self, task_id: str, timeout: float | None) -> Response:
-        """Wait for a task's response from synchronous code.
-
-        Raises:
-            TimeoutError: If the task does not end in time; the task continues.
-            TaskStoppedError: If the task was cancelled.
-        """
-        try:
-            return self.get(task_id).outcome.result(timeout)
-        except CancelledError:
-            raise TaskStoppedError(f"task {task_id} was stopped") from None
-
-    async def await_end(self, task_id: str, timeout: float | None) -> Response:
-        """Async version of :meth:`wait`."""
-        outcome = self.get(task_id).outcome
-        try:
-            async with asyncio.timeout(timeout):
-                # Shielded: the caller's timeout must not cancel the task, which other callers may
-                # await.
-                return await asyncio.shield(asyncio.wrap_future(outcome))
-        except asyncio.CancelledError:
-            # Either the delf task was stopped, or the caller of this method is cancelled.
-            current_task = asyncio.current_task()
-            is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
-            was_stopped = outcome.cancelled()
-            if was_stopped and not is_caller_cancelled:
-                raise TaskStoppedError(f"task {task_id} was stopped") from None
-            raise
 
     def __len__(self) -> int:
         return len(self._tasks)

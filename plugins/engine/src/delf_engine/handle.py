@@ -6,7 +6,6 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from delf.events import StoppedBy
-from delf.protocols.shared_journal import SharedJournal
 from delf_engine.background import response_at_end
 from delf_engine.elsewhere import snapshot_of
 
@@ -65,16 +64,16 @@ class FollowsTasks:
             AgentStateError: If called from the event loop that the agent works on.
         """
         self._runtime_loop.check_outside_loop("wait", "await_task")
-        if self._tasks.find(task_id) is not None:
-            return self._tasks.wait(task_id, timeout)
+        if (task := self._tasks.find(task_id)) is not None:
+            return task.wait(timeout)
         return self._runtime_loop.call(
             lambda runtime: response_at_end(runtime, str(task_id), timeout), "wait", "await_task"
         )
 
     async def await_task(self, task_id: str, timeout: float | None = None) -> Response:
         """Async version of :meth:`wait`. Cancelling the wait does not stop the task."""
-        if self._tasks.find(task_id) is not None:
-            return await self._tasks.await_end(task_id, timeout)
+        if (task := self._tasks.find(task_id)) is not None:
+            return await task.await_end(timeout)
         return await self._runtime_loop.call_async(
             lambda r: response_at_end(r, str(task_id), timeout)
         )
@@ -87,8 +86,8 @@ class FollowsTasks:
             AgentStateError: If called from the event loop that the agent works on.
         """
         self._runtime_loop.check_outside_loop("cancel", "acancel")
-        if self._tasks.find(task_id) is not None or not self._shares_journal:
-            return self._tasks.cancel(task_id)
+        if (task := self._tasks.find(task_id)) is not None:
+            return task.cancel()
         stopper = StoppedBy(self.agent_id)
         return self._runtime_loop.call(
             lambda r: r.stop_anywhere(str(task_id), stopper), "cancel", "acancel"
@@ -103,17 +102,12 @@ class FollowsTasks:
             via: The channel or address of the person.
         """
         # Without a person to record, a submitted task of this process is simply cancelled.
-        if not by and self._tasks.find(task_id) is not None:
-            return self._tasks.cancel(task_id)
+        if not by and (task := self._tasks.find(task_id)) is not None:
+            return task.cancel()
         stopped_by = StoppedBy(by or self.agent_id, via)
         return await self._runtime_loop.call_async(
             lambda r: r.stop_anywhere(str(task_id), stopped_by)
         )
-
-    @property
-    def _shares_journal(self) -> bool:
-        runtime = self._runtime_loop.runtime
-        return runtime is not None and isinstance(runtime.journal, SharedJournal)
 
     def get_pending_approvals(self) -> list[ApprovalRequest]:
         """Return the pending requests and questions, oldest first; thread-safe.

@@ -112,27 +112,21 @@ class Runtime:
         """
         return await self.resources.check()
 
-    async def stop_task(self, task_id: str, by: StoppedBy) -> bool:
-        """Stop a running task for a person.
-
-        Returns:
-            False if the task does not run in this process.
-        """
-        return self._stops.stop(task_id, by)
-
     async def stop_anywhere(self, task_id: str, by: StoppedBy) -> bool:
         """Stop a task at a person's request, even if another process runs the task.
 
         Returns:
-            False if the task was already over, or if it does not run in this process and other
-            processes do not share the journal.
+            False if the task was already over.
+
+        Raises:
+            UnknownTaskError: If the journal does not have the task.
         """
-        if await self.stop_task(task_id, by):
+        if self._stops.stop(task_id, by):
             return True
-        journal = self.journal
-        return isinstance(journal, SharedJournal) and await journal.stop(
-            task_id, by.name or "", by.via
-        )
+        if isinstance(self.journal, SharedJournal):
+            return await self.journal.stop(task_id, by.name or "", by.via)
+        await self.journal.read(task_id)  # raises for an unknown task; known tasks are over
+        return False
 
     async def run(self, request: TaskRequest) -> TaskOutcome:
         """Run one task to its end; concurrent calls are allowed.
