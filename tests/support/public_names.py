@@ -215,6 +215,7 @@ def _keywords(method: Any, where: str, texts: Mapping[str, str]) -> Iterator[str
             options = _visited(home, texts).members.get(name)
         if options is not None:
             yield from _of(options, f"{where}(**)")
+            yield from _inherited(options, f"{where}(**)", texts)
 
 
 def _inherited(member: Any, place: str, texts: Mapping[str, str]) -> Iterator[str]:
