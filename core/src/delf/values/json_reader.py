@@ -57,17 +57,25 @@ class JSONReader:
         return self._decoder.raw_decode(text, start)
 
     def add_notes(self) -> None:
-        """Add notes on all problems so far to the tool call in progress, one for each kind."""
-        for keys, text in (
+        """Add the notes on all problems so far to the tool call in progress."""
+        for text in self.notes():
+            note(text)
+
+    def notes(self) -> list[str]:
+        """Return notes on all problems so far, one for each kind."""
+        problems = (
             (self._repeated_keys, "has objects with a repeated key, and the last value was taken"),
             (
                 self._lossy_numbers,
                 "has numbers that fit no float or int, and they were read as text",
             ),
             (self._constants, "has constants that are not JSON, and they were read as floats"),
-        ):
-            if keys:
-                note(f"{self._source_name} {text}: {format_names(list(keys))}")
+        )
+        return [
+            f"{self._source_name} {text}: {format_names(list(keys))}"
+            for keys, text in problems
+            if keys
+        ]
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """Make a dict, in which the last value of a repeated key wins; record repeated keys."""

@@ -6,7 +6,6 @@ import contextlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.notes import notes_of_call
 from delf.values.json_reader import JSONReader
 from delf_sql.values import AsText
 
@@ -66,9 +65,8 @@ class JSONNotes:
 
     def take_notes(self) -> tuple[str, ...]:
         """Return the notes since the last call of this method."""
-        reader, self._reader = self._reader, _new_json_reader()
-        with notes_of_call() as notes:
-            reader.add_notes()  # adds the notes to ``notes``, the collection of this context
+        notes = self._reader.notes()
+        self._reader = _new_json_reader()
         return tuple(notes)
 
 
@@ -119,17 +117,18 @@ def _with_text_fallback(
 
 
 def register_user_types(driver: psycopg.Connection[Any]) -> None:
-    """Make psycopg return arrays of enums and domains as lists."""
+    """Make psycopg load domains as their base types, and arrays of enums or domains as lists."""
     from psycopg.pq import Format
     from psycopg.types import TypeInfo
 
     adapters = driver.adapters
-    for oid, name, array, is_domain, base in driver.execute(_USER_DEFINED_TYPES).fetchall():
-        if adapters.types.get(array) is not None:
+    rows = driver.execute(_USER_DEFINED_TYPES).fetchall()
+    for oid, name, array_oid, is_domain, base_oid in rows:
+        if adapters.types.get(array_oid) is not None:
             continue
         if is_domain:
             # psycopg looks loaders up by number: a domain over numeric would come as text.
-            loader = adapters.get_loader(base, Format.TEXT)
+            loader = adapters.get_loader(base_oid, Format.TEXT)
             if loader is not None:
                 adapters.register_loader(oid, loader)
-        TypeInfo(name, oid, array).register(driver)
+        TypeInfo(name, oid, array_oid).register(driver)
