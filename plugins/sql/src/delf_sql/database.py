@@ -30,20 +30,27 @@ class LostError(TimeoutError):
 
 
 class _Job:
-    """A statement that runs in a thread, and whether a caller still waits for it.
+    """A statement that runs in a thread, and whether a caller still waits for its result.
 
     Args:
-        deadline: The caller's timeout, which has no time yet.
-        seconds: The seconds from the start of the statement to the deadline.
+        seconds: The seconds from the start of the statement to the caller's deadline.
     """
 
-    def __init__(self, deadline: asyncio.Timeout, seconds: float) -> None:
+    def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._deadline = deadline
+        self._deadline = asyncio.timeout(None)  # starts when the job has a session
         self._seconds = seconds
         self.lock = threading.Lock()
         self.session: Any = None
-        self.is_abandoned = False
+        self.is_awaited = True
+
+    async def wait(self, future: Future[T]) -> T:
+        """Return the statement's result; raise TimeoutError after the deadline."""
+        try:
+            async with self._deadline:
+                return await asyncio.wrap_future(future)
+        finally:
+            self.is_awaited = False
 
     def start_deadline(self) -> None:
         """Start the caller's timeout. Call this in the worker thread."""
@@ -51,7 +58,7 @@ class _Job:
             self._loop.call_soon_threadsafe(self._reschedule_deadline)
 
     def _reschedule_deadline(self) -> None:
-        if not self.is_abandoned:
+        if self.is_awaited:
             self._deadline.reschedule(self._loop.time() + self._seconds)
 
 
@@ -81,19 +88,15 @@ class Database:
             LostError: If the outcome is unknown after the timeout, because the statement could not
                 be stopped, or because the connection to the database was lost.
         """
-        deadline = asyncio.timeout(None)  # starts when the job has a session
-        job = _Job(deadline, self._seconds)
+        job = _Job(self._seconds)
         run = copy_context().run
         future = self._executor(read_only).submit(run, self._open_and_work, job, work, read_only)
         try:
-            async with deadline:
-                return await asyncio.wrap_future(future)
+            return await job.wait(future)
         except asyncio.CancelledError:
-            job.is_abandoned = True
             await asyncio.shield(self._stop(future, job, read_only))
             raise
         except TimeoutError:  # of the deadline, or raised by the work itself
-            job.is_abandoned = True
             was_stopped = await asyncio.shield(self._stop(future, job, read_only))
             is_outcome_unknown = not was_stopped or self._has_lost_connection(future)
             if is_outcome_unknown:
@@ -102,8 +105,6 @@ class Database:
             if was_completed_before_stop:
                 return future.result()
             raise
-        finally:
-            job.is_abandoned = True
 
     def _has_lost_connection(self, ended: Future[Any]) -> bool:
         failure = ended.exception()
@@ -125,9 +126,9 @@ class Database:
         raise problem
 
     def _with_session(self, job: _Job, session: Any, work: Callable[[Any], T]) -> T:
-        """Run a job's work with a session; discard the session if the job was abandoned."""
+        """Run a job's work with a session; discard the session if nobody awaits the job."""
         with job.lock:
-            if job.is_abandoned:
+            if not job.is_awaited:
                 raise TimeoutError
             job.session = session
         job.start_deadline()
@@ -136,7 +137,7 @@ class Database:
         finally:
             with job.lock:
                 job.session = None
-            if job.is_abandoned:
+            if not job.is_awaited:
                 self._backend.discard(session)
 
     async def _stop(self, future: Future[Any], job: _Job, read_only: bool) -> bool:
