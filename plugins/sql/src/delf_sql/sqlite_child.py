@@ -339,7 +339,7 @@ class _Session:
         if action == sqlite3.SQLITE_PRAGMA:
             return _allow_if((first or "").lower() in _READING_PRAGMAS)
         # A query that uses a virtual table for the first time seems to change the schema.
-        return _allow_if(_opens_virtual_table(action, first, database))
+        return _allow_if(_is_unexecuted_write(action, first, database))
 
     def _authorize_writer(
         self,
@@ -414,10 +414,10 @@ def _skip_unparsable_definition(connection: sqlite3.Connection) -> str | None:
     return None
 
 
-def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
-    """Return True for the writes that SQLite prepares when a query reads a virtual table.
+def _is_unexecuted_write(action: int, table: str | None, database: str | None) -> bool:
+    """Return True for a write that SQLite only prepares, because a query reads a virtual table.
 
-    SQLite asks for permission, but does not execute these writes.
+    SQLite asks for permission, but does not execute the write.
 
     Args:
         action: The number of SQLite's action, such as ``SQLITE_INSERT``.
@@ -425,11 +425,11 @@ def _opens_virtual_table(action: int, table: str | None, database: str | None) -
         database: ``main``, the name of an attached file, or ``temp`` for the temporary database;
             None if SQLite names no database.
     """
-    # A write to the temporary database would be executed, because it is writable. If SQLite names
-    # no database, the action may be in the temporary one.
+    # The temporary database is writable, so a write there would be executed. A database without a
+    # name may be the temporary database.
     if database in (None, "temp") or table is None:
         return False
-    if action == sqlite3.SQLITE_UPDATE:  # declares the columns of the virtual table
+    if action == sqlite3.SQLITE_UPDATE:  # would declare the columns of the virtual table
         return table == "sqlite_master"
     # The module ``rtree`` prepares changes of its own tables, such as ``places_node``.
     is_insert_or_delete = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_DELETE)

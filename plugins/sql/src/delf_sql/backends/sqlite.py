@@ -18,10 +18,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 from urllib.parse import quote
 
 from sqlalchemy import event
@@ -111,25 +111,13 @@ class _Child:
     def __init__(self, open_options: OpenOptions, files: Sequence[Path] = ()) -> None:
         self._open_options = open_options
         self._files = files
-        # The child may write to these logs. If a file gets or loses its log, a new child is needed.
         self._files_with_write_ahead_log = self._find_files_with_write_ahead_log()
-        environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._folder = tempfile.TemporaryDirectory(
-            prefix="delf-sqlite-", dir=environ.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
+            prefix="delf-sqlite-", dir=os.environ.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
         )
-        environ["SQLITE_TMPDIR"] = self._folder.name
+        self._process = _start_process(self._folder.name)
         writable = [*open_options.writable, self._folder.name]
         options_of_child = open_options._replace(writable=writable)
-        # Without site-packages the child starts faster and runs no .pth files.
-        command = [own_python(), "-I", "-S", sqlite_child.__file__]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(  # noqa: S603 - ours
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            env=environ,
-            process_group=0,  # only the parent handles Ctrl-C
-        )
         self._idle = threading.Event()  # set when a statement has ended
         try:
             # The child process first opens the file. Its answer is SQLite's message about a
@@ -226,10 +214,33 @@ class _Child:
         self._folder.cleanup()
 
 
+def _start_process(temporary_folder: str) -> subprocess.Popen[bytes]:
+    """Start a child process that makes its temporary files in a folder."""
+    environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    environ["SQLITE_TMPDIR"] = temporary_folder
+    # Without site-packages the child starts faster and runs no .pth files.
+    command = [own_python(), "-I", "-S", sqlite_child.__file__]
+    return subprocess.Popen(  # noqa: S603 - ours
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environ,
+        process_group=0,  # only the parent handles Ctrl-C
+    )
+
+
 def _has_large_integer(bound: BoundStatement) -> bool:
     """Return True if a value is an integer that a float column would round."""
     integers = [value for value in bound.values if isinstance(value, int)]
     return any(loses_digits_as_float(integer) for integer in integers)
+
+
+class _AttachedFile(NamedTuple):
+    """An attached file, with the schema name of its tables and its size in bytes."""
+
+    name: str
+    path: Path
+    size: int
 
 
 class SqliteBackend:
@@ -246,8 +257,7 @@ class SqliteBackend:
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         self.target = target
         self._settings = settings
-        # The pools of processes: True has the pool that only reads, and False the pool that writes.
-        # _pool() makes each pool at its first use.
+        # The pools of processes by ``read_only``; _pool() makes each pool at its first use.
         self._pools: dict[bool, QueuePool] = {}
         # Held while a pool is made or removed.
         self._lock = threading.Lock()
@@ -298,21 +308,17 @@ class SqliteBackend:
         may_create = settings.create and not read_only
         if size is None and not may_create:
             raise _missing_file_error(self.target.database)
-        attached = list(self._attached_files())
-        total_size = (size or 0) + sum(attached_size for _, _, attached_size in attached)
+        attached = self._attached_files()
+        total_size = (size or 0) + sum(file.size for file in attached)
         write_mode = "rwc" if settings.create else "rw"
         mode = "ro" if read_only else write_mode
-        paths = [path, *(attached_path for _, attached_path, _ in attached)]
+        paths = [path, *(file.path for file in attached)]
         files = [Path(os.path.realpath(each)) for each in paths]
-        main_file = files[0]
-        readable: list[str] = []
-        writable_folders: list[str] = []
-        for file in files:
-            readable += _database_files(file)
-            may_change = file == main_file and not read_only
-            # Readers, too, write the shared memory beside a write-ahead log.
-            if may_change or _has_write_ahead_log(file):
-                writable_folders.append(str(file.parent))
+        changed_files = [] if read_only else files[:1]  # attached files are never changed
+        # Readers, too, write the shared memory beside a write-ahead log.
+        written_files = [
+            file for file in files if file in changed_files or _has_write_ahead_log(file)
+        ]
         options = OpenOptions(
             uri=f"file:{quote(str(path))}?mode={mode}",
             read_only=read_only,
@@ -320,22 +326,23 @@ class SqliteBackend:
             busy=min(_BUSY_SECONDS, settings.statement_timeout),
             max_bytes=settings.max_bytes,
             functions=sorted(known_functions("sqlite") | settings.functions),
-            attached=[(name, f"file:{quote(str(each))}?mode=ro") for name, each, _ in attached],
+            attached=[(file.name, f"file:{quote(str(file.path))}?mode=ro") for file in attached],
             # Sorting and VACUUM may need several copies of the data.
             max_temporary_bytes=4 * total_size + SPARE_FILE_BYTES,
-            readable=readable,
-            writable=writable_folders,
+            readable=[path for file in files for path in _database_files(file)],
+            writable=[str(file.parent) for file in written_files],
             library=_LIBRARY,
         )
         return _Child(options, files)
 
-    def _attached_files(self) -> Iterator[tuple[str, Path, int]]:
-        """Yield the name, the path and the size in bytes of each attached file."""
+    def _attached_files(self) -> list[_AttachedFile]:
+        attached: list[_AttachedFile] = []
         for name, file in self._settings.attach.items():
             path, size = _path_and_size(file)
             if size is None:
                 raise _missing_file_error(file)
-            yield name, path, size
+            attached.append(_AttachedFile(name, path, size))
+        return attached
 
     def read(self, session: _Child, statement: Statement, params: Params, limit: int) -> Fetched:
         """Run a query; sqlite3 itself refuses a second statement in the text."""
@@ -364,7 +371,8 @@ class SqliteBackend:
             raise
         result = WriteResult()
         result.add(outcome.changed, outcome)
-        result.rowcount = outcome.changed  # also of statements that return no rows
+        # add() counts only the returned rows, and some of the statements may return no rows.
+        result.rowcount = outcome.changed
         return result
 
     def _refuse_integers_that_would_be_rounded(
