@@ -177,27 +177,28 @@ class DuckdbEngine(EngineBackend):
 
         Args:
             session: The session.
-            bound_statements: The statement with each set of parameters.
+            bound_statements: The statements, one for each set of parameters.
             returns: Whether the statement has RETURNING, so that its rows are returned.
         """
         written = WriteResult()
-        number = 0
         # Statements with the same text are converted together, so that DuckDB is asked once for the
         # types of their placeholders.
-        for _, group in itertools.groupby(bound_statements, key=lambda bound: bound.pieces):
-            for bound in self._convert_values(session, list(group), is_write=True):
-                number += 1
-                row_limit = written.room(self._settings.max_rows)  # for rows of RETURNING
-                try:
-                    fetched = self._fetch(session, bound, row_limit, streams=False)
-                except DBAPIError as error:
-                    if len(bound_statements) == 1:
-                        raise
-                    raise FailedAt(number) from error
-                is_row_count = not returns and fetched.columns in _COUNT_COLUMNS
-                if is_row_count:
-                    fetched = Fetched((), [], changed=sum(row[0] for row in fetched.rows))
-                written.add(fetched.changed, fetched)
+        converted_statements = (
+            bound
+            for _, group in itertools.groupby(bound_statements, key=lambda bound: bound.pieces)
+            for bound in self._convert_values(session, list(group), is_write=True)
+        )
+        for number, bound in enumerate(converted_statements, 1):
+            row_limit = written.room(self._settings.max_rows)  # for rows of RETURNING
+            try:
+                fetched = self._fetch(session, bound, row_limit, streams=False)
+            except DBAPIError as error:
+                if len(bound_statements) == 1:
+                    raise
+                raise FailedAt(number) from error
+            if not returns:
+                fetched = _without_row_count(fetched)
+            written.add(fetched.changed, fetched)
         session.commit()
         return written
 
@@ -221,6 +222,13 @@ class DuckdbEngine(EngineBackend):
         return Problem(cause="statement", text=text)
 
 
+def _without_row_count(fetched: Fetched) -> Fetched:
+    """Replace the row with which DuckDB counts the changed rows by the number itself."""
+    if fetched.columns not in _COUNT_COLUMNS:
+        return fetched
+    return Fetched((), [], changed=sum(row[0] for row in fetched.rows))
+
+
 def run(
     database: str, read_only: bool, settings: dict[str, Any], work: str, given: dict[str, Any]
 ) -> dict[str, Any]:
@@ -236,14 +244,14 @@ def run(
     Returns:
         A dict with the function's result as ``value``, or with DuckDB's error as ``problem``.
     """
-    # DuckDB would import pandas, because a parameter could be its NaT. That takes longer than most
-    # statements, and the parameters here come from JSON.
+    # DuckDB would import pandas, only to compare parameters with ``pandas.NaT``. The import takes
+    # longer than most statements, and parameters from JSON are never NaT.
     sys.modules.setdefault("pandas", cast("Any", None))
     target = Target(dialect="duckdb", label="DuckDB", database=database)
     engine = DuckdbEngine(target, SQLSettings.model_construct(**settings))
     try:
         with engine.session(read_only=read_only) as session:
-            # If this fails, the parent kills the process a second later.
+            # If stop() has no effect, the parent kills the process a second later.
             timer = threading.Timer(settings["statement_timeout"], engine.stop, (session,))
             timer.daemon = True
             timer.start()
@@ -346,9 +354,10 @@ def _unrepresentable_inside(kind: str) -> str | None:
     no such values.
     """
     patterns = [pattern for word, pattern in _UNREPRESENTABLE_TEXTS.items() if word in kind]
-    if patterns:
-        return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(patterns)}')"
-    return None
+    if not patterns:
+        return None
+    any_pattern = "|".join(patterns)
+    return f"regexp_matches({{0}}::VARCHAR, '{any_pattern}')"
 
 
 def _converted_row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:

@@ -397,19 +397,23 @@ def _rows(
         return cursor.fetchall()
 
 
-def _check_is_query(driver: _Connection, probe: str) -> None:
-    """Check with the server that a text is a query, without running it."""
+def _check_is_query(driver: _Connection, text: str) -> None:
+    """Check with the server that a text is a query, without running it.
+
+    Raises:
+        ToolRefusedError: If the text is a valid statement of another kind, such as DELETE.
+        MySQLError: If the text is no valid statement.
+    """
     try:
         # In parentheses, only a query is valid. Preparing a statement does not run it.
-        driver.prepare(f"SELECT EXISTS (\n{probe}\n)")
+        driver.prepare(f"SELECT EXISTS (\n{text}\n)")
     except MySQLError as error:
         if _code(error) != _SYNTAX_ERROR:
             raise
     else:
         return
-    # A query with a mistake, such as SELEC, raises the server's error without the parentheses, too.
-    driver.prepare(probe)
-    # Otherwise, the text is a valid statement of another kind, such as DELETE.
+    # Without the parentheses, only a text with a mistake, such as SELEC, raises an error.
+    driver.prepare(text)
     raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 

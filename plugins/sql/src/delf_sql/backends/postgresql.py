@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -240,24 +240,22 @@ class PostgresBackend(EngineBackend):
         """Refuse calls of volatile or user-defined functions that are not allowed."""
         if not statement.calls and not statement.names_after_dot:
             return
-        allowed = self._settings.functions
-        calls = {name for name in statement.calls if not is_listed(name, allowed)}
-        names_after_dot = {
-            name for name in statement.names_after_dot if not is_listed(name, allowed)
-        }
-        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. If f is known to
-        # only read, as in `row.lower`, it is checked like a call `lower(row)`.
+        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. A function that
+        # is known to only read, as in `row.lower`, is checked like the call `lower(row)`.
         known = known_functions("postgresql")
-        known_names_after_dot = names_after_dot & known
-        calls |= known_names_after_dot
+        calls = self._without_allowed(statement.calls | (statement.names_after_dot & known))
         parameters = {
             "calls": sorted(calls),
             "known": sorted(calls & known),
-            "names_after_dot": sorted(names_after_dot - known),
+            "names_after_dot": sorted(self._without_allowed(statement.names_after_dot - known)),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:
             raise disallowed_function_error(row[0])
+
+    def _without_allowed(self, names: Iterable[str]) -> set[str]:
+        """Return the names of functions that the setting ``functions`` does not allow."""
+        return {name for name in names if not is_listed(name, self._settings.functions)}
 
     def version(self, session: sa.Connection) -> str:
         """Return the server's version."""
