@@ -35,10 +35,10 @@ from delf_sql.counting import Count, count_of
 from delf_sql.failures import SQLSchemaError, failed_statement_error, lost_write_error, problem_of
 from delf_sql.gate import Statement, check_query, check_writes
 from delf_sql.placeholders import find_placeholders
-from delf_sql.relevance import ColumnNeed, TableIndex, rank_relations
+from delf_sql.relevance import ColumnRanking, TableIndex, rank_relations
 from delf_sql.render import PartialSchema, whole_schema, with_column_values
 from delf_sql.rows import Fetched, as_dicts
-from delf_sql.samples import ROWS, statement_of, with_samples
+from delf_sql.samples import ROWS, sampling_query, with_samples
 from delf_sql.settings import SQLSettings
 from delf_sql.target import check_dialect, make_target
 from delf_sql.value_notes import values_note
@@ -229,9 +229,11 @@ class SQL(Connection[SQLSettings]):
     def _check_login(self) -> None:
         """Refuse to send the user's password to a server that a file of the project names.
 
+        A file of the project names the server if the file gives any part of the address.
+
         Raises:
-            KeyAddressError: If PostgreSQL's driver would take the login for such a server from the
-                environment or from a file of the user, such as ``~/.pgpass``.
+            KeyAddressError: If the project gives the address, and PostgreSQL's driver could take
+                the login from the environment or from a file of the user, such as ``~/.pgpass``.
         """
         sources = {self.settings.source(field) for field in ("url", "host", "database")}
         source: Source = "project" if "project" in sources else "program"
@@ -281,7 +283,7 @@ class SQL(Connection[SQLSettings]):
         for reads_last_rows in (False, True):
             if reads_last_rows and len(rows) < ROWS:
                 break  # the first rows are all rows of the table
-            statement = statement_of(table, self.target.dialect, is_last=reads_last_rows)
+            statement = sampling_query(table, self.target.dialect, last_rows=reads_last_rows)
             if statement is None:
                 break
             try:
@@ -347,7 +349,7 @@ class SQL(Connection[SQLSettings]):
 
         The text is empty for a statement that affects no rows, such as CREATE.
         """
-        if not statement.is_about_rows:
+        if not statement.affects_rows:
             return ""
         sets_note = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
         uncounted = f"rows not counted{sets_note}"
@@ -382,14 +384,19 @@ class SQL(Connection[SQLSettings]):
     def result_trust(
         self, action: str, arguments: Mapping[str, Any]
     ) -> Trust | Mapping[str, Trust] | None:
-        """Implements :class:`delf.protocols.connection.SupportsResultTrust`."""
-        if self._own_tables is None:  # the setting ``trust`` names no tables or columns
-            return None  # the setting then holds for every result
+        """Implements :class:`delf.protocols.connection.SupportsResultTrust`.
+
+        If the setting ``trust`` names tables or columns, the trust of a query depends on those that
+        the query reads, and ``schema`` has the trust of the prompt, because the comments are the
+        same. Any other result is from outside.
+        """
+        if self._own_tables is None:  # the setting holds for every result
+            return None
         if action == "query":
             return self._own_tables.trust_of_query(
                 arguments.get("statement"), arguments.get("params")
             )
-        if action == "schema":  # the result has the same comments as the schema in the prompt
+        if action == "schema":
             return self.context_trust
         return "outside"
 
@@ -534,7 +541,7 @@ class SQL(Connection[SQLSettings]):
             if text is not None:
                 return f"{head}:\n", text, tables
         ranked, _ = self._index_of(tables).rank(task)
-        partial_schema = PartialSchema(dialect, budget, self.name, ColumnNeed(task))
+        partial_schema = PartialSchema(dialect, budget, self.name, ColumnRanking(task).rank)
         text = partial_schema.text(ranked, relations_without_columns)
         return f"{head}, {len(relations)} tables:\n", text, ranked
 

@@ -232,7 +232,7 @@ def _outermost_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _tokens_outside_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Yield the tokens outside of parentheses, and the closing parentheses of outermost pairs."""
+    """Yield the tokens outside of parentheses, without the parentheses."""
     depth = 0
     for token in tokens:
         # A quoted name may have the text of a parenthesis.
@@ -240,5 +240,5 @@ def _tokens_outside_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
             depth += 1
         elif token.kind == "operator" and token.text == ")":
             depth -= 1
-        if depth == 0:
+        elif depth == 0:
             yield token

@@ -86,7 +86,7 @@ class Statement:
     names_after_dot: frozenset[str] = frozenset()
 
     @property
-    def is_about_rows(self) -> bool:
+    def affects_rows(self) -> bool:
         """True if the statement inserts, updates or deletes rows, also by dropping a table."""
         words = [token.word for token in self.tokens[:2]]
         return words[0] in _CHANGES_ROWS or words[0] == "TRUNCATE" or words == ["DROP", "TABLE"]
@@ -113,7 +113,7 @@ def check_query(
         _check_one_statement(tokens)
     tree = _parse_query(without_placeholders(text, tokens, params, dialect), dialect)
     _check_nodes(tree)
-    _check_calls(tokens, dialect, allowed, _positions_of_column_aliases(tree))
+    _check_calls(tokens, dialect, allowed, _positions_of_aliases_with_columns(tree))
     calls, names_after_dot = folded_names(tokens, dialect)
     return Statement(text, tokens, calls, names_after_dot)
 
@@ -254,26 +254,26 @@ def folded_names(
         for dot, name in itertools.pairwise(tokens)
         if _is_operator(dot, ".") and name.kind in ("word", "name")
     ]
-    return _fold_names(calls, dialect), _fold_names(names_after_dot, dialect)
+    return _possible_spellings(calls, dialect), _possible_spellings(names_after_dot, dialect)
 
 
-def _fold_names(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
-    """Fold names to lower case as the database does.
+def _possible_spellings(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
+    """Return the spellings that names may have after the database has folded their letter case.
 
-    A name without quotes is returned in two forms, because PostgreSQL folds only ASCII letters or
-    all letters, depending on the encoding of the database.
+    A name without quotes has two: PostgreSQL folds only ASCII letters or all letters, depending on
+    the encoding of the database.
     """
     spellings: set[str] = set()
     for name in names:
-        spellings.add(_folded(name, dialect))
+        spellings.add(_fold_case(name, dialect))
         is_quoted = name.kind != "word"
         if not is_quoted:
             spellings.add(name.text.lower())
     return frozenset(spellings)
 
 
-def _folded(token: Token, dialect: Dialect) -> str:
-    """Return a function's name in lower case, unless the database keeps its letter case.
+def _fold_case(token: Token, dialect: Dialect) -> str:
+    """Fold a function's name to lower case, unless the database keeps its letter case.
 
     PostgreSQL keeps the case of a quoted name. The other databases ignore the case of functions'
     names, even in quotes.
@@ -292,7 +292,7 @@ def _check_calls(
     functions = known_functions(dialect)
     grammar = grammar_words(dialect)
     for before, token in _calls(tokens):
-        name = _folded(token, dialect)
+        name = _fold_case(token, dialect)
         if token.start in alias_positions or is_listed(name, allowed):
             continue
         is_qualified = before is not None and _is_operator(before, ".")
@@ -369,10 +369,10 @@ def _check_nodes(tree: exp.Query | exp.Values) -> None:
             raise ToolRefusedError(f"query cannot hold {kind.upper()}: it only reads")
 
 
-def _positions_of_column_aliases(tree: exp.Query | exp.Values) -> frozenset[int]:
-    """Return the positions in the text of table aliases with names for columns.
+def _positions_of_aliases_with_columns(tree: exp.Query | exp.Values) -> frozenset[int]:
+    """Return the positions in the text of table aliases that name columns, such as ``t(a, b)``.
 
-    In ``FROM f() AS t(a, b)``, the tokens ``t(a, b)`` look like a call, but are such an alias.
+    In ``FROM f() AS t(a, b)``, such an alias looks like a call of a function ``t``.
     """
     from sqlglot import exp
 

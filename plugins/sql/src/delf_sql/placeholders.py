@@ -115,10 +115,8 @@ def find_placeholders(text: str, tokens: Sequence[Token], *, named: bool) -> lis
 
 def _is_colon_after_value(before: Token, colon: Token) -> bool:
     """Return True for a colon as in ``x::type``, ``x[1:n]`` or ``x:key``, unlike ``x = :name``."""
-    if before.end != colon.start:
-        return False
-    follows_opening_operator = before.kind == "operator" and before.text not in _ENDS_OF_VALUES
-    return not follows_opening_operator  # such as = or (
+    ends_value = before.kind != "operator" or before.text in _ENDS_OF_VALUES
+    return ends_value and before.end == colon.start
 
 
 def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Placeholder:

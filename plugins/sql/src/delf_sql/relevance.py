@@ -72,8 +72,8 @@ class TableIndex:
         return _with_rest(tables, ranked), len(ranked)
 
 
-class ColumnNeed:
-    """A sort key for columns: a lower number for a column that a task needs more.
+class ColumnRanking:
+    """A ranking of columns by how much a task needs them.
 
     Args:
         task: The text of the task.
@@ -82,8 +82,11 @@ class ColumnNeed:
     def __init__(self, task: str) -> None:
         self._wanted = frozenset(map(stem, words_of(task)))
 
-    def __call__(self, column: Column) -> int:
-        """Return a negative number for a column that matches the task, 0 for a key, else 1."""
+    def rank(self, column: Column) -> int:
+        """Return the rank of a column, lowest for the column that the task needs most.
+
+        The rank is negative for a column that matches the task, 0 for another key, else 1.
+        """
         words = words_of(f"{column.name} {column.comment or ''}")
         common_words = len(self._wanted.intersection(map(stem, words)))
         if common_words:

@@ -194,10 +194,11 @@ class PartialSchema:
         all_relations = [table.relation for table in ranked]
         all_relations += others
         names = [relation_name(relation, self._dialect) for relation in all_relations]
-        # Some characters are reserved for the names of the tables that get no line.
+        # The names of the tables that get no line can use these characters, and those that the
+        # lines leave unused.
         chars_of_all_names = sum(len(name) + 2 for name in names)
-        names_budget = min(chars_of_all_names, round(_NAMES_SHARE * self._budget))
-        lines = self._lines(ranked, self._budget - names_budget)
+        reserved_chars = min(chars_of_all_names, round(_NAMES_SHARE * self._budget))
+        lines = self._lines(ranked, self._budget - reserved_chars)
         # Each line is one of the first tables, in the order of ``names``.
         names_without_line = names[len(lines) :]
         used_chars = sum(len(line) + 1 for line in lines)

@@ -69,7 +69,7 @@ _MIN_UNIX_SECONDS, _MAX_UNIX_SECONDS = 631_152_000, 2_524_608_000  # 1990 and 20
 _TIME_NAME: Final = re.compile(r"(?:^|_)(?:at|on|time|date|ts|timestamp|when|since|until|epoch)$")
 
 
-def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> Statement | None:
+def sampling_query(table: Table, dialect: Dialect, *, last_rows: bool) -> Statement | None:
     """Return a query for a table's first rows, or for its last rows in the order of its key.
 
     The result is None for views, which may take long, and for tables without a column to sample.
@@ -79,9 +79,9 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
     keys = [quoted(column.name, dialect) for column in table.columns if column.primary_key]
     if table.relation.kind == "view" or not names:
         return None
-    if is_last and len(keys) != 1:
+    if last_rows and len(keys) != 1:
         return None
-    order = f" ORDER BY {keys[0]} DESC" if is_last else ""
+    order = f" ORDER BY {keys[0]} DESC" if last_rows else ""
     source = relation_name(table.relation, dialect)
     text = f"SELECT {', '.join(names)} FROM {source}{order} LIMIT {ROWS}"  # noqa: S608 - quoted names of the catalogue
     return Statement(text, ())
@@ -106,7 +106,7 @@ def with_samples(
 
     Args:
         table: The table.
-        rows: The rows that the query of :func:`statement_of` returned, with a value for each
+        rows: The rows that the query of :func:`sampling_query` returned, with a value for each
             sampled column.
         is_shown: Returns whether the prompt may describe a column.
     """

@@ -92,7 +92,8 @@ class SQLSettings(PluginSettings):
 
     @field_validator("attach")
     @classmethod
-    def _names_of_schemas(cls, value: dict[str, str]) -> dict[str, str]:
+    def _check_attached_names(cls, value: dict[str, str]) -> dict[str, str]:
+        # SQLite itself uses the names ``main`` and ``temp``.
         for name in value:
             if not (name.isascii() and name.isidentifier()) or name.lower() in ("main", "temp"):
                 raise ValueError(f"{name!r} is not a name for an attached file")
@@ -100,8 +101,8 @@ class SQLSettings(PluginSettings):
 
     @field_validator("url", mode="before")
     @classmethod
-    def _beside_its_file(cls, value: Any) -> Any:
-        """Resolve a relative path of ``delf.toml`` against its folder."""
+    def _resolve_path_in_url(cls, value: Any) -> Any:
+        """Resolve a relative path in the URL of a file against the folder of ``delf.toml``."""
         folder = folder_of(value)  # a value of delf.toml is a str that knows its folder
         if folder is None:
             return value
