@@ -171,25 +171,23 @@ class _BlockParser:
     def _close(self, opened: _Open, closing: _Closing | None) -> int:
         """Add a block; return the index of the line to parse next.
 
-        A closing line such as ```python also opens the next block. The line to parse next is then
-        the closing line again, otherwise the line after it.
+        A closing line that also opens the next block, such as ```python, is parsed again.
 
         Args:
             opened: The opening fence of the block.
             closing: The closing fence; None if the block ends with the text.
         """
-        if closing is None:
-            end_of_code = next_index = len(self._lines)
-            end = len(self._text)
-        elif closing.opens_next_block:
-            end_of_code = next_index = closing.line
-            end = self._lines[closing.line].start
-        else:
-            end_of_code = closing.line
-            next_index = closing.line + 1
-            end = self._lines[closing.line].start + closing.fence.end("marks")
-        code = self._code_of(opened, end_of_code)
         start = self._lines[opened.line].start
+        if closing is None:
+            code = self._code_of(opened, len(self._lines))
+            self._add(opened.language, code, opened.lead, start, len(self._text))
+            return len(self._lines)
+        code = self._code_of(opened, closing.line)
+        next_index = closing.line
+        end = self._lines[closing.line].start
+        if not closing.opens_next_block:
+            next_index += 1
+            end += closing.fence.end("marks")
         self._add(opened.language, code, opened.lead, start, end)
         return next_index
 

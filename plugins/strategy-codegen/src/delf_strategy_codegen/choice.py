@@ -70,16 +70,29 @@ class Reading(NamedTuple):
     code: str | None = None
     why: str = ""
 
+    @property
+    def is_empty(self) -> bool:
+        """True if neither a script nor a specific problem was found."""
+        return self.code is None and not self.why
+
 
 def choose_script(blocks: Sequence[Block]) -> Reading:
     """Choose the script among the blocks of an answer.
+
+    The first of these rules that applies decides:
+
+    - Without a valid script, see :func:`_reading_of_longest_block`.
+    - If a script uses a name that only an example binds, the choice is ambiguous. An example is a
+      script that the text before calls an example.
+    - If the last block is not Python, the answer is unreadable: the last block usually is the
+      script or its end, so the blocks before are not enough.
+    - The scripts, or without them the examples, are joined, or the last version is taken.
 
     Args:
         blocks: The blocks that may be Python, in order; at least one.
 
     Returns:
-        A reading with the script, or with a problem if several choices are plausible. If no block
-        is a valid script, see :func:`_reading_of_longest_block`.
+        A reading with the script, or with a problem if several choices are plausible.
     """
     distinct_blocks = _without_repeated([block for block in blocks if block.code])
     scripts = [block for block in distinct_blocks if is_script(block.code)]
@@ -91,7 +104,6 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
         return Reading(None, AMBIGUOUS)
     last_block = distinct_blocks[-1]
     if parse_script(last_block.code) is None:
-        # The last block usually is the script or its end, so the blocks before are not enough.
         return Reading(None, _UNREADABLE.format(_describe_problem(last_block.code)))
     return _join_or_choose(candidates or examples)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from delf.answers import find_reasoning_opening, split_reasoning
@@ -215,22 +216,28 @@ def _without_reasoning(text: str, scripts: Sequence[Block]) -> str:
 def _script_in_prose(text: str) -> Reading:
     """Return the script that stands without a fence between lines of prose."""
     lines = text.split("\n")[:_MAX_LINES]
-    remaining_tries = _MAX_TRIES
+    for start, end in itertools.islice(_ranges_of_code(lines), _MAX_TRIES):
+        code = "\n".join(lines[start:end])
+        if has_call(code):
+            other_lines = lines[:start] + lines[end:]
+            is_ambiguous = any(map(_LOOKS_LIKE_CODE.match, other_lines))
+            return Reading(None, AMBIGUOUS) if is_ambiguous else Reading(code.rstrip())
+    return Reading()
+
+
+def _ranges_of_code(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each range of lines that may be a script.
+
+    From each line that looks like code, the ranges lead to the last line, then up to the first line
+    with a syntax error.
+    """
     for start, first_line in enumerate(lines):
-        if not _CODE_START.match(first_line):
-            continue
-        end = len(lines)
-        while end > start and remaining_tries:
-            remaining_tries -= 1
-            code = "\n".join(lines[start:end])
-            if has_call(code):
-                other_lines = lines[:start] + lines[end:]
-                is_ambiguous = any(map(_LOOKS_LIKE_CODE.match, other_lines))
-                return Reading(None, AMBIGUOUS) if is_ambiguous else Reading(code.rstrip())
-            error = tree_or_syntax_error(code)
+        end = len(lines) if _CODE_START.match(first_line) else start
+        while end > start:
+            yield start, end
+            error = tree_or_syntax_error("\n".join(lines[start:end]))
             if not isinstance(error, SyntaxError) or error.lineno is None:
                 break  # for example, prose that happens to be valid Python
-            # Try again with the lines before the error, which may be reported after the last line.
+            # The error may be reported after the last line.
             line_with_error = start + error.lineno - 1
             end = min(end - 1, line_with_error)
-    return Reading()

@@ -213,10 +213,11 @@ def free_names(code: str) -> set[str]:
 
 
 def _bound_before_use(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement may bind before it uses them."""
+    """Return the names that a statement may bind before it uses these names."""
     value = getattr(statement, "value", None)
     if isinstance(value, ast.expr):
-        # ``x = [n + x for n in numbers]`` binds ``n`` before its use, and ``x`` only at the end.
+        # ``x = [n + x for n in numbers]`` binds ``n`` before its use. ``x`` is bound only after the
+        # value was computed, so ``x`` is used before.
         return _stored([value])
     return _stored([statement])  # the order in a loop, for example, is unknown
 

@@ -138,6 +138,10 @@ class _Text:
     def is_f_string(self) -> bool:
         return "f" in self.prefix.lower()
 
+    @property
+    def is_raw(self) -> bool:
+        return "r" in self.prefix.lower()
+
     def as_written(self) -> str:
         """Return the string's source, without conversion to ``str.format``."""
         content = "".join(map(str, self.parts))
@@ -163,7 +167,7 @@ class _Text:
     def needs_str_format(self) -> bool:
         """Return whether the string is an f-string that Python before 3.12 cannot parse."""
         fields = [part for part in self.parts if isinstance(part, _Field)]
-        return any(part.is_new_for(self.quotes) for part in fields)
+        return any(part.needs_python_312_in(self.quotes) for part in fields)
 
     def __str__(self) -> str:
         if not self.is_f_string or not self.needs_str_format():
@@ -201,7 +205,7 @@ class _Field:
         """Return the source of the expression, in a form for Python before 3.12, too."""
         return "".join(_join_pieces(self.code))
 
-    def is_new_for(self, quotes: str) -> bool:
+    def needs_python_312_in(self, quotes: str) -> bool:
         """Return True if only Python 3.12 and later can parse the field between these quotes.
 
         Earlier versions allow no backslash, comment or quote of the enclosing string in the field,
@@ -216,7 +220,7 @@ class _Field:
         if self.spec is None:
             return False
         nested_fields = [part for part in self.spec if isinstance(part, _Field)]
-        return any(field.is_new_for(quotes) for field in nested_fields)
+        return any(field.needs_python_312_in(quotes) for field in nested_fields)
 
     def __str__(self) -> str:
         text = self.expression() + self.equals_sign + self.conversion
@@ -325,36 +329,41 @@ class _Reader:
             prefix: The string's prefix, such as ``f``.
         """
         curly_quotes, ascii_quote = _quotes_of_same_kind(self._text[self._position])
-        closing_quotes = curly_quotes or ascii_quote
-        if curly_quotes and not self._must_close_with_curly_quote:
-            closing_quotes += ascii_quote  # “a" is a string, but “5" disk” is none
-        is_triple = self._are_next(closing_quotes, 3)
-        quote_count = 3 if is_triple else 1
+        closing_quotes = self._closing_quotes(curly_quotes, ascii_quote)
+        quote_count = 3 if self._are_next(closing_quotes, 3) else 1
         self._position += quote_count
         text = _Text(prefix, quote_count * ascii_quote)
-        is_raw_in_curly_quotes = "r" in prefix.lower() and bool(curly_quotes)
-        escaped_quote = ascii_quote if curly_quotes else ""  # “5" disk” becomes "5\" disk"
         while not self._are_next(closing_quotes, quote_count):
-            if self._current() == "\n" and not is_triple:
+            if self._current() == "\n" and quote_count == 1:
                 raise _UnreadableError
             if text.is_f_string and self._current() in "{}":
                 self._field_or_brace(text.parts)
-            elif is_raw_in_curly_quotes:  # a backslash in the string escapes nothing
-                text.parts.append(self._take(1))
+            elif curly_quotes:
+                text.parts.append(self._character_in_curly_quotes(ascii_quote, is_raw=text.is_raw))
             else:
-                text.parts.append(self._character(escaped_quote))
+                text.parts.append(self._character())
         self._position += quote_count
-        if is_raw_in_curly_quotes:
+        if curly_quotes and text.is_raw:
             text.choose_raw_quotes()  # r“5" disk” becomes r'5" disk'
         return text
 
-    def _character(self, escaped_quote: str) -> str:
-        """Read a character of a string, with its backslash if any; add a backslash to a quote."""
-        if self._current() == "\\":
-            return self._take(2)
-        if self._current() == escaped_quote:
+    def _closing_quotes(self, curly_quotes: str, ascii_quote: str) -> str:
+        """Return the quotes that can close a string; the curly quotes are empty if none opened."""
+        if curly_quotes and not self._must_close_with_curly_quote:
+            return curly_quotes + ascii_quote  # “a" is a string, but “5" disk” is none
+        return curly_quotes or ascii_quote
+
+    def _character(self) -> str:
+        """Read a character of a string, with its backslash if any."""
+        return self._take(2 if self._current() == "\\" else 1)
+
+    def _character_in_curly_quotes(self, ascii_quote: str, *, is_raw: bool) -> str:
+        r"""Read a character, and escape an ASCII quote: “5" disk” becomes "5\" disk"."""
+        if is_raw:  # a backslash escapes nothing, and choose_raw_quotes() treats the quotes
+            return self._take(1)
+        if self._current() == ascii_quote:
             return "\\" + self._take(1)
-        return self._take(1)
+        return self._character()
 
     def _take(self, count: int) -> str:
         """Read the next characters."""

@@ -245,21 +245,21 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
         DelfError: If the model fails or the budget is exhausted.
     """
     async with host.step("generate"):
-        has_called_tool = _contain_tool_call(messages)
-        tools = (_RUN,) if code_in == "tool" or has_called_tool else ()
-        if tools and not host.takes_tools:
+        requires_tool = code_in == "tool" or _contain_tool_call(messages)
+        if requires_tool and not host.takes_tools:
             raise ModelConfigurationError(
                 "code_in is 'tool', and the model cannot be given tools",
                 hint='code_in = "fence", or "auto"',
             )
-        may_add_tool = code_in == "auto" and not has_called_tool  # after an answer without a script
+        tools = (_RUN,) if requires_tool else ()
+        may_add_tool = code_in == "auto" and not requires_tool  # after an answer without a script
         unusable_answers: list[_UnusableAnswer] = []
         while True:
             feedback = _feedback_to(unusable_answers, in_tool=bool(tools))
             try:
                 reply = await host.ask((*messages, *feedback), tools=tools)
             except LLMExecutionError as error:
-                was_tool_added = bool(tools) and may_add_tool
+                was_tool_added = bool(tools) and not requires_tool
                 if not was_tool_added or not _may_be_about_tools(error):
                     raise
                 # The model answered until the tool was added, so the server refuses tools.

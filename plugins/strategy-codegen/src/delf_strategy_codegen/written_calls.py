@@ -151,20 +151,19 @@ def _parse_python_literal(text: str) -> Any:
 def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
     """Join the scripts in the parsed arguments of one or several calls."""
     codes: list[str] = []
-    problems: list[Reading] = []
+    problems: list[str] = []
     for text in _scripts_in(content):
         reading = extract(text)
-        nothing_found = reading == Reading()
-        if nothing_found:  # the text itself may be a script with a mistake
+        if reading.is_empty:  # the text itself may be a script with a mistake
             reading = Reading(repair_script(text))
         if reading.code is None:
-            problems.append(reading)
+            problems.append(reading.why)
         else:
             codes.append(reading.code)
     if codes and not problems:
         return Reading("\n\n".join(codes))
     # One problem makes the answer unusable. The model gets the first specific feedback.
-    return next((reading for reading in problems if reading.why), Reading())
+    return Reading(None, next(filter(None, problems), ""))
 
 
 def _scripts_in(content: Any) -> list[str]:
