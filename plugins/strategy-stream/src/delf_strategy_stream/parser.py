@@ -117,7 +117,7 @@ class Parser:
                 self._text_between_calls.append(rest)
 
     def _report_calls_in_fence(self, events: list[Event]) -> None:
-        """Report calls in a code fence if the answer is nothing else, so that they were meant.
+        """Report the calls in a code fence that is the whole answer, because the calls are meant.
 
         In an answer with other text, calls in a fence are text, as quoted in an explanation.
         """
@@ -179,23 +179,30 @@ class Parser:
             self._add_text_for_user("\n", events)
             self._unparsed = self._unparsed[1:]
             return True
+        return self._tag_or_text(events)
+
+    def _tag_or_text(self, events: list[Event]) -> bool:
+        """Parse a tag, or text for the user: a quoted tag, or a ``<`` of no tag.
+
+        Return False if more input is needed.
+        """
         tag = next((each for each in self._tags if self._unparsed.startswith(each)), None)
-        if tag is not None and self._is_tag_in_effect(tag):
+        if tag is not None and self._is_unquoted_tag(tag):
             self._choose_state_for_tag(tag)
             return True
-        is_part_of_tag = tag is None and any(each.startswith(self._unparsed) for each in self._tags)
-        if is_part_of_tag and not self._is_input_complete:
-            return False  # the rest of the tag may be in the next piece
-        # The tag is only mentioned, or there is none at this "<".
-        plain_text = "<" if tag is None else tag
+        if tag is None and not self._is_input_complete:
+            may_become_tag = any(each.startswith(self._unparsed) for each in self._tags)
+            if may_become_tag:
+                return False
+        plain_text = tag or "<"
         self._add_text_for_user(plain_text, events)
         self._unparsed = self._unparsed[len(plain_text) :]
         return True
 
-    def _is_tag_in_effect(self, tag: str) -> bool:
-        """Return True if a tag is meant as a tag: neither quoted nor in a code fence.
+    def _is_unquoted_tag(self, tag: str) -> bool:
+        """Return True if a tag is neither quoted nor in a code fence.
 
-        ``<execute>`` may follow other text in its line, and ``<think>`` may not.
+        A ``<think>`` that follows other text in its line counts as quoted, unlike ``<execute>``.
         """
         line = "".join(self._current_line)
         is_in_backticks = line.count("`") % 2 == 1
@@ -355,33 +362,33 @@ class Parser:
                 return False
             match = _OUTSIDE_OF_STRINGS.search(self._unparsed, self._search_start)
             if match is None:
-                # The next search goes on from here: from the start, a call in thousands of pieces
-                # would take quadratic time.
+                # Continue here with the next piece: starting over would take quadratic time.
                 self._search_start = len(self._unparsed)
                 return False
             mark = match.group()
-            start = match.start()
+            start, end = match.span()
             if mark == _END_EXECUTE:
                 events.append(UnparsableCall(self._unparsed[:start], "it has no end"))
                 self._end_call(start)
                 return True
             upcoming = self._unparsed[start : start + len(_END_EXECUTE)]
-            is_part_of_tag = mark == "<" and _END_EXECUTE.startswith(upcoming)
-            if is_part_of_tag:
+            if mark == "<" and _END_EXECUTE.startswith(upcoming):
                 self._search_start = start  # the rest of the tag may follow
                 return False
-            self._search_start = match.end()
-            if mark == '"':
-                self._in_string = True
-            elif mark in "{[":
-                self._depth += 1
-            elif mark in "}]":
-                self._depth -= 1
-                is_complete = self._depth == 0
-                if is_complete:
-                    events.append(read_call(self._unparsed[: match.end()]))
-                    self._end_call(match.end())
-                    return True
+            self._search_start = end
+            self._count_bracket_or_quote(mark)
+            if mark in "}]" and self._depth == 0:
+                events.append(read_call(self._unparsed[:end]))
+                self._end_call(end)
+                return True
+
+    def _count_bracket_or_quote(self, mark: str) -> None:
+        if mark == '"':
+            self._in_string = True
+        elif mark in "{[":
+            self._depth += 1
+        elif mark in "}]":
+            self._depth -= 1
 
     def _skip_string(self) -> bool:
         """Move the search behind the end of the JSON string. Return False if more input is needed.

@@ -63,10 +63,10 @@ class SessionTurns:
             ModelConfigurationError: If sessions are required and the model does not support them.
             DelfError: If the call failed after retries.
         """
-        for _ in range(_MAX_SESSIONS):
+        while True:
             try:
                 session = await self._connect()
-                if session is None:
+                if session is None:  # at the latest after _MAX_SESSIONS sessions
                     break
                 reply = await self._host.ask(
                     new_messages if self._session_knows_history else all_messages,
@@ -94,7 +94,8 @@ class SessionTurns:
         """Return the open session; open a session if none is open and attempts remain.
 
         Returns:
-            None if the model has no sessions or no attempts remain.
+            None if the model has no sessions, if no attempts remain, or while the journal answers
+            in a resumed task.
         """
         if self._session is not None:
             return self._session
@@ -107,7 +108,7 @@ class SessionTurns:
             return None
         self._remaining_sessions -= 1
         self._session = await self._open_session()
-        if self._session is None:  # a replay opens no session: keep the attempt for later
+        if self._session is None:  # keep the attempt for the time after the journal's answers
             self._remaining_sessions += 1
         return self._session
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from delf.answers import join_continuation, quote_answer
 from delf.errors import (
@@ -97,6 +97,12 @@ class StreamStrategy:
             await session.aclose()
 
 
+class _RefusedAnswer(NamedTuple):
+    """The reason why an answer is not the task's answer."""
+
+    reason: str
+
+
 class _Task:
     """The state of a task that this strategy works on."""
 
@@ -142,11 +148,11 @@ class _Task:
                 turn = await self._run_turn(beginning, new_messages)
             if host.has_answered:
                 return turn.text.strip()
-            answer, refusal = self._check_answer(turn)
-            if answer is not None:
+            answer = self._complete_answer(turn)
+            if isinstance(answer, str):
                 return answer
-            if refusal is not None:
-                turn = replace(turn, notices=(refusal,))  # the next request contains the notices
+            if answer is not None:  # the next request contains the notices
+                turn = replace(turn, notices=(answer.reason,))
             await self._count_failures(turn)
             new_messages = await self._add_turn(turn)
         raise CodeGenerationError(
@@ -166,41 +172,37 @@ class _Task:
         notice_messages = [user(f"Notice: {text}") for text in notices]
         return (*messages_before_task, *notice_messages, task_message)
 
-    def _check_answer(self, turn: Turn) -> tuple[str | None, str | None]:
-        """Return the task's answer if a turn completes the answer.
+    def _complete_answer(self, turn: Turn) -> str | _RefusedAnswer | None:
+        """Complete the task's answer with the text of a turn without calls.
 
-        If the turn has a text without calls, but the text was cut off, keep the text: the next turn
-        continues it.
+        A text that was cut off is kept, and the next turn continues the text.
 
         Returns:
-            The answer, or None; and a message that refuses the answer, or None. Both are None if
-            the turn completes no answer.
+            The answer, its refusal, or None if the turn completes no answer.
         """
         is_answer = turn.text.strip() and not turn.calls and not turn.problems
         if not is_answer:
             self._cut_off_answer = ""
-            return None, None
+            return None
         if turn.is_cut:
             self._keep_cut_off_text(turn.text)
-            return None, None
+            return None
         answer = self._joined_answer(turn.text)
         if answer is None:
-            return None, _UNCLEAR_CONTINUATION_MESSAGE
+            return _RefusedAnswer(_UNCLEAR_CONTINUATION_MESSAGE)
         refusal = self._host.refuse_mismatch(answer)
-        return (answer, None) if refusal is None else (None, refusal)
+        return answer if refusal is None else _RefusedAnswer(refusal)
 
     async def _add_turn(self, turn: Turn) -> tuple[Message, ...]:
-        """Add a turn to the conversation; return the new messages for the model's next answer."""
+        """Add a turn to the conversation; return the messages that a session gets next."""
+        messages: tuple[Message, ...] = ()
         is_empty = not (turn.text.strip() or turn.thoughts.strip() or turn.calls)
-        if is_empty and self._session is None:
-            return ()  # the same conversation is sent again
-        if is_empty:
-            return (user(_EMPTY_ANSWER_MESSAGE),)  # a session answers only a new message
-        self._earlier_turns = (*self._earlier_turns, turn)
-        await self._compact()
-        messages = self._notation.messages_after(turn)
-        has_only_thoughts = not messages
-        return (user(_EMPTY_ANSWER_MESSAGE),) if has_only_thoughts else messages
+        if not is_empty:
+            self._earlier_turns = (*self._earlier_turns, turn)
+            await self._compact()
+            messages = self._notation.messages_after(turn)
+        # There is no message after an empty turn or mere thoughts, but a session needs one.
+        return messages or (user(_EMPTY_ANSWER_MESSAGE),)
 
     def _keep_cut_off_text(self, text: str) -> None:
         """Keep a truncated answer, which the next turn has to continue.

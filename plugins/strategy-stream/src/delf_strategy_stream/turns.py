@@ -95,10 +95,8 @@ class TurnRunner:
         started_early = deque(self._started)
         turn_calls: list[_StartedCall] = []
         for call in turn.calls:
-            # After a retry of the request, the answer may lack some started calls: those before
-            # this call, or all if this call has not started.
-            while started_early and started_early[0].call != call:
-                started_early.popleft().answer.cancel()
+            # After a retry of the request, the answer may lack some started calls.
+            _cancel_calls_before(call, started_early)
             if started_early:
                 turn_calls.append(started_early.popleft())
             elif not turn.is_cut:
@@ -146,6 +144,12 @@ class TurnRunner:
         started_call = _StartedCall(call, answer)
         self._started.append(started_call)
         return started_call
+
+
+def _cancel_calls_before(call: Called, started: deque[_StartedCall]) -> None:
+    """Cancel and remove the started calls before a call, or all if the call has not started."""
+    while started and started[0].call != call:
+        started.popleft().answer.cancel()
 
 
 def _piece(event: Event) -> ModelDelta | None:
