@@ -288,6 +288,15 @@ def test_large_json_is_read_in_pieces(tmp_path, monkeypatch, chunk, text, values
     assert [json.loads(line) for line in lines] == values
 
 
+@pytest.mark.parametrize(("text", "is_ragged"), [("1,2\n3,4\n", False), ("1,2\n3\n", True)])
+@pytest.mark.parametrize("names_row", [0, 1])
+def test_only_rows_of_different_width_are_ragged(tmp_path, names_row, text, is_ragged):
+    (tmp_path / "a.csv").write_text(text, "utf-8")
+    copy_path = str(tmp_path / "b.csv")
+    table = large.write_table(str(tmp_path / "a.csv"), ".csv", copy_path, "a.csv", names_row)
+    assert table.ragged is is_ragged
+
+
 @pytest.mark.parametrize("text", ["[1, 2", "[1] 2", "[1, x]", '{"a"', "[" * 100_000])
 def test_malformed_large_json_is_reported(tmp_path, text):
     (tmp_path / "a.json").write_text(text, "utf-8")

@@ -21,8 +21,8 @@ _DURATION_TYPE: Final = 18
 _HEADER_BYTES: Final = 8
 _MAX_FIELDS: Final = 1000
 
-# The schema is a FlatBuffer. These are the numbers of fields in its tables. A field holds a number
-# itself, but only an offset to a text, a list or another table.
+# The schema is in a FlatBuffer. These are the numbers of fields in its tables. A field holds a
+# number itself, but only an offset to a text, a list or another table.
 _HEADER = 2
 _FIELDS = 1
 _NAME = 0
@@ -57,10 +57,10 @@ def duration_columns(text: bytes) -> list[tuple[str, str]]:
 
 
 def _read_durations(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the name and the unit of each duration column in an Arrow schema.
+    """Yield the name and the unit of each duration column in a FlatBuffer.
 
-    The schema is a FlatBuffer, which begins with an offset to the root table, a message. The
-    schema is the header of the message. The fields of the schema are the columns.
+    The FlatBuffer begins with the offset to a message, whose header is the schema. The schema has
+    the list of columns, each with a name and a type.
     """
     message = _offset_target(data, 0)
     schema = _target_of_field(data, message, _HEADER)

@@ -172,17 +172,13 @@ def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
     Args:
         texts: The cells of the column that are not empty.
     """
-    # Leave out the signs of unusual negative numbers, as in (1.50) and 1.50-, and then units.
-    unsigned = [_UNUSUAL_NEGATIVE.sub(r"\1\2", text) for text in texts]
-    numbers = [_UNITS.sub("", text) for text in unsigned]
+    numbers = list(map(_without_sign_and_unit, texts))
     has_leading_zero = any(map(_LEADING_ZERO.fullmatch, numbers))
     if has_leading_zero and all(map(str.isdigit, numbers)):
         yield "with leading zeros"
         return
-    # For each notation, a list with True or False for each text.
-    fits = {notation: _fits_notation(numbers, notation) for notation in _NOTATIONS}
-    notation = max(fits, key=lambda each: sum(fits[each]))  # fits most of the texts
-    are_numbers = fits[notation]
+    notation = max(_NOTATIONS, key=lambda each: sum(_fits_notation(numbers, each)))  # fits most
+    are_numbers = _fits_notation(numbers, notation)
     if sum(are_numbers) < _NUMERIC_SHARE * len(texts):
         return
     description = _describe_separators(list(compress(numbers, are_numbers)), notation)
@@ -192,6 +188,11 @@ def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
         yield f"negative as {short(negative)}"
     others = [text for text, fits_it in zip(texts, are_numbers, strict=True) if not fits_it]
     yield from _mention_others(others)
+
+
+def _without_sign_and_unit(text: str) -> str:
+    """Remove the sign of an unusual negative number, as in (1.50) and 1.50-, and then the unit."""
+    return _UNITS.sub("", _UNUSUAL_NEGATIVE.sub(r"\1\2", text))
 
 
 def _describe_separators(numbers: Sequence[str], notation: str) -> str:

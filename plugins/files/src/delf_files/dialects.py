@@ -116,11 +116,11 @@ def _variants(dialect: Dialect, sample: str) -> list[Dialect]:
     """Return the dialects that may fit better: the same separator with other quotes or without."""
     separator = dialect.separator
     start = dialect.start
-    quoting_error, has_line_break = _first_quoting_error(dialect, sample)
+    quoting_error = _first_quoting_error(dialect, sample)
     variants: list[Dialect] = []
     # What looks like a quote may be an ordinary character if it breaks the rules for quotes, or if
     # a cell between quotes has a line break.
-    if quoting_error or has_line_break:
+    if quoting_error or _has_cell_with_line_break(dialect, sample):
         variants.append(Dialect(separator, None, start=start))
     if '\\"' in sample:
         variants.append(Dialect(separator, '"', backslash=True, start=start))
@@ -203,10 +203,17 @@ def _uses_apostrophes(text: str, separator: str) -> bool:
 
 
 def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
-    """Return the dialect, or a variant with other quoting that fits the whole text better."""
+    """Return the dialect, or a variant with other quoting that fits the whole text better.
+
+    The first variant that fits is returned:
+
+    - Backslashes escape quotes; not for a text with doubled quotes.
+    - Quotes are plain characters, if a quote is misplaced, or if the text is tab-separated and
+      seems to have a line break within a cell.
+    """
     if dialect.quote != '"' or '"' not in text:
         return dialect
-    error, has_cell_with_line_break = _first_quoting_error(dialect, text)
+    error = _first_quoting_error(dialect, text)
     is_tab_separated = dialect.separator == "\t"
     if error == "unclosed" and not is_tab_separated:
         return dialect  # reading the file reports the unclosed quote
@@ -217,8 +224,7 @@ def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
             return escaped
     # Programs that write tab-separated values often do not quote cells. A pair of quotes around a
     # line break may then be two plain characters.
-    are_quotes_suspect = error is not None or (is_tab_separated and has_cell_with_line_break)
-    if are_quotes_suspect:
+    if error is not None or (is_tab_separated and _has_cell_with_line_break(dialect, text)):
         unquoted = replace(dialect, quote=None, backslash=False)
         if _has_even_rows(unquoted, text):
             return unquoted
@@ -235,26 +241,23 @@ def _fits_with_backslashes(escaped: Dialect, dialect: Dialect, text: str) -> boo
     """
     if '\\"' not in text or dialect.backslash:
         return False
-    error, _ = _first_quoting_error(escaped, text)
-    return error is None and _score(escaped, text) >= _score(dialect, text)
+    has_error = _first_quoting_error(escaped, text) is not None
+    return not has_error and _score(escaped, text) >= _score(dialect, text)
 
 
-def _first_quoting_error(
-    dialect: Dialect, text: str
-) -> tuple[Literal["unclosed", "misplaced"] | None, bool]:
-    """Find the first quote of a text that is misplaced or not closed.
-
-    Returns:
-        The error, if there is one; and whether a cell before the error has a line break.
-    """
-    has_line_break = False
+def _first_quoting_error(dialect: Dialect, text: str) -> Literal["unclosed", "misplaced"] | None:
+    """Return the fault of the first quote that is misplaced or not closed, if there is one."""
     try:
-        for row in dialect.rows(text):
-            has_line_break = has_line_break or any("\n" in cell for cell in row)
+        for _ in dialect.rows(text):
+            pass
     except csv.Error as error:
-        is_unclosed = _UNCLOSED in str(error)
-        return ("unclosed" if is_unclosed else "misplaced"), has_line_break
-    return None, has_line_break
+        return "unclosed" if _UNCLOSED in str(error) else "misplaced"
+    return None
+
+
+def _has_cell_with_line_break(dialect: Dialect, text: str) -> bool:
+    """Return True if a cell of a text without quoting errors has a line break."""
+    return any("\n" in cell for row in dialect.rows(text) for cell in row)
 
 
 def _has_even_rows(dialect: Dialect, text: str) -> bool:
@@ -267,13 +270,15 @@ def _has_even_rows(dialect: Dialect, text: str) -> bool:
 
 
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
-    r"""Return True if the text has ``\"``, but never inside a quoted cell such as ``"a \"b\""``."""
+    r"""Return True if the text has ``\"``, but never inside a quoted cell such as ``"a \"b\""``.
+
+    The backslash may then be a plain character.
+    """
     if '\\"' not in text or dialect.quote != '"':
         return False
-    # The start of a quoted cell up to its first ``\"``, such as ``"a \"``. Doubled quotes may be
-    # before it, but no single quote, which would end the cell.
-    start_with_escape = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
-    return not re.search(start_with_escape, text, re.MULTILINE)
+    # Matches a quoted cell up to its first ``\"``: plain and escaped characters, doubled quotes.
+    cell_up_to_escape = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
+    return not re.search(cell_up_to_escape, text, re.MULTILINE)
 
 
 def line_of_undoubled_quote(text: str, dialect: Dialect) -> int | None:

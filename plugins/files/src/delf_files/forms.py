@@ -40,9 +40,12 @@ def find_format(head: bytes) -> str | None:
     for first_bytes, known_format in _FORMATS:
         if head.startswith(first_bytes):
             return known_format
-    if _HTML_PAGE.match(head.removeprefix(b"\xef\xbb\xbf")):
-        return "a page of HTML (a login, an error, or a table)"
-    return None
+    return "a page of HTML (a login, an error, or a table)" if is_html_page(head) else None
+
+
+def is_html_page(head: bytes) -> bool:
+    """Return whether a file is an HTML page, by its first :data:`DETECTION_BYTES`."""
+    return _HTML_PAGE.match(head.removeprefix(b"\xef\xbb\xbf")) is not None
 
 
 def refuse_other_format(head: bytes) -> None:

@@ -61,29 +61,37 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     first, others = sample[0], sample[1:]
     if not all(_filled([cell]) for cell in first):
         return False
-    matching_kinds: list[str] = []  # of the cells of the first row that are like their columns
-    numbers: list[float] = []
+    # The cells of the first row above dates or numbers.
+    cells: list[Any] = []
     for index, cell in enumerate(first):
-        column = [row[index] for row in others if index < len(row)]
-        kinds = list(map(_kind, _filled(column)))
-        if not kinds:
-            continue
-        usual_kind, count = Counter(kinds).most_common(1)[0]
-        # Columns of texts or of mixed kinds do not show whether the first cell is a name.
-        if count < _HIGH_SHARE * len(kinds) or usual_kind == "text":
+        usual_kind = _usual_kind([row[index] for row in others if index < len(row)])
+        if usual_kind is None:
             continue
         if _kind(cell) != usual_kind:
             return False
-        matching_kinds.append(usual_kind)
-        if usual_kind == "number":
-            numbers.append(float(str(cell).replace(",", "")))
-    if not matching_kinds:
-        return False
-    # Years, such as 2023 and 2025, and consecutive numbers, such as 1, 2 and 3, may be names.
-    are_years = set(matching_kinds) == {"number"} and all(map(_is_year, numbers))
+        cells.append(cell)
+    return bool(cells) and not _may_be_names(cells)
+
+
+def _usual_kind(column: Sequence[Any]) -> str | None:
+    """Return ``date`` or ``number`` for a column of such cells; None for any other column.
+
+    A column of texts or of mixed kinds does not show whether the cell above is a name.
+    """
+    kinds = list(map(_kind, _filled(column)))
+    if not kinds:
+        return None
+    usual_kind, count = Counter(kinds).most_common(1)[0]
+    is_mixed = count < _HIGH_SHARE * len(kinds)
+    return None if is_mixed or usual_kind == "text" else usual_kind
+
+
+def _may_be_names(cells: Sequence[Any]) -> bool:
+    """Return True for years, such as 2023 and 2025, and consecutive numbers, such as 1, 2 and 3."""
+    numbers = [float(str(cell).replace(",", "")) for cell in cells if _kind(cell) == "number"]
+    are_years = len(numbers) == len(cells) and all(map(_is_year, numbers))
     are_consecutive = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))
-    may_be_names = are_years or are_consecutive
-    return not may_be_names
+    return are_years or are_consecutive
 
 
 def _kind(cell: Any) -> str:

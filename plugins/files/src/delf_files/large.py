@@ -64,7 +64,6 @@ class _RowStatistics:
     Args:
         reader: The reader that yields the rows.
         max_cells: The most cells of a row, including the header.
-        min_cells_with_header: The fewest cells of a row, including the header.
         min_cells: The fewest cells of a row after the header.
         max_row_bytes: The most bytes in the cells of a row, without separators.
         wider_rows: The number of rows with more cells than the header.
@@ -77,7 +76,6 @@ class _RowStatistics:
 
     reader: Reader
     max_cells: int = 0
-    min_cells_with_header: int = 0
     min_cells: int = LARGEST_CELL
     max_row_bytes: int = 0
     wider_rows: int = 0
@@ -99,13 +97,14 @@ class _RowStatistics:
         # A cell with a line break makes the header longer than a line.
         self.row_line = self.reader.line_num - sum(cell.count("\n") for cell in header)
         self.last_row = header
-        # The header is the only row so far, so both the widest and the narrowest.
-        self.max_cells = self.min_cells_with_header = len(header)
+        self.max_cells = len(header)
         self.named_columns = len(header) if is_named else None
 
     def add(self, row: list[str]) -> list[str]:
         """Add a row after the header to the statistics, and return the row."""
         self.last_row = row
+        # A cell may have line breaks: after a row on the lines 4 to 6, line_num is 6.
+        self.row_line, self.next_row_line = self.next_row_line, self.reader.line_num + 1
         if row == [END]:  # the marker after the last row of the table
             return row
         if self.named_columns is not None and len(row) > self.named_columns:
@@ -113,13 +112,14 @@ class _RowStatistics:
             self.first_wider_line = self.first_wider_line or self.reader.line_num
         self.max_cells = max(self.max_cells, len(row))
         self.min_cells = min(self.min_cells, len(row))
-        self.min_cells_with_header = min(self.min_cells_with_header, len(row))
         self.max_row_bytes = max(self.max_row_bytes, _utf8_size("".join(row)))
-        # A cell may have line breaks: for a row on the lines 4 to 6, row_line is now set to 4,
-        # line_num is 6, and the next row begins on line 7.
-        self.row_line = self.next_row_line
-        self.next_row_line = self.reader.line_num + 1
         return row
+
+    @property
+    def is_ragged(self) -> bool:
+        """True if rows differ in their number of cells, the header included."""
+        header_cells = self.max_cells if self.named_columns is None else self.named_columns
+        return min(self.min_cells, header_cells) < self.max_cells
 
 
 def write_table(
@@ -160,7 +160,7 @@ def write_table(
     )
     return Table(
         columns_of(header, statistics.max_cells),
-        ragged=statistics.max_cells != statistics.min_cells_with_header,
+        ragged=statistics.is_ragged,
         max_row_bytes=statistics.max_row_bytes,
     )
 
@@ -212,14 +212,13 @@ def _copy_rows(
         try:
             header = _write_rows(reader, out, statistics, names_row)
         except csv.Error as error:
-            message = str(error)
-            if message.startswith("field larger"):
-                message = _TOO_LARGE_CELL
-            elif strict:
-                is_quote_unclosed = "unexpected end" in message
+            is_too_large = str(error).startswith("field larger")
+            if strict and not is_too_large:
+                is_quote_unclosed = "unexpected end" in str(error)
                 if not is_quote_unclosed:
                     note_undoubled_quote(reader.line_num)
                 raise  # the caller reads the file again, with strict=False
+            message = _TOO_LARGE_CELL if is_too_large else str(error)
             # The fault is in the row after the last row that the reader has yielded.
             raise ValueError(f"line {statistics.next_row_line}: {message}") from None
     are_quotes_closed = statistics.last_row == [END]

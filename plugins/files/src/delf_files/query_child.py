@@ -405,21 +405,19 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     """
     relation = _relation_of_json(connection, table)
     if relation is None:
-        write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
-        shown_name = table["names"][0]
-        write(table["path"], table["copy_path"], shown_name, Folding().renamed)
-        table = {**table, "path": table["copy_path"]}
+        table = _rewrite_as_json_lines(table)
         relation = connection.sql(f"FROM {_json_rows(table)}")
-        _add_notes_about_renamed_columns(relation.columns, shown_name)
-    names: list[str] = relation.columns
-    inferred_types = dict(zip(names, map(str, relation.types), strict=True))
-    types = dict(zip(names, map(_json_type, relation.types), strict=True))
-    # Numbers with many digits, such as 0.12345678901234567890, would lose digits as DOUBLE.
-    columns_to_check = [name for name, kind in types.items() if "DOUBLE" in kind or kind == "JSON"]
-    types |= _lossless_types(connection, table, types, columns_to_check)
-    if types == inferred_types:
-        return _json_rows(table)
-    return _json_rows(table, types)
+        _add_notes_about_renamed_columns(relation.columns, table["names"][0])
+    inferred_types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    types = _lossless_types(connection, table, relation)
+    return _json_rows(table, None if types == inferred_types else types)
+
+
+def _rewrite_as_json_lines(table: dict[str, Any]) -> dict[str, Any]:
+    """Rewrite a JSON file at ``table["copy_path"]``; return the data of the new file's table."""
+    write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
+    write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
+    return {**table, "path": table["copy_path"]}
 
 
 def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
@@ -437,8 +435,7 @@ def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
         if may_have_broken_line:
             return None
         raise
-    has_renamed_columns = bool(_explanations_of_renamed_columns(relation.columns))
-    return None if has_renamed_columns else relation
+    return None if _probably_renamed_columns(relation.columns) else relation
 
 
 def _json_rows(table: dict[str, Any], types: Mapping[str, str] | None = None) -> str:
@@ -459,34 +456,33 @@ class _ValuesOfColumn(NamedTuple):
     """True if a value is an object or an array."""
 
 
-def _lossless_types(
-    connection: Any, table: dict[str, Any], types: Mapping[str, str], columns: Sequence[str]
-) -> dict[str, str]:
-    """Return new types for the columns whose inferred type is JSON, or would lose digits.
+def _lossless_types(connection: Any, table: dict[str, Any], relation: Any) -> dict[str, str]:
+    """Return the types by column with which DuckDB changes no value of a JSON file.
 
     Args:
         connection: The connection to DuckDB.
         table: The data of the table.
-        types: A mapping from column to its inferred type.
-        columns: The columns to check: all columns with floats or JSON.
+        relation: The rows of the file, with the types that DuckDB inferred.
     """
-    if not columns:
-        return {}
-    new_types: dict[str, str] = {}
+    types = dict(zip(relation.columns, map(_json_type, relation.types), strict=True))
+    # Numbers with many digits, such as 0.12345678901234567890, would lose digits as DOUBLE.
+    columns_to_check = [name for name, kind in types.items() if "DOUBLE" in kind or kind == "JSON"]
+    if not columns_to_check:
+        return types
     inexact_columns: list[str] = []
-    for name, values in _inspect_columns(connection, table, columns).items():
+    for name, values in _inspect_columns(connection, table, columns_to_check).items():
         is_json = types[name] == "JSON"
         if not is_json and not values.has_inexact_number:
             continue
         # JSON stays the type of objects and arrays; mixed values, such as 1 and "a", become texts.
-        new_types[name] = "JSON" if values.is_nested else "VARCHAR"
+        types[name] = "JSON" if values.is_nested else "VARCHAR"
         if not is_json:
             inexact_columns.append(name)
     if inexact_columns:
         column_list = ", ".join(map(repr, inexact_columns))
         name = table["names"][0]
         note(f"{name} has numbers that fit no float, and they were read as text: {column_list}")
-    return new_types
+    return types
 
 
 def _inspect_columns(
@@ -527,11 +523,11 @@ def _add_notes_about_renamed_columns(names: list[str], about: str) -> None:
         names: The names of all columns.
         about: The table or result that has the columns, for the note.
     """
-    for name, explanation in _explanations_of_renamed_columns(names).items():
+    for name, explanation in _probably_renamed_columns(names).items():
         note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {explanation}")
 
 
-def _explanations_of_renamed_columns(names: list[str]) -> dict[str, str]:
+def _probably_renamed_columns(names: list[str]) -> dict[str, str]:
     """Find the columns that were renamed because their names differ from others only in case.
 
     A column ``ID_2`` was probably renamed if there is a column ``id``, but no column ``ID``.
@@ -539,16 +535,15 @@ def _explanations_of_renamed_columns(names: list[str]) -> dict[str, str]:
     Returns:
         A mapping from the new name, such as ``ID_2``, to the reason, such as ``'ID' beside 'id'``.
     """
-    # Of several names that differ only in case, the first.
+    # Reversed, so that the first of several names that differ only in case is used.
     names_by_folded = {name.lower(): name for name in reversed(names)}
-    all_names = set(names)
-    explanations: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in names:
         original, _, number = name.rpartition("_")
-        collides = original not in all_names and original.lower() in names_by_folded
-        if number.isdigit() and collides:
-            explanations[name] = f"{original!r} beside {names_by_folded[original.lower()]!r}"
-    return explanations
+        similar_name = names_by_folded.get(original.lower())
+        if number.isdigit() and similar_name is not None and original not in names:
+            reasons[name] = f"{original!r} beside {similar_name!r}"
+    return reasons
 
 
 def _struct(kinds: dict[str, str]) -> str:
@@ -578,21 +573,33 @@ def arrow_table(path: str) -> Any:
         ) from None
 
 
-def _executed(connection: Any, statement: Any, parameters: Any) -> tuple[Any, list[str], list[str]]:
-    """Run a statement; return a cursor, the names of the columns, and their types.
+class _Result(NamedTuple):
+    """The result of a statement.
 
-    For ``SELECT a, b``, a row of the cursor is ``(a, b, text of a, text of b)``. Each of these
-    texts is NULL unless Python cannot represent the value.
+    Args:
+        cursor: A cursor. For ``SELECT a, b``, its rows are ``(a, b, text of a, text of b)``; each
+            of these texts is NULL unless Python cannot represent the value. Dates and times are
+            texts themselves. The rows of EXPLAIN have no second half.
+        columns: The names of the columns.
+        kinds: The types of the columns.
     """
+
+    cursor: Any
+    columns: list[str]
+    kinds: list[str]
+
+
+def _run_with_texts(connection: Any, statement: Any, parameters: Any) -> _Result:
+    """Run a statement that also selects the texts of values that Python cannot represent."""
     import duckdb
 
     # DuckDB would import pandas to recognise a parameter that is pandas' NaT. The import takes
     # longer than most statements, and the entry None prevents it.
     sys.modules.setdefault("pandas", cast("Any", None))
-    if statement.type != duckdb.StatementType.SELECT:  # EXPLAIN, whose rows have no second half
+    if statement.type != duckdb.StatementType.SELECT:  # EXPLAIN
         cursor = connection.execute(statement, parameters)
         columns = [str(column[0]) for column in cursor.description]
-        return cursor, columns, ["VARCHAR"] * len(columns)
+        return _Result(cursor, columns, ["VARCHAR"] * len(columns))
     relation = connection.sql(statement.query, params=parameters)
     kinds = [str(kind) for kind in relation.types]
     values = [
@@ -601,7 +608,7 @@ def _executed(connection: Any, statement: Any, parameters: Any) -> tuple[Any, li
     ]
     texts = [_text_if_unrepresentable(number, kind) for number, kind in enumerate(kinds, 1)]
     cursor = relation.select(", ".join([*values, *texts]))
-    return cursor, list(relation.columns), kinds
+    return _Result(cursor, list(relation.columns), kinds)
 
 
 def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -612,17 +619,17 @@ def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str,
         statement: The statement, parsed by DuckDB.
         request: The request, as :func:`run_request` gets it, with the statement's parameters.
     """
-    cursor, columns, kinds = _executed(connection, statement, request["params"])
+    result = _run_with_texts(connection, statement, request["params"])
     total_bytes = 0
     rows: list[list[Any]] = []
     # For each column with values that became text, the first such text as an example for a note.
     texts: dict[str, str] = {}
     has_more = False
-    for row in _fetch_rows(cursor):
+    for row in _fetch_rows(result.cursor):
         has_more = len(rows) == request["limit"]
         if has_more:
             break
-        cells = _python_cells(row, columns, kinds, texts)
+        cells = _python_cells(row, result.columns, result.kinds, texts)
         total_bytes += sum(map(_approximate_bytes, cells))
         if total_bytes > request["bytes"]:
             raise ToolExecutionError(
@@ -630,7 +637,7 @@ def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str,
                 "rows: select fewer columns or rows, or aggregate in SQL"
             )
         rows.append(cells)
-    return {"columns": columns, "rows": rows, "more": has_more, "texts": texts}
+    return {"columns": result.columns, "rows": rows, "more": has_more, "texts": texts}
 
 
 def _fetch_rows(cursor: Any) -> Iterator[Sequence[Any]]:
@@ -644,7 +651,7 @@ def _python_cells(
     """Convert a row to Python values, or to texts if Python has no such values.
 
     Args:
-        row: A row of the cursor from :func:`_executed`.
+        row: A row of the cursor of a :class:`_Result`.
         columns: The names of the columns.
         kinds: The types of the columns.
         texts: A mapping from column to the first value that became text, which is filled here.

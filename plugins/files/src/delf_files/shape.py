@@ -12,7 +12,7 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -32,8 +32,8 @@ from delf_files.columns import (
     text_column,
     typed_column,
 )
-from delf_files.dialects import dialect_of
-from delf_files.forms import DETECTION_BYTES, find_format
+from delf_files.dialects import Dialect, dialect_of
+from delf_files.forms import DETECTION_BYTES, find_format, is_html_page
 from delf_files.headers import header_of, is_headless
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.reading import DOCUMENTS, format_of, is_document
@@ -250,10 +250,11 @@ async def _describe_format(file_format: FileFormat, path: str) -> list[_Descript
 
 
 def _describe_peek(title: str, peek: Peek) -> _Description:
-    """Describe a table from its first and last rows.
+    """Describe a table from its first and last rows, in one of three ways.
 
-    The description calls the table a sheet if the table declares no columns, and otherwise a view
-    if the number of its rows is unknown.
+    - A table without declared columns is a sheet: a row may name its columns.
+    - A table of unknown length is a view: only its columns are known.
+    - Any other table has declared columns and a number of rows.
     """
     rows = [*peek.rows, *peek.last]
     if peek.columns is None:
@@ -304,6 +305,16 @@ class _SheetRows(NamedTuple):
         number, header = rows[index]
         return cls(above=rows[:index], header_number=number, header=header, data=rows[index + 1 :])
 
+    def data_row_count(self, row_count: int | None) -> int:
+        """Return the approximate number of rows below the header, read or not.
+
+        Args:
+            row_count: The approximate number of all rows; None if unknown.
+        """
+        rows_before_data = len(self.above) + (self.header_number is not None)
+        # The approximate row_count may be too low.
+        return max((row_count or 0) - rows_before_data, len(self.data))
+
     @property
     def note_about_header(self) -> str:
         """A remark for the head line if reading needs ``header=``; empty otherwise."""
@@ -337,26 +348,19 @@ def _describe_sheet(
     sheet = _SheetRows.of(rows)
     data_rows = [row for _, row in sheet.data]
     is_whole = row_count is not None and row_count <= len(rows)
-    data_row_count = len(data_rows)
-    if row_count is not None:
-        rows_before_data = len(rows) - len(data_rows)  # the header and any titles above
-        # The approximate row_count may be too low.
-        data_row_count = max(row_count - rows_before_data, len(data_rows))
+    data_row_count = sheet.data_row_count(row_count)
     head = f"{title}{'' if is_whole else 'about '}{data_row_count:,} rows"
     head += _sample_note(len(data_rows), data_row_count) + facts + sheet.note_about_header
     all_rows = _render_all_rows(data_rows) if is_whole else ""
     width = max(map(len, [sheet.header, *data_rows]))
-    names = columns_of(sheet.header, width)
     # A last row with sums, such as ``Total | 1,200``, is described apart from the columns.
-    footer = ""
-    rows_without_sums = data_rows
     row_of_sums = _row_of_sums(sheet.data)
-    if row_of_sums is not None:
-        footer = f"  last row, unlike the others: {short(row_of_sums)}"
-        rows_without_sums = data_rows[:-1]
+    has_sums = row_of_sums is not None
+    footer = f"  last row, unlike the others: {short(row_of_sums)}" if has_sums else ""
+    rows_of_columns = data_rows[:-1] if has_sums else data_rows
     columns: list[Column] = []
-    for index, name in enumerate(names):
-        values = [row[index] if index < len(row) else None for row in rows_without_sums]
+    for index, name in enumerate(columns_of(sheet.header, width)):
+        values = [row[index] if index < len(row) else None for row in rows_of_columns]
         columns.append(describe_column(name, values, whole=is_whole))
     return _Description(head, columns, footer, all_rows)
 
@@ -370,15 +374,17 @@ def _cells_line(row: Sequence[Any]) -> str:
 async def _peek_within(
     file_format: SupportsPeek, path: str, part: str | None, max_cells: int
 ) -> Peek:
-    """Read the first rows of a table: as many as have ``max_cells`` cells, or a few more."""
+    """Read all rows of a table with at most ``max_cells`` cells, and the first rows of others.
+
+    At least ``_SAMPLE_ROWS`` rows are read, even if they have more cells.
+    """
     peek = await file_format.peek(path, part, _SAMPLE_ROWS)
     if peek.total is None or peek.total <= len(peek.rows):
         return peek
     width = max((len(row) for _, row in peek.rows), default=1)
     max_rows = max(_SAMPLE_ROWS, max_cells // max(1, width))
-    if max_rows < peek.total:
-        return await file_format.peek(path, part, max_rows)
-    return await file_format.peek(path, part, None)
+    reads_all_rows = peek.total <= max_rows
+    return await file_format.peek(path, part, None if reads_all_rows else max_rows)
 
 
 def _row_of_sums(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
@@ -456,13 +462,11 @@ def _describe_content(
         data = file.read(max_whole_bytes + 1)
     if kind in DOCUMENTS and is_document(data, kind):
         return _describe_document(path, name, kind, max_characters)
-    known_format = find_format(data[:DETECTION_BYTES])
-    # In a file of text, an HTML page ("a page of HTML") is described as text. In a file of another
-    # kind, such as .csv, an HTML page is often a message about an error, so it is described as a
-    # page.
-    is_page = known_format is not None and known_format.startswith("a page")
-    is_page_in_text_file = is_page and kind == "text"
-    if known_format is None or is_page_in_text_file:
+    head = data[:DETECTION_BYTES]
+    known_format = find_format(head)
+    # A page of HTML is an ordinary text file, but as a .csv, for example, a message about an error.
+    is_text_file = kind == "text" and is_html_page(head)
+    if known_format is None or is_text_file:
         return _describe_text(path, name, ending, kind, data, size, max_characters)
     is_archive = zipfile.is_zipfile(path)
     content = _describe_archive(path) if is_archive else _first_lines_unpacked(path)
@@ -493,40 +497,42 @@ def _describe_text(
         return _Description("empty")
     encoding = encoding_of(beginning, name)
     encoding_note = "" if encoding == "utf-8" else f", {encoding}"
-    later_pieces: list[str] = []
-    # In a wide encoding, such as UTF-16, a piece may begin in the middle of a character.
-    if is_sampled and not encoding.startswith(_WIDE_ENCODINGS):
-        pieces = _sample_lines(path, len(beginning), size)
-        later_pieces = [piece.decode(encoding, "replace") for piece in pieces]
-    if kind == "csv":
-        line_count = None if is_whole else _count_lines(path)
-        return _describe_separated(text, later_pieces, ending, encoding_note, line_count)
     if kind == "json":
         if not is_whole:
             return _Description(f"one value of JSON{encoding_note}, that begins with {short(text)}")
         return _describe_value(read_json(text, name), encoding_note)
-    if kind == "jsonl":
+    line_count = None if is_whole else _count_lines(path)
+    if kind in ("csv", "jsonl"):
+        later_pieces = [] if is_whole else _sample_lines(path, len(beginning), size, encoding)
+        if kind == "csv":
+            return _describe_separated(text, later_pieces, ending, encoding_note, line_count)
         values = read_json_lines("".join([text, *later_pieces]), name)
-        return _describe_value(values, encoding_note, None if is_whole else _count_lines(path))
+        return _describe_value(values, encoding_note, line_count)
     lines = text.splitlines()
-    if is_whole:
+    if line_count is None:
         return _describe_lines(f"str, {len(lines):,} lines{encoding_note}", lines, max_characters)
-    head = f"str, about {_count_lines(path):,} lines{encoding_note}"
-    return _describe_beginning(f"{head}; it begins", lines)
+    return _describe_beginning(f"str, about {line_count:,} lines{encoding_note}; it begins", lines)
 
 
-def _sample_lines(path: str, start: int, size: int) -> list[bytes]:
+def _sample_lines(path: str, start: int, size: int, encoding: str) -> list[str]:
     """Return pieces of complete lines from positions spread over a file.
 
     Args:
         path: The path of the file.
         start: The position after which the pieces begin.
         size: The size of the file; the last piece ends there.
+        encoding: The encoding of the file.
+
+    Returns:
+        The pieces. The list is empty for a wide encoding, such as UTF-16, because a piece might
+        begin in the middle of a character.
     """
+    if encoding.startswith(_WIDE_ENCODINGS):
+        return []
     step = max(_PIECE_BYTES, (size - start) // _PIECES)
     last_position = size - _PIECE_BYTES
     positions = range(last_position, start, -step)  # from the end of the file to the start
-    pieces: list[bytes] = []
+    pieces: list[str] = []
     with Path(path).open("rb") as file:
         for position in sorted(positions):
             file.seek(position)
@@ -534,7 +540,7 @@ def _sample_lines(path: str, start: int, size: int) -> list[bytes]:
             ends_with_file = position == last_position
             if not ends_with_file:
                 piece = piece[: piece.rfind(b"\n") + 1]  # without the last, incomplete line
-            pieces.append(piece)
+            pieces.append(piece.decode(encoding, "replace"))
     return pieces
 
 
@@ -701,24 +707,30 @@ def _describe_separated(
     rows = rows_of(text, ending)
     if not rows:
         return _Description("empty")
-    width = len(rows[-1][1])
-    for piece_number, piece in enumerate(later_pieces, 1):
-        try:
-            sample_rows = rows_of_chunk(piece, dialect)
-        except ValueError:
-            continue  # such as a piece with an open quote
-        is_last_piece = piece_number == len(later_pieces)
-        for row_number, row in enumerate(sample_rows, 1):
-            is_last_of_file = is_last_piece and row_number == len(sample_rows)
-            is_shorter_total = is_last_of_file and len(row) < width  # such as ``Total;12``
-            # A row of another width may come from a piece that begins inside a quoted cell.
-            if len(row) == width or is_shorter_total:
-                rows.append((_UNKNOWN_ROW_NUMBER, row))
+    width = len(rows[-1][1])  # not of the first row, which may be a title
+    rows += [(_UNKNOWN_ROW_NUMBER, row) for row in _rows_of_width(later_pieces, dialect, width)]
     separator = _SEPARATORS.get(dialect.separator, repr(dialect.separator))
     separator_note = f", split at {separator}" if dialect.separator != "," else ""
     facts = f"{separator_note}{encoding_note}, every value str"
     numbered = cast("list[tuple[int, list[Any]]]", rows)
     return _describe_sheet("", numbered, total or len(rows), text_column, facts)
+
+
+def _rows_of_width(pieces: Sequence[str], dialect: Dialect, width: int) -> Iterator[list[str]]:
+    """Yield the rows with a number of cells in pieces of a file.
+
+    A row of another width may come from a piece that begins inside a quoted cell. Only the last row
+    of the file may be shorter, such as ``Total;12``.
+    """
+    for piece_number, piece in enumerate(pieces, 1):
+        try:
+            rows = rows_of_chunk(piece, dialect)
+        except ValueError:
+            continue  # such as a piece with an open quote
+        yield from (row for row in rows if len(row) == width)
+        is_last_piece = piece_number == len(pieces)
+        if is_last_piece and rows and len(rows[-1]) < width:
+            yield rows[-1]
 
 
 def _describe_value(value: Any, encoding_note: str, item_count: int | None = None) -> _Description:
