@@ -224,57 +224,47 @@ class Resources:
 
     @classmethod
     async def _open(cls, agent: AgentParts, redactor: Redactor, closing: Closing) -> Self:
-        """Open all components; later ones use earlier ones."""
-        config = agent.config
-        agent_context = agent.context
+        """Open all components; later ones use earlier ones.
+
+        Each component is added to ``closing`` at once, so that a later failure leaves nothing open.
+        """
+        config, context = agent.config, agent.context
         # First, so that errors of the start are redacted, too.
         _learn_secrets(agent.connections, redactor)
-        _check_plugin_names(agent)
-        # Register each part for closing at once, so that a later failure leaves nothing open.
-        models = _models_of(agent, redactor)
-        closing.closers.append(models.aclose)
+        _check_plugins(agent)
+        models = _models_of(agent, redactor, closing)
         limits = make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
         names_by_path = find_inputs(config.files)
         sandbox = await choose_sandbox(
-            agent_context.host, config, agent_context.plugin_options, agent.plugin_context
+            context.host, config, context.plugin_options, agent.plugin_context
         )
         closing.parts[_name(sandbox)] = sandbox.backend
         inputs = input_files(names_by_path, sandbox.backend.visible_path, config.own_files)
-        files = TaskFiles(inputs, Formats(agent_context.host))
+        files = TaskFiles(inputs, Formats(context.host))
         closing.closers.append(files.formats.aclose)
-        tools = await _tools_of(agent.connections, files, agent_context)
+        tools = await _tools_of(agent.connections, files, context)
         _check_rules(agent, tools)
-        if isinstance(sandbox.backend, SupportsWarmUp):  # starts during the imports below
-            libraries = sandbox.importable(config.allowed_libs)
-            spec = _session_spec(libraries, limits, tools, files.formats, inputs)
-            warm_up = partial(sandbox.backend.warm_up, spec)
-            with _warm_up_errors_logged(redactor):
-                await within(WARM_SECONDS, _name(sandbox), "warm_up", warm_up)
-        journal = make_journal(
-            agent_context.host, config.journal, agent_context.plugin_options, agent_context.environ
-        )
-        closing.parts[f"the journal {config.journal!r}"] = journal
-        await open_journal(journal, config.lease)
+        libraries = sandbox.importable(config.allowed_libs)
+        spec = _session_spec(libraries, limits, tools, files.formats, inputs)
+        await _warm_up_sandbox(sandbox, spec, redactor)  # starts during the imports below
+        journal = await _open_journal(agent, closing)
         approvals = _approvals_of(agent, journal, closing)
-        check_protocol("strategy", agent.strategy, "strategy")
-        check_protocol("memory", agent.memory, "memory")
-        context = agent.plugin_context
         closing.closers.append(agent.embedders.aclose)
-        _give_context(agent.connections, context)
+        _give_context(agent.connections, agent.plugin_context)
         prefilters = Prefilters(
-            agent_context.host, agent_context.plugin_options, context, config.prefilter_mode
+            context.host, context.plugin_options, agent.plugin_context, config.prefilter_mode
         )
         closing.closers.append(prefilters.aclose)
-        memories = _memories_of(agent, context)
+        memories = _memories_of(agent)
         if memories is not None:
             closing.closers.append(memories.aclose)
-        observers = open_observers(agent_context.host, config.observers, agent.make, redactor)
+        observers = open_observers(context.host, config.observers, agent.make, redactor)
         closing.closers.append(observers.aclose)
         for model in (config.main_llm, *config.main_llm.fallbacks):
             models.get(model)  # raises now for an unknown name
         strategy = agent.strategy or _plugin(agent, closing, StrategySpec, config.strategy)
-        notice = Notice(sandbox.warning, context.data_dir)
+        notice = Notice(sandbox.warning, agent.plugin_context.data_dir)
         if sandbox.passed_over and notice.is_new and runs_scripts(strategy):
             _log.warning("%s", sandbox.warning, extra={"in_events": True})
         return cls(
@@ -416,12 +406,15 @@ class Resources:
             await self.models.warm_up(self.config.main_llm)
 
 
-def _check_plugin_names(agent: AgentParts) -> None:
-    """Raise for an unknown name of a plugin, even if only some tasks would use the plugin.
+def _check_plugins(agent: AgentParts) -> None:
+    """Check the plugins and objects of the agent, even those that only some tasks would use.
 
     Raises:
-        PluginError: If a plugin that the configuration names is not installed.
+        PluginError: If a plugin that the configuration names is not installed, or if an object does
+            not have the methods of its protocol.
     """
+    check_protocol("strategy", agent.strategy, "strategy")
+    check_protocol("memory", agent.memory, "memory")
     config = agent.config
     given_objects: dict[type[Spec], object] = {
         StrategySpec: agent.strategy,
@@ -448,6 +441,13 @@ def _plugin(agent: AgentParts, closing: Closing, kind: type[Spec], name: str) ->
 
 def _name(sandbox: ChosenSandbox) -> str:
     return f"the sandbox {sandbox.spec.name!r}"
+
+
+async def _warm_up_sandbox(sandbox: ChosenSandbox, spec: SessionSpec, redactor: Redactor) -> None:
+    if isinstance(sandbox.backend, SupportsWarmUp):
+        warm_up = partial(sandbox.backend.warm_up, spec)
+        with _warm_up_errors_logged(redactor):
+            await within(WARM_SECONDS, _name(sandbox), "warm_up", warm_up)
 
 
 @contextmanager
@@ -477,8 +477,7 @@ def _session_spec(
 ) -> SessionSpec:
     """Build the specification of a sandbox session.
 
-    The ``row_files`` of a session are the suffixes, such as ``.xlsx``, of the files that the host
-    writes from rows of a table that the script sends.
+    A script sends a table file, such as ``.xlsx``, as rows, and the host writes the file.
     """
     return SessionSpec(
         tools=tools.tools.names_for_sandbox(),
@@ -490,18 +489,26 @@ def _session_spec(
     )
 
 
-def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
-    agent_context = agent.context
-    pricing = load_pricing(agent_context.pricing_files, agent_context.host.providers)
-    return ModelPool(
-        agent_context.host, agent.plugin_context, agent.config.record, redactor, pricing
-    )
+def _models_of(agent: AgentParts, redactor: Redactor, closing: Closing) -> ModelPool:
+    host = agent.context.host
+    pricing = load_pricing(agent.context.pricing_files, host.providers)
+    models = ModelPool(host, agent.plugin_context, agent.config.record, redactor, pricing)
+    closing.closers.append(models.aclose)
+    return models
+
+
+async def _open_journal(agent: AgentParts, closing: Closing) -> Journal:
+    name, context = agent.config.journal, agent.context
+    journal = make_journal(context.host, name, context.plugin_options, context.environ)
+    closing.parts[f"the journal {name!r}"] = journal
+    await open_journal(journal, agent.config.lease)
+    return journal
 
 
 async def _tools_of(
     connections: Sequence[ConnectionLike], files: TaskFiles, agent_context: AgentContext
 ) -> AgentTools:
-    """Return the tools of connections, the built-in tools, and the connections to set up."""
+    """Return the actions of connections and the built-in tools, together with the connections."""
     tools = await load_toolset(connections)
     readers = readers_of(files.inputs, agent_context.host, files.formats)
     return AgentTools(await tools.with_builtins([*readers, AskTool()]), connections)
@@ -572,12 +579,13 @@ def _channels_of(agent: AgentParts) -> Iterator[NamedChannel]:
             yield NamedChannel(name, channel, needs_presence=spec.needs_presence)
 
 
-def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
+def _memories_of(agent: AgentParts) -> Memories | None:
     """Create the memories, and start opening the local user's store.
 
     None if the agent has neither a memory store as an object nor the name of a memory plugin.
     """
     options = agent.config.memory_config
+    context = agent.plugin_context
     memory = agent.memory
     name = agent.config.memory
     if memory is None and name is None:

@@ -101,22 +101,14 @@ def read_folder(
     variables = {**env.variables(environ), **environ}
     settings = _Settings(root=root, document=document, env=env, variables=variables)
     named_files = list(_named_files(settings))
-    items = _items_of_settings(settings, file)
     plugin_files = _plugin_files(settings, host or PluginHost.discover(environ=environ))
-    _add_digests(items, root, itertools.chain(named_files, plugin_files))
     links = links_outside(_texts(settings), root)
-    for name, target in links.items():
-        items.setdefault(name, digest_items(os.fsencode(target)))
-    variable_names = [name for name, _ in env.entries]
-    # A program that the settings start may load any code in the folder, which then needs trust.
-    if starts_program(document, named_files, variable_names):
-        items |= files_of_programs(root, items, _data_paths(settings))
     return Folder(
         root=root,
         file=file,
         document=document,
         env=env,
-        items=items,
+        items=_items_needing_trust(settings, file, named_files, plugin_files, links),
         named_files=frozenset(path.relative_to(root).as_posix() for path in named_files),
         links_outside=links,
     )
@@ -153,8 +145,38 @@ def _root_and_file(search_start: Path, file: Path | None) -> tuple[Path, Path | 
     return root, root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
 
 
+def _items_needing_trust(
+    settings: _Settings,
+    file: Path | None,
+    named_files: list[Path],
+    plugin_files: Iterable[Path],
+    links: Mapping[str, str],
+) -> Items:
+    """Return what the user trusts, by file name.
+
+    Args:
+        settings: The settings.
+        file: The ``delf.toml``, if it exists.
+        named_files: The files with settings or code that the settings name.
+        plugin_files: The files that plugins name.
+        links: The targets of the links out of the folder, by the name of the link.
+    """
+    items = _items_of_settings(settings, file)
+    _add_digests(items, settings.root, itertools.chain(named_files, plugin_files))
+    for name, target in links.items():
+        items.setdefault(name, digest_items(os.fsencode(target)))
+    variable_names = [name for name, _ in settings.env.entries]
+    # A program that the settings start may load any code in the folder, which then needs trust.
+    if starts_program(settings.document, named_files, variable_names):
+        items |= files_of_programs(settings.root, items, _data_paths(settings))
+    return items
+
+
 def _items_of_settings(settings: _Settings, file: Path | None) -> dict[str, Mapping[str, str]]:
-    """Return the items of ``delf.toml``, ``.env`` and the file of prices, for those that exist."""
+    """Return the values in ``delf.toml``, the variables in ``.env`` and the digest of the prices.
+
+    A file that does not exist has no item.
+    """
     root = settings.root
     env = settings.env
     items: dict[str, Mapping[str, str]] = {}
@@ -225,24 +247,27 @@ def _env_file(root: Path, search_start: Path) -> EnvFile:
 
 def _named_files(settings: _Settings) -> Iterator[Path]:
     """Yield each file with settings or code that a setting names, as in ``spec = "api.json"``."""
-    named: list[tuple[tuple[str, ...], str]] = []
-    for variable, value in settings.env.entries:
-        last_word = variable.lower().rpartition("_")[2]  # ``config`` in DELF_MAIL_CONFIG
-        named.append(((last_word,), value))
-    for keys, value in leaves(settings.document):
-        if keys[0] in ("connections", "plugins"):
-            named += [(keys, text) for text in texts_in(value)]
-    for keys, text in named:
+    for keys, text in _texts_by_keys(settings):
         names_data = not _DATA_SETTINGS.isdisjoint(keys)
         if names_data:
             continue
-        try:
-            name = substitute(text, settings.variables, "")
-        except ConfigurationError:
-            continue  # the error is reported when the setting is used
+        name = _expand_variables(text, settings.variables)
         path = _in_folder(settings.root, name)
         if path is not None and _has_instructions(path, keys):
             yield path
+
+
+def _texts_by_keys(settings: _Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the texts that may name a file, each with the keys of its setting.
+
+    A variable counts as a setting with one key: DELF_MAIL_CONFIG has the key ``config``.
+    """
+    for variable, value in settings.env.entries:
+        yield (variable.lower().rpartition("_")[2],), value
+    for keys, value in leaves(settings.document):
+        if keys[0] in ("connections", "plugins"):
+            for text in texts_in(value):
+                yield keys, text
 
 
 def _has_instructions(path: Path, keys: tuple[str, ...]) -> bool:

@@ -85,7 +85,11 @@ def _resolved(path: Path) -> Path | None:
 
 
 def _paths_of(text: str) -> Iterator[str]:
-    """Yield the paths that a text can mean, which is a path or the address of a file."""
+    """Yield the paths that a text can mean.
+
+    The text may be the address of a file. Otherwise the text itself is a path: a file name may have
+    a colon, and even ``https:`` may be a folder.
+    """
     scheme, separator, address = text.partition(":")
     if not separator or not is_local(scheme):
         yield text
@@ -94,7 +98,7 @@ def _paths_of(text: str) -> Iterator[str]:
     elif address.startswith("//"):
         yield from _paths_of_database_address(address)
     else:
-        yield text  # a relative path with a colon
+        yield text
 
 
 def _paths_of_file_address(rest: str) -> Iterator[str]:
@@ -124,8 +128,8 @@ def _readings(path: str) -> Iterator[str]:
     readings = (path, unquote(path), path_before_options, unquote(path_before_options))
     for reading in dict.fromkeys(readings):
         if reading.startswith("${"):
-            yield f"/{reading}"  # a variable can hold an absolute path
-        elif _WINDOWS_DRIVE.match(reading, 1):
+            yield f"/{reading}"  # the variable may hold an absolute path, even after ``sqlite:///``
+        elif _WINDOWS_DRIVE.match(reading, 1):  # ``/C:/data.db``, from ``file:///C:/data.db``
             yield reading.removeprefix("/")
         else:
             yield reading

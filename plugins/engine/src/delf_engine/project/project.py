@@ -333,9 +333,7 @@ def _values_from_file(path: Path | None, section: str, table: Mapping[str, Any])
     values = Values()
     folder = path.parent if path is not None else None
     for key, value in table.items():
-        # ``llm = "m"`` is short for ``llm = {model = "m"}``.
-        setting = {"model": value} if _is_model((key,), value) else value
-        values.put((key,), setting, label, folder)
+        values.put((key,), _with_model_as_table((key,), value), label, folder)
     return values
 
 
@@ -361,23 +359,27 @@ def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
         settings: The settings of the stronger source, each with its origin in words, such as
             ``DELF_TIMEOUT``, and the kind of its source, such as ``environment``.
     """
-    # ``llm = "m"`` is short for ``llm = {model = "m"}``.
-    normalised: list[_Setting] = []
-    for each in settings:
-        if _is_model(each.path, each.value):
-            normalised.append(each._replace(value={"model": each.value}))
-        else:
-            normalised.append(each)
-    has_new_llm = any(_names_llm(each.path, each.value) for each in normalised)
-    if has_new_llm:  # for all roles
+    stronger = [
+        each._replace(value=_with_model_as_table(each.path, each.value)) for each in settings
+    ]
+    _drop_replaced_models(agent, stronger)
+    for each in stronger:
+        agent.put(each.path, each.value, each.origin, source=each.source_kind)
+
+
+def _drop_replaced_models(agent: Values, stronger: Sequence[_Setting]) -> None:
+    """Drop the weaker settings of models that a stronger source replaces.
+
+    A new main model replaces the light and heavy models, too. The address and key in ``delf.toml``
+    belong to the model there, and are dropped with the model.
+    """
+    if any(_names_llm(each.path, each.value) for each in stronger):
         agent.drop(("light_llm",))
         agent.drop(("heavy_llm",))
-    for each in normalised:
+    for each in stronger:
         name = _model_name(each.path, each.value)
-        if name is not None:  # the address and key in ``delf.toml`` belong to the model there
+        if name is not None:
             _drop_file_endpoint(agent, each.path[0], name)
-    for each in normalised:
-        agent.put(each.path, each.value, each.origin, source=each.source_kind)
 
 
 def _model_name(path: tuple[str, ...], value: object) -> object:
@@ -415,9 +417,10 @@ def _drop_file_endpoint(agent: Values, field: str, name: object) -> None:
             agent.drop(path)
 
 
-def _is_model(path: tuple[str, ...], value: object) -> bool:
-    """Return whether a setting gives a model by its name, without a table."""
-    return len(path) == 1 and path[0] in LLM_FIELDS and isinstance(value, str)
+def _with_model_as_table(path: tuple[str, ...], value: Any) -> Any:
+    """Return a setting's value, with ``llm = "m"`` written as ``llm = {model = "m"}``."""
+    is_model_name = len(path) == 1 and path[0] in LLM_FIELDS and isinstance(value, str)
+    return {"model": value} if is_model_name else value
 
 
 def _names_llm(path: tuple[str, ...], value: object) -> bool:
