@@ -63,8 +63,8 @@ _QUOTES_IN_COMMANDS: Final = (
     ("'", "'\"'\"'"),  # Python's shlex.quote()
     ("'", "'\\''"),  # shells
 )
-# Characters that no rule escapes.
-_UNESCAPED: Final = re.compile("[A-Za-z0-9]+")
+# Matches characters that are the same in a plain and an escaped text.
+_NEVER_ESCAPED: Final = re.compile("[A-Za-z0-9]+")
 _COLLECTION_TYPES: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
@@ -76,11 +76,11 @@ class SecretForms:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        # For speed: the forms of the secret "wolf-12" that contain "wolf" are only searched in
-        # texts with "wolf". The other forms, such as base64, stand under "".
+        # For speed, an index of the forms by a part that a text with such a form contains: "wolf"
+        # for the escaped forms of "wolf-12", and "" for encoded forms such as base64.
         self._forms_by_part: dict[str, set[str]] = {}
         for secret in secrets:
-            longest_part = max(_UNESCAPED.findall(secret), key=len, default="")
+            longest_part = max(_NEVER_ESCAPED.findall(secret), key=len, default="")
             for form in forms_of(secret):
                 if len(form) >= MIN_SECRET_LENGTH:
                     part = longest_part if longest_part in form else ""
