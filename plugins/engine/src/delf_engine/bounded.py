@@ -16,6 +16,7 @@ from delf.errors import (
     raise_because,
     without_passwords,
 )
+from delf_engine.waiting import is_cancelled
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -115,8 +116,7 @@ async def convert_exits_to_errors(call: Callable[[], Awaitable[T]]) -> T:
     try:
         return await call()
     except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
         on_main_thread = threading.current_thread() is threading.main_thread()
         if isinstance(error, KeyboardInterrupt) and on_main_thread:

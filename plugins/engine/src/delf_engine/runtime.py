@@ -40,7 +40,7 @@ from delf_engine.resources import Resources
 from delf_engine.scripts import SandboxDied, ScriptRunner
 from delf_engine.task import TaskOutcome, TaskRequest
 from delf_engine.task_run import TaskRun
-from delf_engine.waiting import Permit, Stops, await_despite_cancellation
+from delf_engine.waiting import Permit, Stops, await_despite_cancellation, is_cancelled
 
 _log = logging.getLogger(__name__)
 # The maximum number of threads for plain functions, which mostly wait for services.
@@ -145,9 +145,7 @@ class Runtime:
             try:
                 return await work
             except asyncio.CancelledError:
-                current_task = asyncio.current_task()
-                is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
-                if is_caller_cancelled:
+                if is_cancelled():  # the caller is cancelled
                     raise
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
@@ -295,12 +293,15 @@ class Runtime:
             await self._record_end_without_run(request, TaskStoppedError("the task was stopped"))
 
     async def _record_end_without_run(self, request: TaskRequest, error: DelfError) -> None:
-        """Record that a queued or resumed task ended with an error before it started."""
+        """Record that a queued or resumed task ended with an error before it started.
+
+        A task that had ended at its timeout or budget, until a claim reopened it in the journal,
+        ends again in the same way, whatever the error is.
+        """
         earlier_end = end_event(request.past)
         if earlier_end is None:
             end = make_end_event(request.past, error, self._stops.author_of(request.task_id))
         else:
-            # The task had ended at its timeout or budget, until a claim reopened it in the journal.
             end = replace(earlier_end, seq=request.past[-1].seq + 1, at=time.time())
         await self.journal.append(end)
         for listener in (*self.resources.observers.feeds, *request.listeners):

@@ -42,6 +42,7 @@ from delf_engine.journal.recording import RecordedScript
 from delf_engine.own_context import awaited_in_own_context, in_own_context
 from delf_engine.task_run import TaskRun
 from delf_engine.task_sandbox import TaskSandbox
+from delf_engine.waiting import is_cancelled
 
 _ANY_PYTHON: Final = "Python 3.11 or newer"
 
@@ -212,7 +213,7 @@ class ScriptRunner(ScriptHost):
             SandboxDied: If the sandbox died, and the task must continue in another one.
         """
         recorded_script = self._begin(attempt, guard)
-        recorded_loss = self._recall_loss(recorded_script)
+        recorded_loss = self._end_from_record(recorded_script)
         if recorded_loss is not None:
             return recorded_loss
         outcome = await self._run_if_possible(code, is_approved=is_approved)
@@ -237,8 +238,12 @@ class ScriptRunner(ScriptHost):
         self._is_session_used = True
         return outcome
 
-    def _recall_loss(self, script: RecordedScript | None) -> Outcome | None:
-        """Return the recorded outcome of a script that lost its sandbox; None for other scripts."""
+    def _end_from_record(self, script: RecordedScript | None) -> Outcome | None:
+        """End a script without running it, if its record says that its sandbox was lost.
+
+        Returns:
+            The recorded outcome; None for a script that has to run.
+        """
         end = None if script is None else script.finished
         if script is None or end is None or end.status not in ("crashed", "limit"):
             return None
@@ -362,13 +367,14 @@ class ScriptRunner(ScriptHost):
             return Raised("ToolError", "the call failed inside delf; see the log")
 
     async def _stop(self, reason: Exception | LimitReached) -> NoReturn:
-        """End the script without answering its pending call; always raise CancelledError."""
-        self._end(reason)  # kills the sandbox, which soon cancels this call
-        current_task = asyncio.current_task()
-        is_already_cancelled = current_task is not None and current_task.cancelling() > 0
-        if not is_already_cancelled:
+        """End the script without answering its pending call; always raise CancelledError.
+
+        The death of the sandbox soon cancels this call, unless the call is cancelled already.
+        """
+        self._end(reason)
+        if not is_cancelled():
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            await never_done  # until the cancellation
+            await never_done
         raise asyncio.CancelledError
 
     def _end(self, reason: Exception | LimitReached) -> None:

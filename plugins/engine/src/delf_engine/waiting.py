@@ -70,19 +70,16 @@ class Permit:
 
         Call this before heavy work.
         """
-        while not self._held:
-            stays_released = self._is_over or self._has_waiting_call
-            if stays_released:
-                return
+        while not (self._held or self._is_over or self._has_waiting_call):
             if self.reacquisition is not None:
-                await asyncio.wait({self.reacquisition})
-                continue
-            # All calls in released() are being cancelled: the last one to leave will reacquire the
-            # permit.
-            cancelled_calls = {call for call in self._calls_in_released if call is not None}
-            if not cancelled_calls:
+                awaited = {self.reacquisition}
+            else:
+                # All calls in released() are being cancelled: the last one to leave will reacquire
+                # the permit.
+                awaited = {call for call in self._calls_in_released if call is not None}
+            if not awaited:
                 return
-            await asyncio.wait(cancelled_calls, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
     @property
     def _has_waiting_call(self) -> bool:
@@ -113,6 +110,16 @@ class Permit:
         if self._held:
             self._held = False
             self._permits.release()
+
+
+def is_cancelled() -> bool:
+    """Return True if the current asyncio task is being cancelled.
+
+    Call this function after a ``CancelledError`` was caught. If the result is False, the awaited
+    code itself raised the error.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class TaskClock:

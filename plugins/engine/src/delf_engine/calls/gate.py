@@ -58,7 +58,7 @@ from delf_engine.approvals.decision import Answer, RefusedByCheck, why_not, with
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call, identity
 from delf_engine.calls.contexts import CallContexts
-from delf_engine.calls.making import CallMaker, describe_failure, is_cancelled
+from delf_engine.calls.making import CallMaker, describe_failure
 from delf_engine.calls.records import CallRecords
 from delf_engine.calls.results import Results
 from delf_engine.calls.threads import ToolThreads
@@ -66,6 +66,7 @@ from delf_engine.journal.recording import RecordedCall
 from delf_engine.task_run import TaskRun
 from delf_engine.tolerance import validate_arguments
 from delf_engine.toolset import Toolset
+from delf_engine.waiting import is_cancelled
 
 # The maximum number of characters of an error message, because scripts can make it long.
 _MAX_MESSAGE_LENGTH = 4000

@@ -30,6 +30,7 @@ from delf_engine.calls.results import Results
 from delf_engine.calls.threads import ToolThreads
 from delf_engine.journal.log import TaskLog
 from delf_engine.redact import Redactor
+from delf_engine.waiting import is_cancelled
 
 _log = logging.getLogger(__name__)
 # Fields of a ``CallFinished`` event that are not redacted, because they hold no secrets.
@@ -217,16 +218,6 @@ def _leaves_call_open(error: BaseException) -> bool:
             return threading.current_thread() is threading.main_thread()
         case _:
             return False
-
-
-def is_cancelled() -> bool:
-    """Return True if the current asyncio task is being cancelled.
-
-    Call this function after a ``CancelledError`` was caught. If the result is False, the tool
-    itself raised the error.
-    """
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def describe_failure(error: BaseException) -> str:
