@@ -69,7 +69,7 @@ class Toolset:
         self._shown = shown_names
         self._shows_questions = shows_questions
         self._catalog: Catalog | None = None
-        self._size: int | None = None
+        self._fits_by_budget: dict[int, bool] = {}
         self.custom_count = sum(
             not bound_action.built_in for bound_action in self._allowed.values()
         )
@@ -124,15 +124,14 @@ class Toolset:
         Args:
             budget: The maximum number of characters.
         """
-        if self._size is None:
+        if budget not in self._fits_by_budget:
             custom_tools = [
                 bound_action.describe()
                 for bound_action in self.actions
                 if not bound_action.built_in
             ]
-            # Counting ends at the budget, which is the same in each call of this method.
-            self._size = whole_size(custom_tools, budget)
-        return self._size <= budget
+            self._fits_by_budget[budget] = whole_size(custom_tools, budget) <= budget
+        return self._fits_by_budget[budget]
 
     def _describe(self, name: str) -> ToolDescription:
         connection, _, method = name.partition(".")
@@ -225,7 +224,7 @@ class Toolset:
         # The catalog and the size are slow to compute for many tools. The copy has the same catalog
         # and size, because neither includes the built-in actions.
         copy._catalog = self._catalog
-        copy._size = self._size
+        copy._fits_by_budget = self._fits_by_budget
         return copy
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
@@ -244,21 +243,14 @@ class Toolset:
         return self._copy({**self._allowed, **builtins_by_key}, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
-        """Return a copy that has the built-in actions of another set.
-
-        The copy's prompt describes the built-in action ``ask`` only if the other set's prompt does.
-        """
+        """Return a copy with the built-in actions of another set; ``ask`` is shown as there."""
         builtins_by_key = {
             key: bound_action
             for key, bound_action in other._allowed.items()
             if bound_action.built_in
         }
-        return Toolset(
-            {**self._allowed, **builtins_by_key},
-            self._forbidden_names,
-            self._shown,
-            shows_questions=other._shows_questions,
-        )
+        allowed_actions = {**self._allowed, **builtins_by_key}
+        return self._copy(allowed_actions, self._shown, shows_questions=other._shows_questions)
 
     async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
         """Return a copy with the reloaded actions of one connection, in the same position.
@@ -267,22 +259,16 @@ class Toolset:
             ConnectionConfigurationError: If ``allow`` names an unknown action.
             AgentConfirmationError: If ``confirm`` names an unknown action.
         """
-        allowed_actions: dict[tuple[str, str], BoundAction] = {}
-        new_actions, new_forbidden_names = await _bind(connection)
-        for key, bound_action in self._allowed.items():
-            if bound_action.connection is connection:
-                # Insert all new actions in place of the first old action; for each further old
-                # action this changes nothing.
-                allowed_actions.update(new_actions)
-            else:
-                allowed_actions[key] = bound_action
-        allowed_actions.update(new_actions)  # at the end, if the connection had no actions
-        forbidden_names = set(new_forbidden_names)
+        new_actions, forbidden_names = await _allowed_and_forbidden(connection)
+        items = list(self._allowed.items())
+        is_old = [bound_action.connection is connection for _, bound_action in items]
+        kept = [item for item in items if item[1].connection is not connection]
+        position = is_old.index(True) if any(is_old) else len(kept)
         for name in self._forbidden_names:
             if name.partition(".")[0] != connection.name:
                 forbidden_names.add(name)
         return Toolset(
-            allowed_actions,
+            dict([*kept[:position], *new_actions.items(), *kept[position:]]),
             frozenset(forbidden_names),
             self._shown,
             shows_questions=self._shows_questions,
@@ -323,13 +309,13 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
     all_forbidden_names: set[str] = set()
     for connection in connections:
         check_protocol("connection", connection, f"the connection {connection.name!r}")
-        actions_of_connection, forbidden_names = await _bind(connection)
+        actions_of_connection, forbidden_names = await _allowed_and_forbidden(connection)
         allowed_actions |= actions_of_connection
         all_forbidden_names |= forbidden_names
     return Toolset(allowed_actions, frozenset(all_forbidden_names))
 
 
-async def _bind(
+async def _allowed_and_forbidden(
     connection: ConnectionLike,
 ) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
     """Return the allowed actions of a connection, and the names of its forbidden actions."""
@@ -340,22 +326,16 @@ async def _bind(
     check_permissions(connection, actions)
     _check_contents_names(connection, actions)
     check = connection.check if isinstance(connection, SupportsCheck) else None
-    actions_with_trust = [_with_declared_trust(connection, each) for each in actions]
-    has_trusted_results = any(
-        each.effect == "read" and each.trust == "own" for each in actions_with_trust
-    )
-    for action in actions_with_trust:
+    declared_actions = [_with_declarations_of_user(connection, each) for each in actions]
+    for action in _with_contents_reviewed_for_trusted_reads(declared_actions):
         method = _method_name(connection, action)
         name = _script_name(connection.name, method)
         if not is_allowed(connection.allow, action):
             forbidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        # A script may store a stranger's text as a note. If later reads count as the user's own
-        # words, people have to review also the note's text, and not only its title.
-        reviewed_action = _with_all_parameters_reviewed(action) if has_trusted_results else action
         bound_actions[connection.name, method] = BoundAction(
-            connection, reviewed_action, name, asks, check=check
+            connection, action, name, asks, check=check
         )
     return bound_actions, forbidden_names
 
@@ -381,36 +361,53 @@ def _script_name(connection: str, method: str) -> str:
     return f"{connection}.{method}" if method else connection
 
 
-def _with_all_parameters_reviewed(action: Action) -> Action:
-    """Make people review all parameters of an action, unless the action declares its review."""
-    declares_review = action.sinks is not None or action.contents is not None
-    if action.effect == "read" or declares_review:
-        return action
-    no_contents: tuple[str, ...] = ()  # contents are the parameters that nobody has to review
-    return replace(action, contents=no_contents)
+def _with_contents_reviewed_for_trusted_reads(actions: Sequence[Action]) -> Sequence[Action]:
+    """Make people review all parameters of a connection's writes, if its reads are trusted.
 
-
-def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
-    """Apply the user's declarations about an action.
-
-    The user may declare the trust of its results, and the parameters with content, such as the body
-    of a mail, which need no review because they do not decide the effect of a call.
+    A script may store a stranger's text as a note, which a later read takes for the user's own
+    words. So people review the note's text, too, and not only its title. An action that declares
+    which parameters need review stays unchanged.
     """
+    if not any(action.effect == "read" and action.trust == "own" for action in actions):
+        return actions
+    reviewed_actions: list[Action] = []
+    for action in actions:
+        declares_review = action.sinks is not None or action.contents is not None
+        if action.effect == "read" or declares_review:
+            reviewed_actions.append(action)
+        else:  # no parameter counts as content, which needs no review
+            reviewed_actions.append(replace(action, contents=()))
+    return reviewed_actions
+
+
+def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Action:
+    """Apply the trust and the content parameters that the user declares for a connection."""
+    action = _with_contents_of_user(connection, action)
     trust = getattr(connection, "trust", None)
+    # Such a connection itself tells the trust of each result, as declared for its tables or files.
+    is_told_by_connection = isinstance(connection, SupportsResultTrust)
+    if trust is None or (is_told_by_connection and not isinstance(trust, str)):
+        return action
+    return replace(action, trust=trust)
+
+
+def _with_contents_of_user(connection: ConnectionLike, action: Action) -> Action:
+    """Apply the user's declaration of parameters with content, such as the body of a mail.
+
+    Contents need no review, because they do not decide the effect of a call.
+    """
     content_parameters = getattr(connection, "contents", {}).get(action.name)
-    if content_parameters is not None:
-        parameter_names = [parameter.name for parameter in action.parameters]
-        for each in content_parameters:
-            if each not in parameter_names:
-                raise ToolDefinitionError(
-                    f"contents of {connection.name}.{action.name} names the parameter "
-                    f"{each!r}, which does not exist{did_you_mean(each, parameter_names)}"
-                )
-        # The user's declaration replaces the action's own list of reviewed parameters (sinks).
-        action = replace(action, contents=content_parameters, sinks=None)
-    if isinstance(connection, SupportsResultTrust) and not isinstance(trust, str):
-        return action  # the connection declares the trust of each table or file
-    return action if trust is None else replace(action, trust=trust)
+    if content_parameters is None:
+        return action
+    parameter_names = [parameter.name for parameter in action.parameters]
+    for each in content_parameters:
+        if each not in parameter_names:
+            raise ToolDefinitionError(
+                f"contents of {connection.name}.{action.name} names the parameter "
+                f"{each!r}, which does not exist{did_you_mean(each, parameter_names)}"
+            )
+    # The user's declaration replaces the action's own list of reviewed parameters (sinks).
+    return replace(action, contents=content_parameters, sinks=None)
 
 
 def _catalog_entry(name: str, action: Action) -> CatalogEntry:
@@ -430,9 +427,7 @@ def _catalog_entry(name: str, action: Action) -> CatalogEntry:
 
 
 def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
-    """Check that no two connections, which are the tools of scripts, have the same name.
-
-    A connection must not have a name that scripts need either.
+    """Check that the names of connections differ, and that scripts do not need them otherwise.
 
     Raises:
         ToolDefinitionError: If names conflict; the message lists them.
