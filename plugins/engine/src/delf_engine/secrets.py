@@ -139,9 +139,9 @@ def secrets_of_settings(settings: Any) -> Iterator[str]:
 
 
 def without_secrets(settings: Any) -> Any:
-    """Return a connection's settings as plain data, without secrets.
+    """Return a connection's settings as plain data without secrets, to compare configurations.
 
-    The result identifies the configuration. A URL with secrets is reduced to host and path.
+    A URL with secrets is reduced to host and path.
     """
     if settings is None or isinstance(settings, (str, int, float)):
         return settings
@@ -153,12 +153,7 @@ def without_secrets(settings: Any) -> Any:
     if isinstance(settings, BaseModel):
         return {name: without_secrets(value) for name, value in settings}
     if isinstance(settings, Named):
-        secret_texts = set(filter(None, _secrets_in_named_values(settings)))
-        texts = reveal_secrets(settings)
-        for name, text in texts.items():
-            if any(secret in text for secret in secret_texts):
-                texts[name] = _address_in(text)
-        return texts
+        return _named_texts_without_secrets(settings)
     if isinstance(settings, Mapping):
         items = cast("Mapping[Any, Any]", settings).items()
         return {str(name): without_secrets(value) for name, value in items}
@@ -169,6 +164,15 @@ def without_secrets(settings: Any) -> Any:
     if isinstance(settings, PurePath):
         return str(settings)
     return type(settings).__qualname__
+
+
+def _named_texts_without_secrets(settings: Named) -> dict[str, str]:
+    secret_texts = set(filter(None, _secrets_in_named_values(settings)))
+    texts = reveal_secrets(settings)
+    for name, text in texts.items():
+        if any(secret in text for secret in secret_texts):
+            texts[name] = _address_in(text)
+    return texts
 
 
 def _address_in(text: str) -> str:

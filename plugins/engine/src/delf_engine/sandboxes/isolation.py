@@ -179,7 +179,8 @@ async def _host_targets() -> AsyncGenerator[_HostTargets]:
             path = str(targets.folders[0] / "listener")
             unix_server = await asyncio.start_unix_server(record_visit, path)
             stack.push_async_callback(_close, unix_server)
-        # Not by asyncio, whose loop Python 3.12 blocks if a script traces and kills the process.
+        # With asyncio's subprocesses, the event loop of Python 3.12 would be blocked if a script
+        # traces and kills the process.
         targets.process = await asyncio.to_thread(_start, {"DELF_BAIT": targets.secret})
         stack.push_async_callback(_end, targets.process)
         yield targets

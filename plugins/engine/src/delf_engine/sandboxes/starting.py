@@ -79,8 +79,11 @@ class _Search:
     options: Mapping[str, Mapping[str, Any]]
     context: PluginContext
 
-    async def take(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
-        """Return the backend if it works and is strong enough, otherwise the reason against it."""
+    async def try_backend(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
+        """Create and test a backend; close the backend and return the reason if it cannot be used.
+
+        A backend can be used if it works on this machine and isolates strongly enough.
+        """
         if self._is_weak(spec.isolation):
             return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
         backend = make_sandbox(
@@ -173,7 +176,7 @@ async def choose_sandbox(
     search = _Search(host=host, config=config, options=options, context=context or PluginContext())
     if config.sandbox == "auto":
         return await _choose_strongest(search)
-    chosen_sandbox = await search.take(host.spec(SandboxSpec, config.sandbox))
+    chosen_sandbox = await search.try_backend(host.spec(SandboxSpec, config.sandbox))
     if isinstance(chosen_sandbox, Unavailable):
         raise SandboxUnavailableError(
             f"the sandbox {config.sandbox!r} does not work here: {chosen_sandbox.reason}",
@@ -202,7 +205,7 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
             libraries = ", ".join(search.config.allowed_libs)
             reasons_against_others.append(f"{spec.name} cannot import {libraries}")
             continue
-        chosen_sandbox = await search.take(spec)
+        chosen_sandbox = await search.try_backend(spec)
         if isinstance(chosen_sandbox, Unavailable):
             reason = chosen_sandbox.reason.removeprefix(f"{spec.name} ")
             reasons_against_others.append(f"{spec.name}: {reason}")
