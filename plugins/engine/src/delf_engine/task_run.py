@@ -174,7 +174,7 @@ class TaskRun:
         flows = None
         if resources.config.flows != "off":
             rules = resources.approvals.approved_flows
-            flows = TaskFlows(self._value_origins, self._outline, self.log, rules)
+            flows = TaskFlows(self._value_origins, self._ask_for_outline, self.log, rules)
         self.approvals = TaskApprovals(
             resources.approvals, request, self.log, permit, self.clock, flows
         )
@@ -276,11 +276,11 @@ class TaskRun:
             self.log.redactor.log_failure(_log, subject, error)
             await self.warn(f"{subject}: an unexpected {type(error).__name__}")
 
-    async def _outline(self, followed: Sequence[str]) -> None:
-        """Ask the main model which calls the user's words ask for; log the reply as the outline.
+    async def _ask_for_outline(self, obeyed_texts: Sequence[str]) -> None:
+        """Ask the main model for the outline: the calls that the user's words ask for.
 
         Args:
-            followed: The texts whose instructions the user tells the agent to obey.
+            obeyed_texts: The texts whose instructions the user wants to be obeyed, such as a file.
         """
         user_words = self._value_origins.user_words
         choice = self.tool_choice()
@@ -295,11 +295,11 @@ class TaskRun:
             for tool in choice.shown
         ]
         started = next(event for event in self.log.events if isinstance(event, TaskStarted))
-        followed_texts = [f"{FOLLOWED}\n{text}" for text in followed]
+        further_words = [f"{FOLLOWED}\n{text}" for text in obeyed_texts]
         question = OUTLINE_QUESTION.format(
             tools=stubs_of(replace(choice, shown=shown_tools), self.request.task),
             now=moment(started.at, self.zone),
-            words="\n\n".join([user_words, *followed_texts]),
+            words="\n\n".join([user_words, *further_words]),
         )
         async with self.failures_as_warnings(
             "the model could not say which calls the task asks for"
@@ -319,7 +319,7 @@ class TaskRun:
             # Scripts can read files and the request's variables without a call. Nobody declares the
             # trust of such a variable, so its value counts as data of others.
             has_received_untrusted=bool(untrusted_files or request.variables),
-            untrusted_variables=_untrusted_variables(request),
+            untrusted_variables=_variables_of_untrusted_routine(request),
         )
 
     def _tool_of(self, name: str) -> BoundAction | None:
@@ -403,11 +403,10 @@ def _without_descriptions(tool: ToolDescription) -> ToolDescription:
     return replace(tool, **texts, parameters=parameters, full_types=None)
 
 
-def _untrusted_variables(request: TaskRequest) -> list[str]:
-    """Return the variables of a routine that hold untrusted values when its script starts.
+def _variables_of_untrusted_routine(request: TaskRequest) -> list[str]:
+    """Return the variables that hold a routine's arguments if an untrusted task calls the routine.
 
-    An untrusted task may be the call of a routine, such as ``name(customer="Ann")``. The routine's
-    variables hold the arguments.
+    For the task ``name(customer="Ann")``, the routine's script starts with a variable ``customer``.
     """
     if request.trust == "own":
         return []
