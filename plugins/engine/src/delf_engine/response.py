@@ -118,9 +118,8 @@ class Response(Generic[T]):
             return TaskState.STOPPED
         if not self._has(TaskQueued, TaskStarted, TaskResumed):
             return TaskState.FAILED  # not begun: there is nothing to resume
-        # No process works on the task any more.
-        has_no_end = state_of(self.events, interrupted=True) is TaskState.INTERRUPTED
-        return TaskState.INTERRUPTED if has_no_end else TaskState.FAILED
+        has_recorded_end = state_of(self.events).is_terminal
+        return TaskState.FAILED if has_recorded_end else TaskState.INTERRUPTED
 
     @property
     def end_phrase(self) -> str:

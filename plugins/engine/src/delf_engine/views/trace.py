@@ -116,10 +116,9 @@ class Trace:
                 self.duration_ms = event.duration_ms
                 self._close_running_entries(event.at)
             case _:
-                self._add_step(event)
+                self._add_less_frequent(event)
 
-    def _add_step(self, event: ev.Event) -> None:
-        """Add an event about a step, a script, a warning or an approval."""
+    def _add_less_frequent(self, event: ev.Event) -> None:
         match event:
             case ev.StepStarted():
                 self._current_step = event.step
@@ -135,12 +134,11 @@ class Trace:
                 _finish(entry, event.duration_ms, ok=True)
                 if event.step == ev.Step.SETUP:
                     self._setup_trace().duration_ms = event.duration_ms
-            case ev.ScriptFinished() if event.status not in ("done", "rerun"):
-                entry = self._running_entries.get(ev.Step.EXECUTE)
-                if entry is not None:
-                    entry.status = "error"
             case ev.ScriptFinished():
                 self._script_ms = event.duration_ms
+                entry = self._running_entries.get(ev.Step.EXECUTE)
+                if entry is not None and event.status not in ("done", "rerun"):
+                    entry.status = "error"
             case ev.RerunRequested():
                 self.reruns.append(
                     RerunTrace(
@@ -220,12 +218,11 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        *line_ends, rest = text.split("\n")  # the first text may continue an unfinished line
-        for line_end in line_ends[: self._remaining_line_count()]:
-            self._continue_printed_line(line_end, event.at)
+        *complete_texts, rest = text.split("\n")  # the first may continue an unfinished line
+        for complete_text in complete_texts[: self._remaining_line_count()]:
+            self._continue_printed_line(complete_text, event.at)
             self._finish_printed_line()
-        is_within_limit = self._remaining_line_count() > 0  # also with the new lines
-        if rest and is_within_limit:
+        if rest and self._remaining_line_count() > 0:
             self._continue_printed_line(rest, event.at)
 
     def _finish_printed_line(self) -> None:
