@@ -400,7 +400,7 @@ class RuntimeLoop:
     async def _watch_loop(self, runtime_future: asyncio.Future[Runtime]) -> AsyncGenerator[None]:
         """Stop a runtime before the running event loop ends.
 
-        An event loop that ends first closes its async generators, such as this one.
+        Before its end, an event loop closes its async generators, such as this one.
         """
         try:
             yield  # until the loop closes this generator

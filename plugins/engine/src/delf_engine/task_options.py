@@ -279,7 +279,7 @@ class TaskRequests:
         return replace(
             request,
             task=start.task,
-            # Nobody watched the start of the task, so the task waits for people.
+            # A task whose start nobody watched waits for people.
             wait_approvals=not start.interactive,
             files=setup.get("input_files"),
             setup=setup,

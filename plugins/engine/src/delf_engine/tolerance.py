@@ -84,8 +84,9 @@ def validate_arguments(
 def _conversions(action: Action, keywords: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the arguments converted to the action's schema, in up to three ways.
 
-    The arguments may be meant as given, as one dict with the keywords, or as the fields of the
-    record that is the action's only parameter.
+    The arguments may be meant as they are, as in ``f(a="1")``. A dict may hold the arguments, as in
+    ``f(x={"a": "1"})``. Or the arguments are the fields of a record, as in ``f(a="1")`` for an
+    action ``f(person)``.
     """
     schema = action.schema() if action.schema is not None else {}
     names = [parameter.name for parameter in action.parameters]
