@@ -16,7 +16,6 @@ from delf.errors import (
     raise_because,
     without_passwords,
 )
-from delf_engine.waiting import is_cancelled
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -116,7 +115,8 @@ async def convert_exits_to_errors(call: Callable[[], Awaitable[T]]) -> T:
     try:
         return await call()
     except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
-        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
         on_main_thread = threading.current_thread() is threading.main_thread()
         if isinstance(error, KeyboardInterrupt) and on_main_thread:

@@ -385,8 +385,8 @@ def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Ac
     action = _with_contents_of_user(connection, action)
     trust = getattr(connection, "trust", None)
     # Such a connection itself tells the trust of each result, as declared for its tables or files.
-    is_told_by_connection = isinstance(connection, SupportsResultTrust)
-    if trust is None or (is_told_by_connection and not isinstance(trust, str)):
+    has_trust_by_result = isinstance(connection, SupportsResultTrust)
+    if trust is None or (has_trust_by_result and not isinstance(trust, str)):
         return action
     return replace(action, trust=trust)
 
