@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 # The :class:`Outage` that writes the log messages about each service, as weak references.
-_reporting_outages: WeakValueDictionary[str, Outage] = WeakValueDictionary()
+_reporting_outages: WeakValueDictionary[Hashable, Outage] = WeakValueDictionary()
 
 
 class Outage:
@@ -29,7 +29,7 @@ class Outage:
     def __init__(self, log: logging.Logger, effect: str, service: str | None = None) -> None:
         self._log = log
         self._effect_text = effect
-        self._service = service
+        self._service: Hashable = id(self) if service is None else service
         self._since = 0.0  # the monotonic time of the outage's first failure
         self.failures = 0
         """Failures that this object has recorded since its last success."""
@@ -57,22 +57,14 @@ class Outage:
         if is_first:
             self._since = time.monotonic()
             self.shared_failures = 0
-        reporter = self._reporter()
+            # This object becomes the reporter, unless the service has one already.
+            reporter = _reporting_outages.setdefault(self._service, self)
+        else:
+            reporter = _reporting_outages.get(self._service, self)
         reporter.shared_failures += 1
         begins_outage = is_first and reporter is self
         level = logging.WARNING if begins_outage else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect_text, self.failures, error)
-
-    def _reporter(self) -> Outage:
-        """Return the object that reports the outage after a failure of this object.
-
-        If the service has no reporter yet, the first failure makes this object the reporter.
-        """
-        if self._service is None:
-            return self
-        if self.failures == 1:
-            return _reporting_outages.setdefault(self._service, self)
-        return _reporting_outages.get(self._service, self)
 
     def record_success(self) -> None:
         """Log that the service works again, if failures came before this success.
@@ -84,9 +76,7 @@ class Outage:
             return
         seconds = time.monotonic() - self._since
         level, failure_count = logging.DEBUG, self.failures
-        if self._service is None:
-            level, failure_count = logging.WARNING, self.shared_failures
-        elif _reporting_outages.get(self._service) is self:
+        if _reporting_outages.get(self._service) is self:
             _reporting_outages.pop(self._service, None)
             level, failure_count = logging.WARNING, self.shared_failures
         # Such as "new events are not found by search: works again after 3 failures in 2 s".
