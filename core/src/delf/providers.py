@@ -120,10 +120,7 @@ class Providers:
 
 def _spellings_with_provider(provider: Provider, model: str) -> set[str]:
     """Return ``acme/mini`` and ``acme:mini``, and the same for each alias of the provider."""
-    spellings: set[str] = set()
-    for word in provider.words:
-        spellings |= {f"{word}/{model}", f"{word}:{model}"}
-    return spellings
+    return {f"{word}{separator}{model}" for word in provider.words for separator in "/:"}
 
 
 def _copy_source(old_text: str, new_text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Final, NamedTuple
 
@@ -79,24 +79,15 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
     searches = [scored_matches(catalog, step, limit) for step in steps_of(task)]
     relative_scores = [_divide_by_best_score(matches) for matches in searches]
     task_scores = relative_scores[0]
-    highest_scores = _highest_scores(relative_scores)
     best_task_score = _best_score(searches[0])
     scores: dict[int, float] = {}
-    for number, highest_score in highest_scores.items():
+    for number in set[int]().union(*relative_scores):
         task_score = task_scores.get(number, 0.0)
+        highest_score = max(each.get(number, 0.0) for each in relative_scores)
         mean_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * highest_score
         scores[number] = best_task_score * mean_score
     best_first = sorted(scores, key=lambda number: (-scores[number], number))
     return {number: scores[number] for number in best_first}
-
-
-def _highest_scores(searches: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """Return the highest score of each action in any search."""
-    highest: dict[int, float] = {}
-    for scores in searches:
-        for number, score in scores.items():
-            highest[number] = max(highest.get(number, 0.0), score)
-    return highest
 
 
 def _divide_by_best_score(matches: Sequence[tuple[int, float]]) -> dict[int, float]:
@@ -109,10 +100,7 @@ def _best_score(matches: Sequence[tuple[int, float]]) -> float:
 
     Without a match, return 1, which changes no score that is multiplied or divided by it.
     """
-    if not matches:
-        return 1.0
-    _, score = matches[0]
-    return score
+    return matches[0][1] if matches else 1.0
 
 
 def best_first(catalog: Catalog, task: str) -> list[str]:

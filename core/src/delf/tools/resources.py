@@ -147,10 +147,10 @@ def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
     nouns = frozenset(stem(noun) for noun in nouns_of(name) if noun not in shared)
     if not verbs or not nouns:
         return None
-    kinds = [kind for kind, kind_verbs in _CHANGE_VERBS.items() if verbs <= kind_verbs]
-    if len(kinds) != 1:
-        return None
-    return Change(kinds[0], nouns)
+    for kind, kind_verbs in _CHANGE_VERBS.items():
+        if verbs <= kind_verbs:
+            return Change(kind, nouns)
+    return None
 
 
 def kinds_of_change(step: str) -> frozenset[str]:
