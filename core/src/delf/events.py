@@ -25,7 +25,7 @@ from delf.errors import (
 from delf.messages import Purpose, ToolCall, Usage
 from delf.questions import Question
 from delf.records import dataclass
-from delf.types import Effect, Isolation, TaskState, Trust, Weight
+from delf.types import Effect, Isolation, TaskState, Trust
 from delf.values.encoding import PLAIN, estimate_size, from_jsonable, to_jsonable_or_repr
 from delf.values.frozen import freeze
 
@@ -485,15 +485,13 @@ class Label:
     Args:
         text: The label.
         required: Whether a channel must show the field before it may offer approval.
-        weight: The weight of the field's value.
     """
 
     text: str
     required: bool = True
-    weight: Weight = "information"
 
 
-def request_field(text: str, *, required: bool = True, weight: Weight = "information") -> Any:
+def request_field(text: str, *, required: bool = True) -> Any:
     """Declare a field of a request that approval channels show unless its value is None.
 
     The default of the field is None.
@@ -501,9 +499,8 @@ def request_field(text: str, *, required: bool = True, weight: Weight = "informa
     Args:
         text: The label of the field.
         required: Whether a channel must show the field's value before it may offer approval.
-        weight: The weight of the value: channels mark a value that is dangerous or unusual.
     """
-    return field(default=None, metadata={"label": Label(text, required, weight)})
+    return field(default=None, metadata={"label": Label(text, required)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,14 +27,9 @@ def without_context(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwar
     return Context().run(function, *args, **kwargs)
 
 
-def shared_task(work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-    """Start an asyncio task in an empty context, for work that several of delf's tasks share.
-
-    Args:
-        work: The coroutine to run.
-        name: The name of the asyncio task.
-    """
-    return asyncio.get_running_loop().create_task(work, name=name, context=Context())
+def shared_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start an asyncio task in an empty context, for work that several of delf's tasks share."""
+    return asyncio.get_running_loop().create_task(work, context=Context())
 
 
 def in_context(

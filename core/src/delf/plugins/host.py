@@ -276,13 +276,6 @@ class PluginHost:
         owner = self._loaded_catalog().owner(spec)
         return None if owner is None else owner.name
 
-    def version_of(self, spec: Spec) -> str | None:
-        """Return the distribution and version of a spec; None for a spec given in code."""
-        owner = self._loaded_catalog().owner(spec)
-        if owner is None or owner.distribution is None:
-            return None
-        return owner.origin
-
     def origin(self, spec: Spec) -> str:
         """Name the origin of a spec for messages: plugin, distribution and version."""
         owner = self._loaded_catalog().owner(spec)

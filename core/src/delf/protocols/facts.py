@@ -389,7 +389,6 @@ def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
         if value not in (None, ""):
             yield Fact(
                 kind=FactKind.FIELD,
-                weight=label.weight,
                 label=label.text,
                 text=visible(value_text(value)),
                 required=label.required,
