@@ -102,11 +102,11 @@ def test_configuration_error_names_the_place(config, tmp_path):
         server_settings(config, "a", {})
 
 
+@pytest.mark.parametrize("metadata", [{}, {"_meta": None}, {"_meta": {"a": 1}}])
 @pytest.mark.parametrize("data", [[1, {"a": None}], [], "text", 5, False, {"value": 1}, {}])
-def test_structured_result_may_be_any_json(data):
-    text = json.dumps(
-        {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": data}}
-    )
+def test_structured_result_may_be_any_json(data, metadata):
+    sent = {"content": [], "structuredContent": data, **metadata}
+    text = json.dumps({"jsonrpc": "2.0", "id": 1, "result": sent})
     assert needs_repair(text)
     result = json.loads(repaired(text))["result"]
     assert isinstance(result["structuredContent"], dict)

@@ -53,23 +53,25 @@ def repaired(text: str) -> str:
             to an item of a list.
         RecursionError: If the text is nested too deeply.
     """
-    is_too_deep = may_have_deep_items(text)
+    has_deep_parts = may_have_deep_items(text)
     reader = JSONReader("the server's answer")
-    value = reader.value(without_deep_parts(text) if is_too_deep else text)
+    value = reader.value(without_deep_parts(text) if has_deep_parts else text)
     # The call is not known here, so the notes are collected for the message.
     with notes_of_call() as notes:
         reader.add_notes()  # about numbers that are not finite, which have become texts
-    repairs = [is_too_deep, bool(notes), _SURROGATE.search(text) is not None]
+    is_repaired = has_deep_parts or bool(notes) or _SURROGATE.search(text) is not None
     if isinstance(value, dict):
         message = cast("dict[str, Any]", value)
-        if is_too_deep:
+        if has_deep_parts:
             replace_cut_items(message)
-        repairs += [_wrap_data(message), _replace_closed_code(message)]
+        was_wrapped = _wrap_data(message)
+        had_closed_code = _replace_closed_code(message)
+        is_repaired = is_repaired or was_wrapped or had_closed_code
         _attach_notes(message, notes)
-    if not any(repairs):
+    if not is_repaired:
         return text
     repaired_text = json.dumps(value, ensure_ascii=False)
-    if is_cut(repaired_text):  # a part outside of the lists, which no item can stand for
+    if is_cut(repaired_text):  # a deep part outside of the lists, which no item can stand for
         raise ValueError("the message is nested too deeply")
     return repaired_text.encode("utf-8", "replace").decode()  # without lone surrogates
 
@@ -110,15 +112,21 @@ def _wrap_data(message: dict[str, Any]) -> bool:
     result = message.get("result")
     if not isinstance(result, dict):
         return False
-    record = cast("dict[str, Any]", result)
-    data: Any = record.get("structuredContent")
+    fields = cast("dict[str, Any]", result)
+    data: Any = fields.get("structuredContent")
     if data is None or isinstance(data, dict):
         return False
-    record["structuredContent"] = {"value": data}
-    meta = record.setdefault("_meta", {})
-    if isinstance(meta, dict):
-        meta[_WRAPPED_KEY] = True
+    fields["structuredContent"] = {"value": data}
+    _set_metadata(fields, _WRAPPED_KEY, True)
     return True
+
+
+def _set_metadata(result: dict[str, Any], key: str, value: Any) -> None:
+    """Set a key in the metadata of a result; do nothing if the metadata is not an object."""
+    if result.get("_meta") is None:
+        result["_meta"] = {}
+    if isinstance(result["_meta"], dict):
+        result["_meta"][key] = value
 
 
 def _replace_closed_code(message: dict[str, Any]) -> bool:
@@ -140,6 +148,4 @@ def _replace_closed_code(message: dict[str, Any]) -> bool:
 def _attach_notes(message: dict[str, Any], notes: Iterable[str]) -> None:
     result = message.get("result")
     if isinstance(result, dict):
-        meta = cast("dict[str, Any]", result).setdefault("_meta", {})
-        if isinstance(meta, dict):
-            meta[_NOTES_KEY] = list(notes)
+        _set_metadata(cast("dict[str, Any]", result), _NOTES_KEY, list(notes))
