@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
@@ -21,6 +21,7 @@ from delf import CallContext, Connection
 from delf.errors import (
     ConnectionConfigurationError,
     ConnectionUnavailableError,
+    DelfError,
     OutcomeUnknownError,
     ToolDefinitionError,
     ToolExecutionError,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from delf_mcp.asking import IdleTimeout
     from delf_mcp.link import Link
-    from delf_mcp.listing import OmittedItem, OmittedItems
+    from delf_mcp.listing import ListError, OmittedItem, OmittedItems
     from delf_mcp.oauth import OpenURL
     from delf_mcp.sessions import Rejection
 
@@ -54,6 +55,7 @@ _log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 _Ask: TypeAlias = "Callable[[Client, IdleTimeout], Awaitable[_Answer]]"
+_RequestKind: TypeAlias = Literal["start", "call", "other"]
 _Listing: TypeAlias = "tuple[dict[str, Action], list[OmittedItem], Applied]"
 CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
@@ -67,6 +69,12 @@ _GATEWAY_MESSAGES: Final = (
     "Session terminated",  # for any response with the status 404 that has no JSON-RPC error
     "Unexpected content type",
 )
+# The errors for requests without a readable response: a called tool may have changed something.
+_LOST_RESPONSE_ERRORS: Final[Mapping[_RequestKind, type[DelfError]]] = {
+    "start": ConnectionUnavailableError,
+    "call": OutcomeUnknownError,
+    "other": ToolExecutionError,
+}
 _MAX_NOTICES: Final = 10
 _MAX_INSTRUCTIONS_CHARACTERS: Final = 1000
 UNDECLARED: Final = "str | list"
@@ -183,8 +191,8 @@ class MCP(Connection[MCPSettings]):
             listing = await asyncio.to_thread(self._make_actions, server, tools, deadline)
             return capabilities, tools, listing
 
-        capabilities, tools, listing = await self._answer(
-            server, "its list of tools", read_tools, starting=True
+        capabilities, tools, listing = await self._ask_with_retry(
+            server, "its list of tools", read_tools, "start"
         )
         actions, unusable_tools, applied = listing
         if capabilities.resources is not None:
@@ -209,7 +217,7 @@ class MCP(Connection[MCPSettings]):
 
     async def context(self, task: str) -> str | None:
         """Return the server's instructions, with a remark on results of undeclared type."""
-        async with self._link(self._server(), "instructions") as (client, _):
+        async with self._request(self._server(), "instructions") as (client, _):
             instructions = client.instructions
         text = clean(instructions, _MAX_INSTRUCTIONS_CHARACTERS)
         if any(action.returns == UNDECLARED for action in self.listed_actions):
@@ -238,7 +246,9 @@ class MCP(Connection[MCPSettings]):
             return resources, await whole_list(list_templates, "resource_templates", MAX_ITEMS)
 
         server = self._server()
-        resources, templates = await self._answer(server, "its list of resources", read_lists)
+        resources, templates = await self._ask_with_retry(
+            server, "its list of resources", read_lists
+        )
         self._log_omitted(server, "resources", "resourceTemplates")
         return [
             *(_resource(str(item.uri), item) for item in resources),
@@ -256,7 +266,7 @@ class MCP(Connection[MCPSettings]):
         async def read(client: Client, _: IdleTimeout) -> types.ReadResourceResult:
             return await client.read_resource(uri)
 
-        result = await self._answer(self._server(), f"resource {uri}", read)
+        result = await self._ask_with_retry(self._server(), f"resource {uri}", read)
         return resource_of(result.contents)
 
     def _add_resource_actions(self, actions: dict[str, Action]) -> None:
@@ -348,7 +358,7 @@ class MCP(Connection[MCPSettings]):
         """Return the keys of the setting ``effects`` that decide the effect of each action.
 
         The setting may name the tool ``get-user`` as the server does, or as scripts do,
-        ``get_user``. An ambiguous name for scripts is ignored.
+        ``get_user``. A name for scripts is ignored if it can mean another tool, too.
 
         Args:
             tool_name_by_action: The server's name for the tool of each action.
@@ -359,17 +369,17 @@ class MCP(Connection[MCPSettings]):
         """
         from delf_mcp.listing import deciding_selectors
 
-        tools_by_script_name = Counter(map(method_name, tool_names))
+        tool_count_by_name = Counter(
+            name for tool_name in tool_names for name in {tool_name, method_name(tool_name)}
+        )
         selectors_by_action: dict[str, list[str]] = {}
-        for script_name, tool_name in tool_name_by_action.items():
-            is_name_of_tool = script_name in tool_names
+        for action_name, tool_name in tool_name_by_action.items():
+            script_name = method_name(tool_name)
             # As ``get-user`` and ``get.user`` share the name ``get_user``.
-            shares_script_name = tools_by_script_name[method_name(tool_name)] > 1
-            names_in_settings = [tool_name]
-            if not is_name_of_tool and not shares_script_name:
-                names_in_settings.append(script_name)
-            if selectors := deciding_selectors(names_in_settings, self.settings.effects):
-                selectors_by_action[script_name] = selectors
+            is_ambiguous = tool_count_by_name[script_name] > 1
+            names = {tool_name} if is_ambiguous else {tool_name, script_name}
+            if selectors := deciding_selectors(names, self.settings.effects):
+                selectors_by_action[action_name] = selectors
         return selectors_by_action
 
     def accept_tools(self) -> None:
@@ -477,8 +487,8 @@ class MCP(Connection[MCPSettings]):
             )
 
         may_change = digest_of(tool) not in self._read_tools
-        result = await self._answer(
-            server, tool.name, call, calling=True, may_change_something=may_change
+        result = await self._ask_with_retry(
+            server, tool.name, call, "call", may_change_something=may_change
         )
         try:
             value = result_of(tool.name, result)
@@ -503,27 +513,25 @@ class MCP(Connection[MCPSettings]):
 
     # -- the server ---------------------------------------------------------------------
 
-    async def _answer(
+    async def _ask_with_retry(
         self,
         server: _Server,
         what: str,
         ask: _Ask[_Answer],
+        kind: _RequestKind = "other",
         *,
-        starting: bool = False,
-        calling: bool = False,
         may_change_something: bool = False,
     ) -> _Answer:
         """Ask the server; if the server does not know the session, ask again in a new session.
 
         A request that may change something is sent again only if the server has certainly not
-        executed it. This method raises the errors of :meth:`_link`.
+        executed it. This method raises the errors of :meth:`_request`.
 
         Args:
             server: The server.
             what: The purpose of the request, for messages.
             ask: Sends the request with the server's client, and returns the server's answer.
-            starting: As for :meth:`_link`.
-            calling: As for :meth:`_link`.
+            kind: As for :meth:`_request`.
             may_change_something: Whether the request may change something.
 
         Raises:
@@ -532,8 +540,8 @@ class MCP(Connection[MCPSettings]):
         """
 
         async def ask_once() -> _Answer:
-            async with self._link(server, what, starting=starting, calling=calling) as link:
-                return await ask(*link)
+            async with self._request(server, what, kind) as request:
+                return await ask(*request)
 
         def unknown_outcome(rejection: _LostSessionError) -> OutcomeUnknownError:
             message = f"{self.name}: {what}: {rejection.server_message}; the outcome is not known"
@@ -542,28 +550,27 @@ class MCP(Connection[MCPSettings]):
         try:
             return await ask_once()
         except _LostSessionError as rejection:
-            is_safe_to_repeat = rejection.is_certain or not may_change_something
-            if not is_safe_to_repeat:
+            if may_change_something and not rejection.is_certain:
                 raise unknown_outcome(rejection) from None
         try:
             return await ask_once()
         except _LostSessionError as rejection:
-            if not may_change_something:
-                raise
-            # A server that rejects even a new session may have executed the request all the same.
-            raise unknown_outcome(rejection) from None
+            if may_change_something:
+                # The server may have executed the request, whatever it says: it rejects even a new
+                # session.
+                raise unknown_outcome(rejection) from None
+            raise
 
     @asynccontextmanager
-    async def _link(
-        self, server: _Server, what: str, *, starting: bool = False, calling: bool = False
+    async def _request(
+        self, server: _Server, what: str, kind: _RequestKind = "other"
     ) -> AsyncGenerator[tuple[Client, IdleTimeout]]:
-        """Yield the server's client, and the timeout of the block.
+        """Yield the server's client, and the timeout of the requests in the block.
 
         Args:
             server: The server.
             what: The purpose of the block, for messages.
-            starting: Whether the block is part of the start, with its own timeout.
-            calling: Whether the block calls a tool.
+            kind: The kind of request, which decides the timeout and the errors.
 
         Raises:
             ConnectionUnavailableError: If the start fails.
@@ -575,65 +582,72 @@ class MCP(Connection[MCPSettings]):
         from mcp import MCPError
 
         from delf_mcp.asking import IdleTimeout
-        from delf_mcp.limits import MAX_ERROR_CHARACTERS
         from delf_mcp.listing import ListError
         from delf_mcp.quiet import quietly
         from delf_mcp.sessions import rejection_in
 
-        # For an error that the server reports, and for a request without a readable response: a
-        # called tool may then have changed something.
-        error_type: type[ConnectionUnavailableError | ToolExecutionError] = (
-            ConnectionUnavailableError if starting else ToolExecutionError
-        )
-        lost_response_type = OutcomeUnknownError if calling else error_type
-        setting = "start_timeout" if starting else "timeout"
-        seconds = self.settings.start_timeout if starting else self.settings.timeout
+        seconds = self.settings.start_timeout if kind == "start" else self.settings.timeout
         run = await server.link.run()
         try:
             with quietly(), run.request():
                 async with asyncio.timeout(seconds) as limit:
                     yield run.client, IdleTimeout(limit, seconds)
         except MCPError as error:
-            message = visible(" ".join(error.message[:MAX_ERROR_CHARACTERS].split()))
             if rejection := rejection_in(error):
                 server.link.end_session(run)
-                raise self._lost_session_error(what, message, rejection) from None
+                raise self._lost_session_error(what, error, rejection) from None
             if error.code == types.CONNECTION_CLOSED:
                 run.exit.report()
-                why = f" ({visible(run.exit.cause)})" if run.exit.cause else ""
-                raise lost_response_type(
-                    f"{self.name}: the MCP server ended during {what}; the outcome is not "
-                    f"known{why}. The next call starts it again"
-                ) from None
-            if calling and _is_unreadable_response(error):
-                raise lost_response_type(
-                    f"{self.name}: {what}: {message}; the outcome is not known",
-                    hint=_CHECK_FIRST,
-                ) from None
-            raise error_type(f"{self.name}: {what}: {message}") from None
-        except TimeoutError:
-            raise lost_response_type(
-                f"{self.name}: {what} did not end within {seconds:g} s",
-                hint=f"{setting} in the connection's settings",
-            ) from None
-        except ListError as error:
-            message = f"{self.name}: {what} cannot be used: {error}"
-            raise error_type(message, hint=error.hint) from None
-        except ValidationError as error:
-            raise lost_response_type(
-                f"{self.name}: {what}: the server's answer is not of the protocol: "
-                f"{error.error_count()} faults"
-            ) from None
+                raise self._lost_connection_error(what, kind, run.exit.cause) from None
+            raise self._converted_error(error, what, kind) from None
+        except (TimeoutError, ListError, ValidationError) as error:
+            raise self._converted_error(error, what, kind) from None
 
     def _lost_session_error(
-        self, what: str, server_message: str, rejection: Rejection
+        self, what: str, error: MCPError, rejection: Rejection
     ) -> _LostSessionError:
         return _LostSessionError(
             f"{self.name}: {what} was not done, because the MCP server has ended the session; the "
             "next call begins a new session",
-            server_message=server_message,
+            server_message=_message_of(error),
             is_certain=rejection == "certain",
         )
+
+    def _lost_connection_error(self, what: str, kind: _RequestKind, cause: str) -> DelfError:
+        why = f" ({visible(cause)})" if cause else ""
+        return _LOST_RESPONSE_ERRORS[kind](
+            f"{self.name}: the MCP server ended during {what}; the outcome is not known{why}. The "
+            "next call starts it again"
+        )
+
+    def _converted_error(
+        self,
+        error: MCPError | TimeoutError | ListError | ValidationError,
+        what: str,
+        kind: _RequestKind,
+    ) -> DelfError:
+        """Return the error of a failed request for an exception of the client or of this plugin."""
+        from delf_mcp.listing import ListError
+
+        error_type = ConnectionUnavailableError if kind == "start" else ToolExecutionError
+        lost_response_type = _LOST_RESPONSE_ERRORS[kind]
+        start = f"{self.name}: {what}"
+        if isinstance(error, TimeoutError):
+            setting = "start_timeout" if kind == "start" else "timeout"
+            return lost_response_type(
+                f"{start} did not end within {getattr(self.settings, setting):g} s",
+                hint=f"{setting} in the connection's settings",
+            )
+        if isinstance(error, ListError):
+            return error_type(f"{start} cannot be used: {error}", hint=error.hint)
+        if isinstance(error, ValidationError):
+            return lost_response_type(
+                f"{start}: the server's answer is not of the protocol: {error.error_count()} faults"
+            )
+        message = f"{start}: {_message_of(error)}"
+        if kind == "call" and _is_unreadable_response(error):
+            return OutcomeUnknownError(f"{message}; the outcome is not known", hint=_CHECK_FIRST)
+        return error_type(message)
 
     def _server(self) -> _Server:
         loop = asyncio.get_running_loop()
@@ -671,8 +685,8 @@ class MCP(Connection[MCPSettings]):
             Path(config), server, current_environ(), settings.source("config")
         )
         given = settings.model_dump(exclude_unset=True)
-        # for_instance() reads environment variables itself. A value passed to it counts as set in
-        # code.
+        # Leave out values from the environment, which for_instance() reads itself: if passed, they
+        # would count as set in code.
         not_from_environment = {
             key: value for key, value in given.items() if settings.source(key) != "environment"
         }
@@ -722,6 +736,13 @@ class _Server:
 
     def _mark_tool_list_stale(self) -> None:
         self.is_tool_list_stale = True
+
+
+def _message_of(error: MCPError) -> str:
+    """Return the message of a server's error in one line, shortened and without control codes."""
+    from delf_mcp.limits import MAX_ERROR_CHARACTERS
+
+    return visible(" ".join(error.message[:MAX_ERROR_CHARACTERS].split()))
 
 
 def _is_unreadable_response(error: MCPError) -> bool:

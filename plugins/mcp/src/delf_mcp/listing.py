@@ -203,7 +203,7 @@ def deciding_selectors(names: Collection[str], effects: Collection[str]) -> list
         names: The tool's names at the server and in scripts.
         effects: The names and patterns of the setting.
     """
-    if exact_names := [name for name in names if name in effects]:
+    if exact_names := [each for each in effects if each in names]:
         return exact_names
     return [each for each in effects if any(fnmatchcase(name, each) for name in names)]
 
