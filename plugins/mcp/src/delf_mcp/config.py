@@ -70,39 +70,43 @@ def server_settings(
         ConnectionConfigurationError: If the server's entry is missing or invalid.
         EnvironmentKeyError: If a variable is not set.
     """
+    entry = _entry_of(path, name)
+    where = f"{path}: {name}"
+    # The file may be in a folder such as .vscode inside the project's folder.
+    folder = path.parent.parent if path.parent.name.startswith(".") else path.parent
+    variables = {**_editor_variables(folder.absolute()), **environ}
+    settings = cast("dict[str, Any]", _expand(_supported_settings(entry), variables, where, source))
+    settings |= _command_and_args(settings, where, source)
+    if isinstance(settings.get("headers"), dict):
+        settings["headers"] = _as_texts(settings["headers"], f"{where}: headers", source)
+    return {**settings, **_program_variables(entry, settings, variables, folder, where, source)}
+
+
+def _entry_of(path: Path, name: str) -> dict[str, Any]:
+    """Return the entry of a server in an ``mcp.json``; raise an error if delf cannot use it."""
     servers = servers_in(path)
     if name not in servers:
         raise ConnectionConfigurationError(
             f"{path} has no server {name!r}{did_you_mean(name, servers)}",
             hint="server names one of: " + ", ".join(sorted(servers)),
         )
-    raw_entry: Any = servers[name]
-    if not isinstance(raw_entry, dict):
+    entry: Any = servers[name]
+    if not isinstance(entry, dict):
         raise ConnectionConfigurationError(f"{path}: {name} is not an object")
-    entry = cast("dict[str, Any]", raw_entry)
-    kind = entry.get("type", entry.get("transport"))
-    if kind == "sse":
+    fields = cast("dict[str, Any]", entry)
+    if fields.get("type", fields.get("transport")) == "sse":
         raise ConnectionConfigurationError(
             f"{path}: {name} is reached by SSE, which delf no longer supports",
             hint="the server's address for streamable HTTP, often /mcp",
         )
+    return fields
+
+
+def _supported_settings(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in a server's entry that delf has, with the address as ``url``."""
     supported = {key: value for key, value in entry.items() if key in _SUPPORTED_KEYS}
     address = next((entry[key] for key in _ADDRESS_KEYS if entry.get(key)), None)
-    if address is not None:
-        supported["url"] = address
-    where = f"{path}: {name}"
-    # The file may be in a folder such as .vscode inside the project's folder.
-    folder = path.parent.parent if path.parent.name.startswith(".") else path.parent
-    environ = {**_editor_variables(folder.absolute()), **environ}
-    expanded = cast("dict[str, Any]", _expand(supported, environ, where, source))
-    expanded |= _command_and_args(expanded, where, source)
-    if isinstance(headers := expanded.get("headers"), dict):
-        texts: dict[str, Any] = {}
-        for key, value in cast("dict[str, Any]", headers).items():
-            if value is not None:
-                texts[key] = _as_text(value, f"{where}: headers.{key}", source)
-        expanded["headers"] = texts
-    return {**expanded, **_program_variables(entry, expanded, environ, folder, where, source)}
+    return supported if address is None else {**supported, "url": address}
 
 
 def _editor_variables(folder: Path) -> dict[str, str]:
@@ -153,6 +157,15 @@ def _as_text(value: Any, where: str, source: Source) -> Any:
     return SourcedText(json.dumps(value), source)
 
 
+def _as_texts(values: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
+    """Convert the values of a mapping to texts; leave out those that are null."""
+    return {
+        key: _as_text(value, f"{where}.{key}", source)
+        for key, value in values.items()
+        if value is not None
+    }
+
+
 def _strip_comments(text: str) -> str:
     """Remove comments and trailing commas, which other programs allow in JSON."""
     # Both patterns also match strings, as group 1: strings stay, even if they contain ``//``.
@@ -188,9 +201,7 @@ def _program_variables(
     if env_file := entry.get("envFile"):
         path = Path(str(_expand(env_file, environ, where, source))).expanduser()
         values |= _read_env_file(folder / path, where, source)
-    for key, value in cast("dict[str, Any]", env or {}).items():
-        if value is not None:
-            values[key] = _as_text(value, f"{where}: env.{key}", source)
+    values |= _as_texts(cast("dict[str, Any]", env or {}), f"{where}: env", source)
     return {"env": values} if values else {}
 
 
@@ -229,9 +240,8 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
     if not isinstance(value, str):
         return value
 
-    # Search the rest of the text, because the regex also matches ``${env:NAME}``.
-    without_known_variables = _VARIABLE.sub("", value)
-    unsupported = _FOREIGN_VARIABLE.search(without_known_variables)
+    # _FOREIGN_VARIABLE also matches ``${env:NAME}``, so remove the supported variables first.
+    unsupported = _FOREIGN_VARIABLE.search(_VARIABLE.sub("", value))
     if unsupported is not None:
         raise ConnectionConfigurationError(
             f"{where}: delf does not know the variable {unsupported[0]} of another program",

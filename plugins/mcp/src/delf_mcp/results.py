@@ -117,7 +117,11 @@ def _value_of(block: Any) -> Any:
 
 
 def blocks_of(text: str) -> list[types.ContentBlock]:
-    """Convert a result in JSON to content blocks; the inverse of :func:`content_of`."""
+    """Convert a result in JSON to content blocks.
+
+    A result with a picture, a sound or a resource has a block for each piece; any other result has
+    one block, whose text is the JSON.
+    """
     value = json.loads(text)
     pieces = cast("list[Any]", value) if isinstance(value, list) else [value]
     if any(_is_media(piece) for piece in pieces):
