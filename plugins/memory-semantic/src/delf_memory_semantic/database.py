@@ -194,9 +194,9 @@ class FactDatabase:
         with self._begin() as connection:
             # Other processes watch two counters: after additions, they load the new facts; after
             # invalidations, they load all facts again.
-            self._count(connection, additions=1)
+            self._increment_counters(connection, additions=1)
             if self._remove(connection, _facts.c.digest, facts_by_digest):
-                self._count(connection, invalidations=1)
+                self._increment_counters(connection, invalidations=1)
             ids = self._insert_facts(connection, facts_by_digest)
             vector_rows: list[dict[str, Any]] = []
             for fact_id, fact in zip(ids, facts_by_digest.values(), strict=True):
@@ -227,7 +227,7 @@ class FactDatabase:
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
         """Store the vectors of facts; facts that do not exist any more are skipped.
 
-        Call :meth:`mark_altered` after the last batch.
+        Call :meth:`mark_invalidated` after the last batch, so that all processes load the vectors.
 
         Args:
             vectors: Pairs of a fact's number and the fact's vector.
@@ -247,15 +247,15 @@ class FactDatabase:
             if rows:
                 connection.execute(sa.insert(_vectors), rows)
 
-    def mark_altered(self) -> None:
-        """Increase the counter of changes, so that all processes reload the vectors."""
+    def mark_invalidated(self) -> None:
+        """Increment the counter of invalidations, so that all processes load the vectors again."""
         with self._begin() as connection:
-            self._count(connection, invalidations=1)
+            self._increment_counters(connection, invalidations=1)
 
     def delete(self, facts: Iterable[str]) -> int:
         """Remove the facts with exactly these texts, and return the number of removed facts."""
         with self._begin() as connection:
-            self._count(connection, invalidations=1)
+            self._increment_counters(connection, invalidations=1)
             return self._remove(connection, _facts.c.content, facts)
 
     def clear(self) -> None:
@@ -263,7 +263,7 @@ class FactDatabase:
         with self._begin() as connection:
             # Each process keeps the vectors in memory. Before a search, it reads the counter of
             # invalidations, and loads the vectors again if the counter has changed.
-            self._count(connection, invalidations=1)
+            self._increment_counters(connection, invalidations=1)
             connection.execute(sa.delete(_facts).where(_facts.c.namespace == self.namespace))
 
     def _remove(
@@ -281,7 +281,7 @@ class FactDatabase:
             removed += connection.execute(sa.delete(_facts).where(in_namespace, in_batch)).rowcount
         return removed
 
-    def _count(
+    def _increment_counters(
         self, connection: sa.Connection, *, additions: int = 0, invalidations: int = 0
     ) -> None:
         """Increase the namespace's counters of additions and of invalidations.

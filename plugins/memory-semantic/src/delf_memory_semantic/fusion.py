@@ -13,14 +13,16 @@ RANKING_SIZE: Final = 50
 _WORD_WEIGHT: Final = 0.4
 
 
-def share_of_words(query: str, text: str) -> float:
-    """Return the share of a query's words that occur in a text, from 0 to 1."""
+def word_coverage(query: str, text: str) -> float:
+    """Return the share of a query's words that occur in a text, from 0 to 1.
+
+    In Chinese, which has no spaces, the words are overlapping pairs of letters. Half of the pairs
+    are enough for the share 1.
+    """
     words = set(words_of(query))
-    # In Chinese, which has no spaces, the words are overlapping pairs of letters. If half of the
-    # query's pairs occur in the text, the share is 1.
-    needed = sum(0.5 if is_unspaced_script(word) else 1.0 for word in words)
-    if not needed:
+    if not words:
         return 0.0
+    needed = sum(0.5 if is_unspaced_script(word) else 1.0 for word in words)
     common_words = words.intersection(words_of(text))
     return min(1.0, len(common_words) / needed)
 

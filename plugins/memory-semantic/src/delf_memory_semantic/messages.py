@@ -19,7 +19,7 @@ import numpy as np
 from delf.machine.own_files import make_private_file
 from delf.protocols.conversation import ChatMessage, owner_of
 from delf_memory_semantic.database import prepare_for_index, significant_words
-from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
+from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, word_coverage
 
 _SCHEMA: Final = """
 CREATE TABLE messages (
@@ -131,8 +131,12 @@ class MessageIndex:
                 (last_id,),
             )
 
-    def without_vector(self, model: str) -> list[UnembeddedMessage]:
-        """Return the messages that have no vector, and delete the vectors of removed messages."""
+    def sync_vectors(self, model: str) -> list[UnembeddedMessage]:
+        """Load the vectors of an embedding model, and delete those of removed messages.
+
+        Returns:
+            The messages that have no vector of the model.
+        """
         with self._lock:
             rows = self._database.execute(
                 "SELECT digest, substr(content, 1, ?), conversation, at FROM messages",
@@ -179,7 +183,7 @@ class MessageIndex:
             matched_word_ratio = 0.0
             if best_match is not None:
                 best_text = self._message(best_match).message.content
-                matched_word_ratio = share_of_words(query, best_text)
+                matched_word_ratio = word_coverage(query, best_text)
             chosen = list(fuse_rankings(by_words, similarities, matched_word_ratio))[:limit]
             return [self._message(number) for number in chosen]
 

@@ -139,14 +139,7 @@ class Recall(Connection[RecallSettings]):
         context = self._plugin_context()
         async with self._index_lock:
             if self._journal is None:
-                url = self.settings.url
-                url_text = None
-                if url is not None:
-                    # A URL of a project's file gets no password of the user.
-                    source = self.settings.source("url")
-                    url_text = SourcedText(url.get_secret_value(), source)
-                # Open the journal that holds conversations; by default the agent's own journal.
-                self._journal = context.conversations(url_text)
+                self._journal = self._open_journal(context)
             if self._index is None:
                 file = context.data_dir / "recall.db"
                 # Journals share the file, and each deletes the vectors of removed messages.
@@ -156,6 +149,16 @@ class Recall(Connection[RecallSettings]):
             conversations_of_namespace = self._journal.conversations(namespace)
             await self._index_changes(conversations_of_namespace, self._index)
             return self._index
+
+    def _open_journal(self, context: PluginContext) -> SharedJournal:
+        """Open the journal that holds conversations; by default the agent's own journal."""
+        url = self.settings.url
+        if url is None:
+            return context.conversations(None)
+        # By the source, conversations() sees if the user's passwords may be added to the URL.
+        return context.conversations(
+            SourcedText(url.get_secret_value(), self.settings.source("url"))
+        )
 
     async def _index_changes(self, store: ConversationStore, index: MessageIndex) -> None:
         """Index the changed conversations, the newest first up to a limit.
@@ -202,7 +205,7 @@ class Recall(Connection[RecallSettings]):
         def embed(texts: Sequence[str]) -> Awaitable[Vectors]:
             return embedder.embed(texts, "passage")
 
-        messages = await asyncio.to_thread(index.without_vector, embedder.model)
+        messages = await asyncio.to_thread(index.sync_vectors, embedder.model)
         missing = [message for message in messages if message.digest not in self._refused]
         for start in range(0, len(missing), _EMBEDDING_BATCH):
             batch = missing[start : start + _EMBEDDING_BATCH]
@@ -259,9 +262,11 @@ async def _messages(store: ConversationStore, conversation: str) -> list[ChatMes
 
 
 def _remembered(found: FoundMessage, query: str, owner: str | None) -> Remembered:
+    """Return a found message for a script; names of the owner's conversations have no prefix."""
     message = found.message
+    prefix_of_owner = owned_name(owner, "")
     return Remembered(
-        conversation=found.conversation.removeprefix(owned_name(owner, "")),
+        conversation=found.conversation.removeprefix(prefix_of_owner),
         at=dt.datetime.fromtimestamp(message.at).astimezone(),
         role=message.role,
         text=_excerpt(message.content, query),

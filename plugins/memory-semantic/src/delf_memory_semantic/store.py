@@ -20,7 +20,7 @@ from delf.protocols.embedder import Embedder, SupportsLoading, Vectors
 from delf.protocols.embedding import embed_or_refuse, is_refusal
 from delf.settings import source_of
 from delf_memory_semantic.database import FactDatabase, NewFact, StoredFact
-from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
+from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, word_coverage
 from delf_memory_semantic.nearest import VectorSearch
 from delf_postgresql.login import check_login
 
@@ -128,7 +128,7 @@ class SemanticStore:
         """
         error = None if load.cancelled() else load.exception()
         if error is not None:
-            self._report_search_by_words_only(error)
+            self._report_failure(error)
             self._paused_until = time.monotonic() + _PAUSE_SECONDS
 
     async def save(
@@ -175,8 +175,8 @@ class SemanticStore:
         try:
             self._database.save(facts, self._model)
         finally:
-            # Set the flag after the facts are stored: before, a search could clear the flag again,
-            # as it finds no fact without a vector. After an error, the facts may be stored, too.
+            # Set the flag after the facts are stored: otherwise fill() could clear the flag and
+            # read the facts in between. Also after an error, the facts may be stored.
             if any(fact.vector is None for fact in facts):
                 self._has_gaps = True
 
@@ -243,7 +243,7 @@ class SemanticStore:
         fact = self._database.facts([best_match]).get(best_match)
         if fact is None:  # the fact was removed meanwhile
             return 0.0
-        return share_of_words(query, fact.content)
+        return word_coverage(query, fact.content)
 
     def _above_threshold(
         self,
@@ -271,7 +271,7 @@ class SemanticStore:
         selected: list[StoredFact] = []
         for fact in self._facts_in_order(ranked, max(2 * top_k, _MIN_BATCH)):
             has_meaning = similarities.get(fact.id, 0.0) >= min_similarity
-            if has_meaning or share_of_words(query, fact.content) >= min_similarity:
+            if has_meaning or word_coverage(query, fact.content) >= min_similarity:
                 selected.append(fact)
                 if len(selected) == top_k:
                     break
@@ -331,7 +331,7 @@ class SemanticStore:
         finally:
             # Also after an exception, searches have to load the vectors that were stored before it.
             if filled:
-                await self._in_thread(self._database.mark_altered)
+                await self._in_thread(self._database.mark_invalidated)
         return filled
 
     async def _vectors_of(self, facts: Sequence[tuple[int, str]]) -> list[tuple[int, bytes]] | None:
@@ -424,7 +424,7 @@ class SemanticStore:
             async with asyncio.timeout(FIRST_ANSWER_SECONDS):
                 (vector,) = await self._embedder.embed([query], "query")
         except (DelfError, TimeoutError) as error:
-            self._report_search_by_words_only(error, started)
+            self._handle_failure(error, started)
             return None
         return np.asarray(vector, dtype="float32")
 
@@ -436,22 +436,23 @@ class SemanticStore:
     def _is_paused(self) -> bool:
         return time.monotonic() < self._paused_until
 
-    def _report_search_by_words_only(
-        self, error: BaseException, started: float | None = None
-    ) -> None:
+    def _handle_failure(self, error: BaseException, started: float) -> None:
+        """Report a failure of the embedder; after a slow failure, do not use it for a while.
+
+        Args:
+            error: The error of the embedder.
+            started: The monotonic time of the request.
+        """
+        self._report_failure(error)
+        if time.monotonic() - started > SLOW_SECONDS:
+            self._paused_until = time.monotonic() + _PAUSE_SECONDS
+
+    def _report_failure(self, error: BaseException) -> None:
         """Report that facts are found by words only, because the embedder failed.
 
         The first report is logged as a warning, and later reports as information. The notes of each
         task get the report, too.
-
-        Args:
-            error: The error of the embedder.
-            started: The monotonic time of the request. An embedder that took long to fail is not
-                used for a while.
         """
-        now = time.monotonic()
-        was_slow = started is not None and now - started > SLOW_SECONDS
-        self._paused_until = now + _PAUSE_SECONDS if was_slow else 0.0
         if isinstance(error, DelfError):
             reason = error.describe()
         elif isinstance(error, TimeoutError):
@@ -494,7 +495,7 @@ class SemanticStore:
                     else:
                         outcomes.append(np.asarray(row, dtype="<f4").tobytes())
         except (DelfError, TimeoutError) as error:
-            self._report_search_by_words_only(error, started)
+            self._handle_failure(error, started)
             return None
         return outcomes
 
