@@ -345,6 +345,20 @@ async def test_redirect_within_the_origin_keeps_credentials(
     )
 
 
+@pytest.mark.parametrize(
+    ("location", "query"),
+    [("/y?p=10", "p=10&p=1"), ("/p=1/y", "p=1"), ("/y?q=2&p=1", "q=2&p=1")],
+)
+async def test_redirect_gets_the_query_that_it_dropped(
+    location: str, query: str, open_api: Any, invoke: Any, server: RawServer
+):
+    server.answer = lambda seen: (
+        Reply(307, b"", {"Location": location}) if seen.path == "/x" else Reply()
+    )
+    await invoke(open_api(one({}, method="get"), params={"p": "1"}), "call")
+    assert server.last.query == query
+
+
 async def test_redirect_to_another_origin_drops_credentials(
     open_api: Any, invoke: Any, server: RawServer
 ):

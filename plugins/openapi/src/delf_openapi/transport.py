@@ -66,6 +66,11 @@ def _with_query(url: str, query: str) -> str:
     return f"{url}{separator}{query}"
 
 
+def _has_query(url: str, query: str) -> bool:
+    """Return True if a URL has all parameters of a query, which may be empty."""
+    return set(query.split("&")) <= {"", *urlsplit(url).query.split("&")}
+
+
 class Transport:
     """Sends the HTTP requests of one API.
 
@@ -183,11 +188,10 @@ class Transport:
         original_origin = origin_of(request.url)
         headers = {**request.headers, **request.secret_headers}
         message = _Message(request.method, request.query, headers, request.content)
-        url = request.url
-        target = _with_query(url, request.query)
+        url = _with_query(request.url, request.query)
         for _ in range(_MAX_REDIRECTS + 1):
             answer = await self._once(
-                message.method, target, message.headers, message.content, request.label
+                message.method, url, message.headers, message.content, request.label
             )
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or not location:
@@ -197,9 +201,8 @@ class Transport:
             if origin_of(url) != original_origin:
                 await check_redirect(url, original_origin, message.method, request.label)
                 message = message.without_call_data()
-            # A redirect within the API may drop the query, which can hold the key: add it again.
-            has_query = message.query in url  # also if the query is empty
-            target = url if has_query else _with_query(url, message.query)
+            if not _has_query(url, message.query):  # the redirect dropped the query with the key
+                url = _with_query(url, message.query)
         raise ToolExecutionError(f"{request.label}: over {_MAX_REDIRECTS} redirects")
 
     # -- one exchange -------------------------------------------------------------------
