@@ -22,7 +22,7 @@ from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import with_types
 from delf.types import Effect
 from delf_schemas.hints import hints_of
-from delf_schemas.names import argument_name, method_name, split_text, unique
+from delf_schemas.names import action_name, argument_name, split_text, unique
 from delf_schemas.notes import notes_of
 from delf_schemas.plain import Misfit, numbers_as_text, plain, without_bytes
 from delf_schemas.samples import Found
@@ -117,9 +117,9 @@ def action_from_schema(
     """
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
-    action_name = method_name(name)
+    python_name = action_name(name)
     docs = read_docstring(inspect.cleandoc(description))
-    argument_schema = _Arguments(action_name, arguments, docs.parameters)
+    argument_schema = _Arguments(python_name, arguments, docs.parameters)
 
     async def call(**keywords: Any) -> Any:
         return await send(argument_schema.named(keywords))
@@ -140,10 +140,10 @@ def action_from_schema(
     text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
     summary, notes = split_text(text, _MAX_SUMMARY, _MAX_SUMMARY + _MAX_DESCRIPTION)
     return Action(
-        name=action_name,
-        permission=action_name,
+        name=python_name,
+        permission=python_name,
         effect=effect,
-        summary=summary or action_name.replace("_", " "),
+        summary=summary or python_name.replace("_", " "),
         parameters=argument_schema.parameters,
         returns=(
             unknown_result_type if result is None else result_text(result, SHORT, _MAX_RETURNS)

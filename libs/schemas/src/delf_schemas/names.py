@@ -109,10 +109,10 @@ def snake(text: str) -> str:
 
 
 @lru_cache(4096)
-def method_name(name: str) -> str:
-    """Convert the name of an operation or table, as its service spells it, to a method name.
+def action_name(name: str) -> str:
+    """Convert the name of an operation or tool, as its service spells it, to an action's name.
 
-    Several names may be converted to the same method name.
+    Several names may be converted to the same action name.
     """
     return _python_name(snake(name), "call")
 

@@ -39,7 +39,7 @@ from delf_mcp.learning import Results
 from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import action_from_schema
 from delf_schemas.effects import Applied, DeclaredEffects, Match
-from delf_schemas.names import method_name, unique
+from delf_schemas.names import action_name, unique
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -370,16 +370,16 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.listing import deciding_selectors
 
         tool_count_by_name = Counter(
-            name for tool_name in tool_names for name in {tool_name, method_name(tool_name)}
+            name for tool_name in tool_names for name in {tool_name, action_name(tool_name)}
         )
         selectors_by_action: dict[str, list[str]] = {}
-        for action_name, tool_name in tool_name_by_action.items():
-            script_name = method_name(tool_name)
+        for shown_name, tool_name in tool_name_by_action.items():
+            script_name = action_name(tool_name)
             # As ``get-user`` and ``get.user`` share the name ``get_user``.
             is_ambiguous = tool_count_by_name[script_name] > 1
             names = {tool_name} if is_ambiguous else {tool_name, script_name}
             if selectors := deciding_selectors(names, self.settings.effects):
-                selectors_by_action[action_name] = selectors
+                selectors_by_action[shown_name] = selectors
         return selectors_by_action
 
     def accept_tools(self) -> None:

@@ -13,7 +13,7 @@ from delf.tools.json_schema import clean
 from delf_openapi.bodies import Body, read_body
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
-from delf_schemas.names import argument_name, method_name, snake, unique
+from delf_schemas.names import action_name, argument_name, snake, unique
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _MAX_PARAMETERS: Final = 300
@@ -144,9 +144,9 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
     for operation in operations:
         is_short_id_unique = short_id_counts[operation.short_id] == 1
         shown_id = operation.short_id if is_short_id_unique else operation.operation_id
-        method = operation.method
-        wanted_name = method_name(_operation_name(shown_id, method, operation.path))
-        name = _free_name(wanted_name, method, taken_names, last_numbers)
+        http_method = operation.method
+        wanted_name = action_name(_operation_name(shown_id, http_method, operation.path))
+        name = _free_name(wanted_name, http_method, taken_names, last_numbers)
         taken_names.add(name)
         endpoints.append(operation.endpoint(name))
     return endpoints
