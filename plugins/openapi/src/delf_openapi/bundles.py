@@ -105,8 +105,8 @@ class _Bundle:
             elif keyword not in _IGNORED_KEYWORDS:
                 result[keyword] = self.copy(value)
         if "patternProperties" in result:
-            # Properties by pattern are not validated. So other properties are not validated either:
-            # the properties that match a pattern would count among them.
+            # Properties by pattern are not validated. Without ``patternProperties``, however,
+            # ``additionalProperties: false`` would reject them.
             for keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
                 result.pop(keyword, None)
         if not self._is_request:
@@ -134,36 +134,13 @@ def _convert_to_2020(
     document: Document, copy: dict[str, Any], original: dict[str, Any]
 ) -> dict[str, Any]:
     """Convert a copied schema to JSON Schema 2020-12; drop rules that services rarely enforce."""
-    # Alternatives often overlap, and services accept a value that matches several of them. So
-    # ``oneOf`` becomes ``anyOf``, or a part of ``allOf`` if the schema has an ``anyOf``, too.
-    if "oneOf" in copy:
-        one_of = copy.pop("oneOf")
-        if copy.get("anyOf") is None:
-            copy["anyOf"] = one_of
-        else:
-            all_of = copy.get("allOf")
-            other_parts = cast("list[Any]", all_of) if isinstance(all_of, list) else []
-            copy["allOf"] = [*other_parts, {"anyOf": one_of}]
     kind = _known_type(copy.pop("type", None))
     if kind is not None:
         copy["type"] = kind
-    for inclusive, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        # In OpenAPI 3.0, exclusiveMinimum is a boolean that makes minimum an exclusive limit; in
-        # 2020-12, exclusiveMinimum is the limit itself.
-        if isinstance(copy.get(exclusive), bool):
-            is_exclusive = copy.pop(exclusive)
-            if is_exclusive and inclusive in copy:
-                copy[exclusive] = copy.pop(inclusive)
-    if not isinstance(copy.get("multipleOf"), int):
-        copy.pop("multipleOf", None)  # a check of fractions is inexact
-    format_name = copy.get("format")
-    kinds = [kind] if isinstance(kind, str) else kind or []
-    if "string" in kinds and isinstance(format_name, str) and format_name in _FORMATS:
-        copy.setdefault("pattern", _FORMATS[format_name])
-    if "pattern" in copy:
-        pattern = usable_pattern(copy.pop("pattern"))
-        if pattern is not None:
-            copy["pattern"] = pattern
+    if "oneOf" in copy:
+        _convert_one_of(copy)
+    _convert_limits(copy)
+    _convert_pattern(copy)
     if isinstance(copy.get("required"), list):
         declared: Any = original.get("properties")
         properties = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
@@ -173,12 +150,56 @@ def _convert_to_2020(
             name for name in needed if not document.is_read_only(properties.get(name))
         ]
     _drop_invalid_keywords(copy)
-    if original.get("nullable") is not True:
-        return copy
+    return _nullable(copy) if original.get("nullable") is True else copy
+
+
+def _convert_one_of(copy: dict[str, Any]) -> None:
+    """Convert ``oneOf`` to ``anyOf``, or to a part of ``allOf`` if the schema has an ``anyOf``.
+
+    Alternatives often overlap, and services accept a value that matches several of them.
+    """
+    one_of = copy.pop("oneOf")
+    if copy.get("anyOf") is None:
+        copy["anyOf"] = one_of
+        return
+    all_of = copy.get("allOf")
+    other_parts = cast("list[Any]", all_of) if isinstance(all_of, list) else []
+    copy["allOf"] = [*other_parts, {"anyOf": one_of}]
+
+
+def _convert_limits(copy: dict[str, Any]) -> None:
+    """Convert exclusive limits of OpenAPI 3.0; drop ``multipleOf`` with a fraction as inexact.
+
+    In OpenAPI 3.0, ``exclusiveMinimum`` is a boolean that makes ``minimum`` an exclusive limit; in
+    2020-12, ``exclusiveMinimum`` is the limit itself.
+    """
+    for inclusive, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(copy.get(exclusive), bool):
+            is_exclusive = copy.pop(exclusive)
+            if is_exclusive and inclusive in copy:
+                copy[exclusive] = copy.pop(inclusive)
+    if not isinstance(copy.get("multipleOf"), int):
+        copy.pop("multipleOf", None)
+
+
+def _convert_pattern(copy: dict[str, Any]) -> None:
+    """Drop a pattern that cannot be checked; add the pattern of a format in ``_FORMATS``."""
+    format_name = copy.get("format")
+    # The type is a text or a list of texts.
+    if "string" in copy.get("type", ()) and isinstance(format_name, str):
+        pattern = copy.pop("pattern", _FORMATS.get(format_name))
+    else:
+        pattern = copy.pop("pattern", None)
+    if pattern is not None and (pattern := usable_pattern(pattern)) is not None:
+        copy["pattern"] = pattern
+
+
+def _nullable(copy: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that also allows null."""
     # A type ``null`` allows null, unless another keyword of the schema may reject null.
     may_reject_null = bool({"enum", "const", "allOf", "anyOf"} & copy.keys())
-    if isinstance(kind, str) and not may_reject_null:
-        return {**copy, "type": [kind, "null"]}
+    if isinstance(copy.get("type"), str) and not may_reject_null:
+        return {**copy, "type": [copy["type"], "null"]}
     return {"anyOf": [copy, {"type": "null"}]}
 
 
