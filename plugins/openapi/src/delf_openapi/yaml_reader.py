@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final, cast
 
@@ -106,18 +106,29 @@ def _is_too_deep_to_parse(text: str) -> bool:
 def _yaml_loader() -> Any:
     """Return PyYAML's safe loader, in C if available, with the rules of YAML 1.2.
 
-    Dates, ``on``, ``=`` and ``1:30`` stay text.
+    Dates, ``on``, ``1:30``, and ``=``, which is a default value in YAML 1.1, stay text.
     """
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    members = {"flatten_mapping": _with_limit(base.flatten_mapping), "merged_key_count": 0}
-    loader: Any = type("_Loader", (base,), members)
-    resolvers: dict[Any, list[tuple[str, Any]]] = {}
-    for first, pairs in base.yaml_implicit_resolvers.items():
-        remaining = [p for p in pairs if p[0].rpartition(":")[2] not in _YAML_1_1]
-        resolvers[first] = remaining
-    loader.yaml_implicit_resolvers = resolvers
+
+    class Loader(base):
+        yaml_implicit_resolvers = _without_yaml_1_1(base.yaml_implicit_resolvers)
+        merged_key_count = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            """Insert the mappings of the key ``<<``, with a limit: each level can double the size.
+
+            The base class calls this method for these mappings again, and then they have no ``<<``.
+            """
+            for part in _merged_mappings(node):
+                self.flatten_mapping(part)
+                self.merged_key_count += len(part.value)
+                if self.merged_key_count > _MAX_MERGED:
+                    raise SpecError("the specification's YAML merges too many values")
+            base.flatten_mapping(self, node)
+
+    loader: Any = Loader
     loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("tTfF"))
     loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
     loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
@@ -130,21 +141,12 @@ def _integer(loader: Any, node: Any) -> int:
     return int(text, {"0o": 8, "0x": 16}.get(text[:2].lower(), 10))
 
 
-def _with_limit(flatten_mapping: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Limit the keys that PyYAML's method merges for the key ``<<``.
-
-    Each level of merging can double the size.
-    """
-
-    def flatten_with_limit(loader: Any, node: Any) -> None:
-        for part in _merged_mappings(node):
-            flatten_with_limit(loader, part)  # the part may merge mappings itself
-            loader.merged_key_count += len(part.value)
-            if loader.merged_key_count > _MAX_MERGED:
-                raise SpecError("the specification's YAML merges too many values")
-        flatten_mapping(loader, node)
-
-    return flatten_with_limit
+def _without_yaml_1_1(resolvers: Mapping[Any, list[tuple[str, Any]]]) -> dict[Any, list[Any]]:
+    """Return PyYAML's resolvers of plain values, by first letter, without those of YAML 1.1."""
+    return {
+        first: [pair for pair in pairs if pair[0].rpartition(":")[2] not in _YAML_1_1]
+        for first, pairs in resolvers.items()
+    }
 
 
 def _merged_mappings(node: Any) -> Iterator[Any]:
