@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
@@ -137,22 +137,18 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     media = _media_to_send(document, declared_media, schema)
     kind = kind_of(media)
     encoding = media_fields.get("encoding")
-    # With ``fields``, each property becomes an argument, and ``extra`` takes additional properties.
-    # Without, one argument takes the whole body.
-    fields: tuple[Field, ...] | None = None
-    extra: str | None = None
+    flat_body: _FlatBody | None = None
     if kind in ("json", "form", "multipart") and schema is not None:
-        fields, extra = _flatten(document, schema, used_keywords)
-    body_argument = unique("body", used_keywords, "content") if fields is None else None
+        flat_body = _flatten(document, schema, used_keywords)
     return Body(
         media=media,
         kind=kind,
         required=body.get("required") is True,
         schema=cast("Any", schema if schema is not None else {}),
         encoding=cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {},
-        fields=fields,
-        whole_argument=body_argument,
-        extra_argument=extra,
+        fields=None if flat_body is None else flat_body.fields,
+        whole_argument=unique("body", used_keywords, "content") if flat_body is None else None,
+        extra_argument=None if flat_body is None else flat_body.extra_argument,
         doc=body.get("description"),
     )
 
@@ -175,10 +171,20 @@ def _forbids_additional(document: Document, schema: Any) -> bool:
     )
 
 
-def _flatten(
-    document: Document, schema: Any, used_keywords: Mapping[str, str]
-) -> tuple[tuple[Field, ...] | None, str | None]:
-    """Return the properties of a body as fields, and the keyword for additional properties.
+class _FlatBody(NamedTuple):
+    """A body whose properties are keyword arguments.
+
+    Args:
+        fields: As in :class:`Body`.
+        extra_argument: As in :class:`Body`.
+    """
+
+    fields: tuple[Field, ...]
+    extra_argument: str | None
+
+
+def _flatten(document: Document, schema: Any, used_keywords: Mapping[str, str]) -> _FlatBody | None:
+    """Make the properties of a body keyword arguments.
 
     Args:
         document: The specification.
@@ -186,31 +192,30 @@ def _flatten(
         used_keywords: The names of other keyword arguments.
 
     Returns:
-        The fields, and the keyword, which is None if the schema allows no additional properties.
-        ``(None, None)`` if the body has to be a single argument, such as a list.
+        None if the body has to be a single argument, such as a list.
     """
     merged = merge_object(document, schema)
     if merged is None or merged.nullable:  # not an object, or null is a value, too
-        return None, None
+        return None
     writable = {
         name: part for name, part in merged.properties.items() if not document.is_read_only(part)
     }
-    is_plain_mapping = merged.additional and not writable
+    has_only_additional = merged.additional and not writable
     # ``{"type": "object"}`` says nothing about the properties. Only with ``additionalProperties:
     # false``, the body is an empty object.
-    has_unknown_properties = not merged.properties and not _forbids_additional(document, schema)
-    if is_plain_mapping or has_unknown_properties or len(writable) > _MAX_FIELDS:
-        return None, None
+    is_undescribed = not merged.properties and not _forbids_additional(document, schema)
+    if has_only_additional or is_undescribed or len(writable) > _MAX_FIELDS:
+        return None
     names: dict[str, str] = {}  # from keyword to property
     for name in writable:
         arg = argument_name(name)
         if arg in used_keywords or arg in names:  # two properties such as ``a-b`` and ``a_b``
-            return None, None
+            return None
         names[arg] = name
     fields = tuple(
         Field(arg, name, writable[name], name in merged.required) for arg, name in names.items()
     )
-    extra = None
+    extra_argument = None
     if merged.additional:
-        extra = unique("extra_fields", {*used_keywords, *names})
-    return fields, extra
+        extra_argument = unique("extra_fields", {*used_keywords, *names})
+    return _FlatBody(fields, extra_argument)

@@ -38,7 +38,6 @@ class OperationDigests:
 
     References may form circles, as in a tree whose nodes refer to nodes. So each group of targets
     that refer to each other has one digest, which covers the group and all that it refers to.
-    Tarjan's algorithm finds the groups (strongly connected components).
 
     Args:
         document: The specification.
@@ -84,23 +83,24 @@ class OperationDigests:
         ]
 
     def _set_digests_from(self, first_ref: str) -> None:
-        """Set the digests of a target and of all targets that it leads to (Tarjan's algorithm)."""
+        """Set the digests of a target of references, and of all targets that the target leads to.
+
+        A group is a strongly connected component, which Tarjan's algorithm finds.
+        """
         # A list and no recursion: a chain of references may be longer than the interpreter's stack.
-        visits = [self._visit(first_ref)]
-        path = [first_ref]
-        while visits:
-            next_ref = next(visits[-1], None)
-            if next_ref is not None:
-                visits.append(self._visit(next_ref))
-                path.append(next_ref)
+        path = [(first_ref, self._visit(first_ref))]
+        while path:
+            ref, unvisited_targets = path[-1]
+            target = next(unvisited_targets, None)
+            if target is not None:
+                path.append((target, self._visit(target)))
                 continue
-            visits.pop()
-            ref = path.pop()
+            path.pop()
             is_first_of_group = self._low_links[ref] == self._indexes[ref]
             if is_first_of_group:
                 self._complete_group(ref)
             elif path:
-                parent = path[-1]
+                parent, _ = path[-1]
                 self._low_links[parent] = min(self._low_links[parent], self._low_links[ref])
 
     def _visit(self, ref: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from delf.tools.json_schema import clean
 from delf_openapi.bodies import kind_of
@@ -78,6 +78,17 @@ class Typed:
     faults: tuple[Fault, ...] = ()
     declared: bool = True
 
+    @classmethod
+    def unchecked(cls, value: Any, reason: str) -> Self:
+        """Return a body of a declared type that is not converted, with a fault of the whole body.
+
+        Args:
+            value: The body.
+            reason: The reason why the body is not validated.
+        """
+        # The fault has no place. As its kind, the reason lets each reason be reported once.
+        return cls(value, (Fault(reason, kind=reason),))
+
 
 class Responses:
     """Validates the responses of one API, and converts them to their declared types.
@@ -102,28 +113,22 @@ class Responses:
             return Typed(body, declared=False)
         if len(answer.content) > MAX_BYTES:
             size = f"{len(answer.content):,} bytes"
-            return Typed(
-                body, (_whole_response_fault(f"its {size} are neither validated nor typed"),)
-            )
+            return Typed.unchecked(body, f"its {size} are neither validated nor typed")
         status, schema = declared
         key = (operation.endpoint.name, status)
         unmarshaller = self._unmarshallers.get(key)
         if unmarshaller is None:
             unmarshaller = self._unmarshallers[key] = self._make_unmarshaller(schema)
         if isinstance(unmarshaller, str):  # the fault of an unusable schema
-            return Typed(body, (_whole_response_fault(unmarshaller),))
+            return Typed.unchecked(body, unmarshaller)
         _deadline.set(time.monotonic() + SECONDS)
         try:
             faults = tuple(_faults(unmarshaller, body))
             return Typed(_without_validation(unmarshaller).unmarshal(body), faults)
         except _TooLongError:
-            return Typed(
-                body, (_whole_response_fault(f"it was not validated within {SECONDS:g} s"),)
-            )
+            return Typed.unchecked(body, f"it was not validated within {SECONDS:g} s")
         except Exception as error:  # an invalid schema
-            return Typed(
-                body, (_whole_response_fault(f"its schema cannot be used: {type(error).__name__}"),)
-            )
+            return Typed.unchecked(body, f"its schema cannot be used: {type(error).__name__}")
 
     def untyped(self, operation: Operation, answer: Answer, body: Any) -> Typed:
         """Return a body without validation or conversion."""
@@ -287,16 +292,6 @@ def _without_validation(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
         unmarshaller.types_unmarshaller,
         unmarshaller.formats_unmarshaller,
     )
-
-
-def _whole_response_fault(text: str) -> Fault:
-    """Return a fault that applies to a response as a whole, and not to one of its values.
-
-    Args:
-        text: The fault in words.
-    """
-    # A fault is reported once for each place and kind; this fault has no place and no keyword.
-    return Fault(text, kind=text)
 
 
 def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
