@@ -28,6 +28,7 @@ from delf_openapi.requests import FULL_RESPONSE
 from delf_openapi.security import asks_for_key, has_credentials, secured_names
 from delf_openapi.selection import resolved_confirm
 from delf_openapi.settings import OpenAPISettings
+from delf_schemas.effects import Applied
 from delf_schemas.names import shorten_description, snake
 from delf_schemas.samples import Samples
 
@@ -50,6 +51,7 @@ class _Inspect:
     """A descriptor for ``inspect``, which is called on an instance, or on the class."""
 
     def __get__(self, instance: APITool | None, owner: type[APITool]) -> Callable[..., Any]:
+        """Return ``inspect`` of an instance; of the class, a function that makes an instance."""
         if instance is not None:
             return instance.inspected
 
@@ -124,13 +126,12 @@ class APITool(Connection[OpenAPISettings]):
             **settings,
         )
         self._settings: OpenAPISettings = self.settings
-        # These selectors may be tags and patterns, such as ``GET /repos/*``, which the core does
-        # not know. _load_api() makes actions only of the operations that ``allow`` selects, so that
-        # the core can allow all actions (None). It replaces ``confirm`` by names.
+        # The core does not know tags and patterns such as ``GET /repos/*``. So _load_api() makes
+        # actions only of the operations that ``allow`` selects, of which the core allows all
+        # (None), and replaces ``confirm`` by names.
         self._allow_selectors: Permission = self.allow
         self._confirm_selectors: Permission = self.confirm
-        allows_nothing = self._allow_selectors is False
-        self.allow = False if allows_nothing else None
+        self.allow = False if self._allow_selectors is False else None
         self._api: API | None = None
         self._operation_effects: OperationEffects | None = None  # None until the API is loaded
         self._server_notices: tuple[str, ...] = ()
@@ -154,12 +155,12 @@ class APITool(Connection[OpenAPISettings]):
             ConnectionUnavailableError: If the specification is unavailable.
         """
         if self._actions is None or self.is_stale():
-            await asyncio.to_thread(self._load)
+            await asyncio.to_thread(self._ensure_loaded)
         return self._actions or ()
 
     async def context(self, task: str) -> str | None:
         """Return the specification's description of the whole API, such as units and paging."""
-        api = await asyncio.to_thread(self._load)
+        api = await asyncio.to_thread(self._ensure_loaded)
         return shorten_description(api.info.get("description"), _MAX_CONTEXT) or None
 
     def is_stale(self) -> bool:
@@ -172,8 +173,8 @@ class APITool(Connection[OpenAPISettings]):
 
     # -- loading ------------------------------------------------------------------------
 
-    def _load(self) -> API:
-        """Load the API at first; make its actions at first, and after new types were learned."""
+    def _ensure_loaded(self) -> API:
+        """Load the API on the first call; make its actions then, and after types were learned."""
         with self._load_lock:  # two tasks may start at once
             if self._api is None:
                 self._api = self._load_api()
@@ -212,29 +213,28 @@ class APITool(Connection[OpenAPISettings]):
     def _apply_effects(self, effects: OperationEffects) -> None:
         """Set the actions' effects, and note the actions to which ``effects`` does not apply."""
         applied = effects.apply()
-        self._effect_notices = ()
-        if not applied.unknown:
-            return
+        self._effect_notices = (self._unknown_notice(applied),) if applied.unknown else ()
+
+    def _unknown_notice(self, applied: Applied) -> str:
+        """Return the notice about actions that count as irreversible until they are accepted."""
         actions = _few([f"{self.name}.{action}" for action in applied.unknown])
-        it_counts, counts = "they count", "count"
-        if len(applied.unknown) == 1:
-            it_counts, counts = "it counts", "counts"
-        if applied.record_problem is None:
-            problem = f"the specification has added or changed {actions}, so {it_counts}"
-        else:
-            problem = f"{applied.record_problem}, so {actions} {counts}"
-        notice = (
-            f"{problem} as irreversible; delf openapi effects {self.name} --accept accepts what "
-            "effects names as it is now"
+        is_single = len(applied.unknown) == 1
+        accept = f"delf openapi effects {self.name} --accept accepts the operations as they are now"
+        if applied.record_problem is not None:
+            count = "counts" if is_single else "count"
+            return f"{applied.record_problem}, so {actions} {count} as irreversible; {accept}"
+        they_count = "it counts" if is_single else "they count"
+        return (
+            f"the specification has added or changed {actions}, so {they_count} as irreversible; "
+            f"{accept}"
         )
-        self._effect_notices = (notice,)
 
     def accept_operations(self) -> None:
         """Accept the operations of a specification from a URL as they are now.
 
         The setting ``effects`` then applies to them, also in later processes.
         """
-        self._load()
+        self._ensure_loaded()
         with self._load_lock:
             if self._operation_effects is not None:
                 self._operation_effects.accept()
@@ -309,7 +309,7 @@ class APITool(Connection[OpenAPISettings]):
         """
         from delf_openapi.enrichment import Enrichment
 
-        api = await asyncio.to_thread(self._load)
+        api = await asyncio.to_thread(self._ensure_loaded)
         previous = self._improvements(api)
         unimproved = [e for e in api.entries.values() if e.endpoint.name not in previous]
         if not unimproved:
@@ -443,7 +443,7 @@ class APITool(Connection[OpenAPISettings]):
         Returns:
             The description; its ``left_out`` is the number of operations without an action.
         """
-        api = self._load()
+        api = self._ensure_loaded()
         description = describe_actions(
             self.name, self.summary, self._actions or (), verbose=verbose
         )

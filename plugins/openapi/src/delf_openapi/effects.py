@@ -43,21 +43,22 @@ class OperationEffects:
         self._effects = settings.effects
         self._selectors = deciding_selectors(settings.effects, api.endpoints, name)
         self._matches: dict[str, Match] = {}
-        self._declared: DeclaredEffects | None = None
+        # The record of the operations that the effects apply to; None if they apply to all.
+        self._recorded_effects: DeclaredEffects | None = None
         if self._selectors and api.document.trees.are_from_web:
             has_base_url = settings.base_url is not None
             self._matches = _matches(api, self._selectors, has_base_url=has_base_url)
             identity = json.dumps([name, api.document.trees.uri])
             file = f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
             path = folder_of_known_actions("openapi") / file
-            self._declared = DeclaredEffects(settings.effects, path)
+            self._recorded_effects = DeclaredEffects(settings.effects, path)
 
     def apply(self) -> Applied:
         """Set the effects of the actions, and return what was applied to them."""
-        if self._declared is None:  # the specification is the user's own
+        if self._recorded_effects is None:
             applied = Applied(self._declared_effects(), unknown=[])
         else:
-            applied = self._declared.apply(self._matches)
+            applied = self._recorded_effects.apply(self._matches)
         # Operations that the setting ``allow`` leaves out have no entry.
         effects: dict[str, Effect] = {
             name: effect for name, effect in applied.effects.items() if name in self._entries
@@ -75,8 +76,8 @@ class OperationEffects:
 
     def accept(self) -> None:
         """Let the effects apply to the operations as they are now, also in later processes."""
-        if self._declared is not None:
-            self._declared.accept()
+        if self._recorded_effects is not None:
+            self._recorded_effects.accept()
 
 
 def _matches(

@@ -125,7 +125,7 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
 def _pairs_of_property(
     name: str, value: Any, encoding: Mapping[str, Any], *, uses_brackets: bool
 ) -> Pairs:
-    """Serialise a property of a form.
+    """Serialise a property of a form: as JSON, as a nested value without style, or in a style.
 
     Args:
         name: The quoted name.
@@ -139,8 +139,7 @@ def _pairs_of_property(
     style = encoding.get("style")
     if style is None and uses_brackets and isinstance(value, (dict, list)):
         style = "deepObject"
-    has_style = style is not None or "explode" in encoding
-    if _is_nested(value) and not has_style:
+    if style is None and "explode" not in encoding and _is_nested(value):
         # Each item of a list gets a pair of its own.
         items: list[Any] = _list(value) if isinstance(value, list) else [value]
         return [(name, _quoted_json(item)) for item in items]
@@ -226,7 +225,7 @@ def _part(name: str, value: Any, schema: Mapping[str, Any], declared_media_types
 
 
 def _describes_file(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return True if a value is a dict with the content of a file, and not data of its own."""
+    """Return True if a dict describes a file, and is no object with a property ``content``."""
     if not isinstance(value, dict) or "content" not in value:
         return False
     return is_binary(schema) or isinstance(cast("dict[str, Any]", value)["content"], bytes)

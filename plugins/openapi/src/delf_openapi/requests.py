@@ -217,16 +217,17 @@ class RequestBuilder:
         return []
 
     def _store_field(self, body_field: Field, value: Any, arguments: dict[str, Any]) -> None:
-        """Convert and store a field of the body; do not store None if the schema forbids null."""
-        arg = body_field.arg
-        is_forbidden_null = value is None and bool(self._checker.faults(body_field.schema, None))
-        if not is_forbidden_null:
-            value = self._checker.with_numbers_as_text(body_field.schema, value)
-            arguments[arg] = plain(value, arg)
-            return
+        """Convert and store a field of the body.
+
+        None is stored if the schema allows null, and in a merge patch, where null removes the
+        property. Otherwise, None omits the field.
+        """
+        arg, schema = body_field.arg, body_field.schema
         body = self.operation.body
-        if body is not None and body.is_patch:  # null in a merge patch removes the property
-            arguments[arg] = None
+        is_patch = body is not None and body.is_patch
+        if value is None and not is_patch and self._checker.faults(schema, None):
+            return
+        arguments[arg] = plain(self._checker.with_numbers_as_text(schema, value), arg)
 
     def _check_serialisable(self, param: Param, value: Any) -> None:
         """Raise Misfit if a path or header value cannot be serialised."""

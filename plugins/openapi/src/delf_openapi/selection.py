@@ -71,9 +71,8 @@ class _OperationMatcher:
         is_name_in_wrong_case = selector.strip().lower() in lower_case_names
         # A name or id in the wrong letter case is a typing error. Such a selector must not select
         # the operations with a tag, even if a tag has the same letters.
-        if not is_name_in_wrong_case and (tagged_names := self.tagged(selector)):
-            return tagged_names
-        return self._match_pattern(selector)
+        tagged_names = () if is_name_in_wrong_case else self.tagged(selector)
+        return tagged_names or self._match_pattern(selector)
 
     def tagged(self, selector: str) -> Sequence[str]:
         """Return the names of the operations with a tag; ``tag:`` before the tag is optional."""

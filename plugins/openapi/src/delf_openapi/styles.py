@@ -47,7 +47,7 @@ def path_text(param: Param, value: Any) -> str:
     text = _styled_path_text(param, value)
     if not text:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
-    if _has_dot_step(text):
+    if _has_dot_segment(text):
         raise Misfit(param.arg, "must not hold '.' or '..' as a step: it would lead elsewhere")
     return text
 
@@ -67,16 +67,15 @@ def _styled_path_text(param: Param, value: Any) -> str:
     return _expand(value, param.explode, ",", name, with_name=False)
 
 
-def _has_dot_step(quoted_text: str) -> bool:
-    """Return True if a server may read a step ``.`` or ``..`` in a part of a path.
+def _has_dot_segment(quoted_text: str) -> bool:
+    """Return True if a server may read a segment ``.`` or ``..`` in a part of a path.
 
-    Many servers decode a quoted slash before they resolve the steps of a path.
+    Many servers decode a quoted slash before they split a path into segments.
     """
-    for step in re.split(r"%2F|%5C", quoted_text, flags=re.IGNORECASE):
-        # Some servers ignore a semicolon, and the text after it, in each step. A semicolon of the
-        # value is quoted; the style ``matrix`` writes a plain one.
-        read_step = re.split("%3B|;", step)[0]
-        if read_step in (".", ".."):
+    for segment in re.split(r"%2F|%5C", quoted_text, flags=re.IGNORECASE):
+        # Some servers ignore a semicolon, and the text after it, in each segment: plain semicolons
+        # are of the style ``matrix``, quoted ones of the value.
+        if re.split("%3B|;", segment)[0] in (".", ".."):
             return True
     return False
 
