@@ -265,8 +265,7 @@ class DbosQueue:
             excluded_ids: The ids of workflows that are not deleted.
         """
         completed_before = _iso(before)
-        # Each page begins with the first workflow that is left. Even if all excluded ones come
-        # first, a full page has others, so that each round deletes some.
+        # More than the number of excluded ids, so that each full page has workflows to delete.
         page_size = BATCH_SIZE + len(excluded_ids)
         while True:
             rows = await self.call(

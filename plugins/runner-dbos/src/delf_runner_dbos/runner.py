@@ -60,6 +60,7 @@ _REPEATED_HOUR_NOTE: Final = (
     "nothing was started: clocks were set back, and this time came before, too"
 )
 _MAX_UNKNOWN_REQUEUES: Final = 6
+_REQUEUED: Final = "requeued"  # the state for DBOS of a task that is back in its queue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +109,7 @@ class Runner:
         agents: The agents that run the tasks.
         read_only_agents: The agents that make the calls by which schedules look for new items.
         options: The options of the runner.
-        people: The budgets and notifications of users; None if no server plugin is installed.
+        people: The budgets and notifications of owners; None if no server plugin is installed.
     """
 
     def __init__(
@@ -232,7 +233,8 @@ class Runner:
                     return await self._run_if_due(ticket)
             # DBOS limits each queue, and the permits limit all queues together. A workflow without
             # a permit goes back to its queue.
-            return await self._retry(lambda: self._queue.release({workflow_id: queue_name}))
+            await self._repeat_until_done(lambda: self._queue.release({workflow_id: queue_name}))
+            return _REQUEUED
         finally:
             self._current_runs.remove(run)
 
@@ -308,7 +310,7 @@ class Runner:
         refusal = _error_of_losses(record, queue)
         if refusal is None:
             try:
-                await self._check_person(queued.key)
+                await self._check_owner(queued.key)
             except ConfigurationError as error:
                 refusal = error
         if refusal is not None:
@@ -316,7 +318,7 @@ class Runner:
             return await self._journal.task(task_id)
         agent, give_back = await self._agents.lend(queued.setup)
         try:
-            owner_options = await self._person_options(agent, queued)
+            owner_options = await self._owner_options(agent, queued)
             ledger = owner_options.get("ledger")
             if ledger is not None and ledger.is_exhausted:
                 # The task is not requeued, because the budget is renewed only next month.
@@ -350,17 +352,16 @@ class Runner:
             if not is_recorded_as_failed:
                 raise
 
-    async def _person_options(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:
-        """Return the parameters ``ledger`` and ``listeners`` for the task of a user.
+    async def _owner_options(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:
+        """Return the parameters ``ledger`` and ``listeners`` for the task of an owner.
 
         The mapping is empty if the task has no owner, or if no server plugin is installed.
         """
         owner = queued.key
         if self._people is None or owner is None:
             return {}
-        ledger = await self._people.ledger(owner, agent.ledger)
         return {
-            "ledger": ledger,
+            "ledger": await self._people.ledger(owner, agent.ledger),
             "listeners": [self._people.listener(queued.task, owner)],
         }
 
@@ -389,18 +390,18 @@ class Runner:
         # Back off, so that a task that fails at once does not keep all runners busy.
         backoff = min(2.0**ticket.requeues, _MAX_REQUEUE_SECONDS) if ticket.requeues else 0.0
         delay = max(seconds, backoff)
-        return await self._retry(lambda: self._queue.requeue(ticket, delay))
+        await self._repeat_until_done(lambda: self._queue.requeue(ticket, delay))
+        return _REQUEUED
 
-    async def _retry(self, work: Callable[[], Awaitable[None]]) -> str:
-        """Retry a queue operation until the database responds, and return ``requeued``."""
+    async def _repeat_until_done(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Retry a queue operation until the database responds; at a shutdown, wait forever."""
         while not self._is_shutting_down:
             with self._queue_outage.track(DelfError):  # suppresses the error of work()
                 await work()
-                return "requeued"
+                return
             await asyncio.sleep(AWAY_SECONDS)
         # Never return: run() releases the task to other runners, and this process ends.
-        never_done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        return await never_done
+        await asyncio.get_running_loop().create_future()
 
     async def _fail(self, queued: TaskQueued, error: DelfError) -> None:
         """Record a task as failed, and notify its owner. Does nothing if the task is over."""
@@ -435,7 +436,7 @@ class Runner:
         if watches_call and not is_test:
             return await self._fire_for_new_items(workflow_id, context)
         try:
-            await self._check_person(context.get("key"))
+            await self._check_owner(context.get("key"))
             if watches_call:
                 items = await self._watched_items(context)
                 return await self._submit_test(workflow_id, context, items)
@@ -446,18 +447,27 @@ class Runner:
     async def _fire_for_new_items(
         self, workflow_id: str, context: Mapping[str, Any]
     ) -> dict[str, Any]:
+        """Start a task for each new item in the result of a watched call.
+
+        Returns:
+            The result for DBOS. From ``made``, the next firing knows that this firing is of the
+            same schedule, and from ``seen``, the digests of the known items.
+        """
         known_digests = await seen_digests(self._queue, context)
-        # "made" distinguishes the schedule from a removed schedule of the same name.
-        made = context.get("made")
+        schedule_id = context.get("made")
         try:
-            await self._check_person(context.get("key"))
+            await self._check_owner(context.get("key"))
             items = await self._watched_items(context)
             comparison = compare_items(items, context.get("id_field"), known_digests)
         except DelfError as error:
-            return {"made": made, "seen": known_digests, **_failed_firing(context, error)}
+            return {"made": schedule_id, "seen": known_digests, **_failed_firing(context, error)}
         task_ids = await self._submit_for_items(workflow_id, context, comparison.new)
-        seen = list(comparison.seen)
-        return {"made": made, "seen": seen, "tasks": task_ids, "note": comparison.note}
+        return {
+            "made": schedule_id,
+            "seen": list(comparison.seen),
+            "tasks": task_ids,
+            "note": comparison.note,
+        }
 
     async def _submit_unless_repeated_hour(
         self, workflow_id: str, context: Mapping[str, Any]
@@ -498,17 +508,17 @@ class Runner:
             )
         return task_ids
 
-    async def _check_person(self, holder: str | None) -> None:
+    async def _check_owner(self, owner: str | None) -> None:
         """Check that the owner of a task or schedule may still run tasks.
 
         Args:
-            holder: The owner name; None for the local user.
+            owner: The owner's name; None for the local user.
 
         Raises:
-            ConfigurationError: If the person was removed, or lost the right to run tasks.
+            ConfigurationError: If the owner was removed, or lost the right to run tasks.
         """
-        if holder is not None:
-            check_may_run(holder, await self._journal.people())
+        if owner is not None:
+            check_may_run(owner, await self._journal.people())
 
     async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
@@ -644,13 +654,14 @@ class Runner:
                 claimed the task, the task counts as abandoned after the option ``lease``, because a
                 claim takes a much shorter time.
         """
+        is_lease_over = seconds > self._options.lease
         try:
             state = (await self._journal.task(task_id_of(workflow_id))).state
-        except UnknownTaskError:
-            state = TaskState.QUEUED
+        except UnknownTaskError:  # no process has claimed a task that is not in the journal yet
+            return is_lease_over
         if state is TaskState.RUNNING:  # a living process has claimed the task
             return False
-        return state is TaskState.INTERRUPTED or seconds > self._options.lease
+        return state is TaskState.INTERRUPTED or is_lease_over
 
     async def _tasks_in_state(self, state: TaskState) -> Sequence[str]:
         """Return the ids of the tasks of this runner's queues in a state, oldest first."""

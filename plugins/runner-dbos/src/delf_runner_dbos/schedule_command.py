@@ -235,8 +235,8 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
     firing = _run_with_schedules(ctx, run_test)
     write_result(_firing_line(firing), _firing_data(firing), as_json=as_json)
-    # A task that began may also fail because the test denies its changes.
-    if firing.state is TaskState.FAILED and not firing.task_ids:
+    has_started_no_task = firing.state is TaskState.FAILED and not firing.task_ids
+    if has_started_no_task:  # a started task may also fail because the test denies its changes
         ctx.exit(1)
 
 
