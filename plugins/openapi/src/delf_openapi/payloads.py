@@ -225,7 +225,7 @@ def _part(name: str, value: Any, schema: Mapping[str, Any], declared_media_types
 
 
 def _describes_file(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return True if a dict describes a file, and is no object with a property ``content``."""
+    """Return True if a value is a file with its ``content``, not data with such a property."""
     if not isinstance(value, dict) or "content" not in value:
         return False
     return is_binary(schema) or isinstance(cast("dict[str, Any]", value)["content"], bytes)
