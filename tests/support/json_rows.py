@@ -9,14 +9,17 @@ from __future__ import annotations
 import pkgutil
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
 
 from delf_cli.as_json import JsonOption
 from docs_site.command_line import commands
-from support.meanings import in_json, meanings
+from support.meanings import in_json, meanings, plain
 
 _SECTION: Final = re.compile(r"<!-- json: ((?:[^\n]*, )?delf [^\n]+?) -->\n(?:\|[^\n]*\n)*")
 _OTHERS: Final = "## Other commands\n"
@@ -57,8 +60,9 @@ def described() -> dict[str, Described]:
     for words, ctx in commands().items():
         for option in ctx.command.params:
             if isinstance(option, JsonOption) and option.row is not None:
-                fields = option.fields or get_type_hints(option.row)
-                found[words] = Described(option.row, tuple(fields))
+                row = option.row
+                row = pkgutil.resolve_name(row) if isinstance(row, str) else row
+                found[words] = Described(row, tuple(option.fields or _written_fields(row)))
     return found
 
 
@@ -95,9 +99,24 @@ def _with_section(text: str, words: str, of: Described) -> str:
     return text[:end] + section + text[end:]
 
 
+def _written_fields(row: type) -> Iterable[str]:
+    if not issubclass(row, BaseModel):
+        return get_type_hints(row)
+    fields = [name for name, field in row.model_fields.items() if not field.exclude]
+    return [*fields, *row.model_computed_fields]
+
+
 def _table(of: Described) -> str:
     hints = get_type_hints(of.row)
     words = meanings(of.row)
+    for name in of.fields:
+        value = getattr(of.row, name, None)
+        if isinstance(value, property):
+            hints[name] = get_type_hints(value.fget)["return"]
+            words[name] = plain(value.__doc__ or "")
+    if issubclass(of.row, BaseModel):
+        for name, field in of.row.model_fields.items():
+            words[name] = plain(field.description or "")
     lines = ["| field | kind | meaning |", "|---|---|---|"]
     for name in of.fields:
         if name not in words:
@@ -115,6 +134,8 @@ def kind_of(hint: Any) -> str:
         return " or ".join(dict.fromkeys(map(kind_of, get_args(hint))))
     if origin is Literal:
         return " or ".join(dict.fromkeys(kind_of(type(value)) for value in get_args(hint)))
+    if issubclass(origin, Path):
+        return "text"
     if issubclass(origin, Enum):
         return kind_of(type(next(iter(origin)).value))
     if issubclass(origin, (Sequence, frozenset)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from delf.plugins.discovery import Candidate
 from delf.records import dataclass
@@ -17,6 +17,18 @@ the plugin was made for another version of the plugin interface. ``disabled``: t
 plugin. ``conflict``: the plugin is loaded, but another plugin has one of its names, too.
 """
 
+PLUGIN_FIELDS: Final = (
+    "name",
+    "state",
+    "distribution",
+    "version",
+    "reason",
+    "kinds",
+    "warnings",
+    "load_ms",
+)
+"""The names of the values that :meth:`PluginRecord.to_dict` returns."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginRecord:
@@ -24,7 +36,7 @@ class PluginRecord:
 
     Args:
         plugin: The plugin as its distribution describes it.
-        state: Whether the plugin can be used.
+        state: ``loaded``, ``disabled``, ``skipped``, ``conflict`` or ``failed``.
         reason: Why the state is not ``loaded``.
         specs: The specs that the plugin offers.
         warnings: Warnings for the plugin's author.
@@ -45,12 +57,12 @@ class PluginRecord:
 
     @property
     def distribution(self) -> str | None:
-        """The distribution of the plugin; None for a plugin given in code."""
+        """The plugin's package; None for a plugin given in code."""
         return self.plugin.distribution
 
     @property
     def version(self) -> str | None:
-        """The distribution's version."""
+        """The version of the package."""
         return self.plugin.version
 
     @property
@@ -81,5 +93,4 @@ class PluginRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-ready data."""
-        names = ("name", "state", "distribution", "version", "reason", "kinds", "warnings")
-        return {name: getattr(self, name) for name in (*names, "load_ms")}
+        return {name: getattr(self, name) for name in PLUGIN_FIELDS}

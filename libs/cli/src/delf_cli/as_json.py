@@ -17,15 +17,16 @@ class JsonOption(click.Option):
     ``docs/json.md`` has a table of fields for each such class.
 
     Args:
-        row: A TypedDict or dataclass whose docstring describes each field: the command writes one
-            such object, or a list of them. None if no single class describes the JSON.
+        row: A TypedDict or dataclass whose docstring describes each field, or a pydantic model: the
+            command writes one such object, or a list of them. A class that takes long to import is
+            given as ``module:Class``. None if no single class describes the JSON.
         fields: The fields that the command writes; None for all of them.
     """
 
     def __init__(
         self,
         *declarations: Any,
-        row: type | None,
+        row: type | str | None,
         fields: Sequence[str] | None = None,
         **options: Any,
     ) -> None:
@@ -35,7 +36,7 @@ class JsonOption(click.Option):
 
 
 def as_json_option(
-    row: type | None, fields: Sequence[str] | None = None, *, words: str = "Write it as JSON."
+    row: type | str | None, fields: Sequence[str] | None = None, *, words: str = "Write it as JSON."
 ) -> Callable[[F], F]:
     """Make the option ``--json`` for a command.
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import Any, Final
 
 import click
 
+from delf.plugins.report import PLUGIN_FIELDS, PluginRecord
 from delf_cli.as_json import as_json_option
 from delf_cli.lazy import LazyGroup
 from delf_cli.state import State, state_of
-
-if TYPE_CHECKING:
-    from delf.plugins.report import PluginRecord
 
 _COLOURS: Final = {
     "loaded": "green",
@@ -23,37 +21,13 @@ _COLOURS: Final = {
 }
 
 
-class _PluginRow(TypedDict):
-    """The JSON of a plugin, as ``PluginHost.report`` makes it.
-
-    Args:
-        name: The plugin's name.
-        state: ``loaded``, ``disabled``, ``skipped``, ``conflict`` or ``failed``.
-        distribution: The name of its package for ``pip``.
-        version: The version of its package.
-        reason: Why it is not loaded.
-        kinds: The names of what it adds, by kind.
-        warnings: The plugin's warnings.
-        load_ms: How long its import took; 0 if it was not imported.
-    """
-
-    name: str
-    state: str
-    distribution: str | None
-    version: str | None
-    reason: str | None
-    kinds: dict[str, list[str]]
-    warnings: list[str]
-    load_ms: float
-
-
 @click.group("plugins", cls=LazyGroup, group="plugins ", bare_command="list")
 def plugins() -> None:
     """List, install and check plugins."""
 
 
 @plugins.command("list")
-@as_json_option(_PluginRow)
+@as_json_option(PluginRecord, PLUGIN_FIELDS)
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the plugins with what they add, their packages and their state."""

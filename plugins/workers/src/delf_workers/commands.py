@@ -46,44 +46,6 @@ class _ListedRow(TypedDict):
     error: str | None
 
 
-class _ShownRow(TypedDict):
-    """The JSON of ``delf workers show``.
-
-    Args:
-        file: The worker's file.
-        name: The worker's name.
-        description: The worker's description; may be empty.
-        instructions: The instructions for the model.
-        model: The worker's model; None if the worker uses its caller's.
-        compatible_models: The patterns of the models for which the worker is written.
-        server_side_tools: The tools that the model's provider runs itself, such as ``web_search``.
-        connections: The worker's connections, by name.
-        sandbox: The folders that the worker sees.
-        attachments: The attachments that the worker accepts.
-        inputs: The worker's inputs, by name.
-        result: The JSON Schema of the answer; None for text.
-        limits: The worker's limits.
-        budget_usd: The most that one call may cost.
-        maker: The worker that made this worker.
-    """
-
-    file: str
-    name: str
-    description: str
-    instructions: str
-    model: str | dict[str, Any] | None
-    compatible_models: list[str]
-    server_side_tools: list[str | dict[str, Any]]
-    connections: dict[str, dict[str, Any]]
-    sandbox: dict[str, Any]
-    attachments: dict[str, Any]
-    inputs: dict[str, dict[str, Any]]
-    result: dict[str, Any] | None
-    limits: dict[str, Any]
-    budget_usd: float | None
-    maker: str | None
-
-
 class _CheckedRow(TypedDict):
     """The JSON of ``delf workers check`` for each worker.
 
@@ -149,22 +111,17 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
 
 @workers.command("show")
 @click.argument("name")
-@as_json_option(_ShownRow)
+@as_json_option("delf_workers.definition:WorkerDefinition")
 @click.pass_context
 def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Check the file of the worker NAME, and show it."""
     state = state_of(ctx)
     worker = _registry(ctx, state).find(name)
     if as_json:
-        click.echo(json.dumps(_shown_row(worker), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(worker.model_dump(mode="json"), indent=2, ensure_ascii=False))
         return
     click.echo(click.style(str(worker.file), dim=True))
     click.echo(errors.visible(worker.file.read_text(encoding="utf-8").rstrip("\n")))
-
-
-def _shown_row(worker: WorkerDefinition) -> _ShownRow:
-    data: Any = {"file": str(worker.file), **worker.model_dump(mode="json")}
-    return data
 
 
 @workers.command("check", epilog="Exit status: 0 all workers are valid, 2 one is not.")

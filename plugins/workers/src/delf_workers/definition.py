@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     SkipValidation,
     ValidationError,
+    computed_field,
     field_validator,
 )
 
@@ -112,7 +113,7 @@ class WorkerDefinition(_Part):
         description=("The instructions for the model; {{input}} is replaced by its value.")
     )
     model: str | dict[str, Any] | None = Field(
-        default=None, description="The model; the caller's when omitted."
+        default=None, description="The model; the caller's if none is given."
     )
     compatible_models: tuple[str, ...] = Field(
         default=(), description="Patterns of the models that the worker supports; any when empty."
@@ -123,16 +124,18 @@ class WorkerDefinition(_Part):
     connections: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="The worker's connections, by alias, type or class path."
     )
-    sandbox: Sandbox = Sandbox()
-    attachments: Attachments = Attachments()
+    sandbox: Sandbox = Field(default=Sandbox(), description="The folders that the worker sees.")
+    attachments: Attachments = Field(
+        default=Attachments(), description="The limits for attached files."
+    )
     inputs: dict[str, Input] = Field(
         default_factory=dict,
         description=("The inputs, which replace {{input}} in the instructions."),
     )
     result: dict[str, Any] | None = Field(
-        default=None, description="The JSON Schema of the answer; text when omitted."
+        default=None, description="The JSON Schema of the answer; text if none is given."
     )
-    limits: Limits = Limits()
+    limits: Limits = Field(default=Limits(), description="The limits of the worker's task.")
     budget_usd: float | None = Field(
         default=None, gt=0, description=("The most to spend in one call, in USD.")
     )
@@ -146,6 +149,7 @@ class WorkerDefinition(_Part):
     generated: bool = Field(default=False, exclude=True)
     read: Read | None = Field(default=None, exclude=True, repr=False)
 
+    @computed_field
     @property
     def file(self) -> Path:
         """The path of the worker's file."""

@@ -56,7 +56,7 @@ class Workshop(Generic[W]):
             ConfigurationError: If the worker's file is invalid. The message names file, line and
                 key.
         """
-        key = f"{worker.file}\0{worker.model_dump_json()}"
+        key = worker.model_dump_json()
         if key not in self._connections_by_worker:
             self._connections_by_worker[key] = list(self._create_connections(worker, agent_workers))
         return self._connections_by_worker[key]
