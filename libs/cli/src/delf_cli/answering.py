@@ -267,7 +267,8 @@ async def send(
     if (refusal := refusal_reason(record, decider, decision)) is not None:
         raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
     if request.rule.get("two_of") and isinstance(decision, Approved):
-        await _check_votes(journal, request, decider)
+        events = await journal.read(request.task_id, request.seq)
+        check_vote(decider, votes_in(events, request.request_id))
     # Subscribe before sending, to receive even an immediate decision.
     live = journal.subscribe(request.task_id)
     data = answer_data(request.request_id, request.digest, decision, decider)
@@ -394,13 +395,6 @@ def _not_pending_error(request_id: str, became: str) -> UnknownRequestError:
         f"the request {request_id!r} is not pending any more: {became}",
         hint="an answer that comes late has no effect",
     )
-
-
-async def _check_votes(
-    journal: SharedJournal, request: ApprovalRequested, decider: Decider
-) -> None:
-    votes = votes_in(await journal.read(request.task_id, request.seq), request.request_id)
-    check_vote(decider, votes)
 
 
 def refusal_reason(record: RequestRecord, decider: Decider, decision: Decision) -> str | None:

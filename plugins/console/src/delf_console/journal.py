@@ -186,8 +186,7 @@ def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
     """
     with path.open("rb") as file:
         is_backup = file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
-    read_into = _restore_backup if is_backup else _import_tasks
-    tasks = ask_journal(ctx, lambda journal: read_into(journal, path))
+    tasks = ask_journal(ctx, lambda j: j.restore(path) if is_backup else _import_tasks(j, path))
     write_result(f"{format_count(tasks, 'task')} added", _ImportRow(tasks=tasks), as_json=as_json)
 
 
@@ -212,14 +211,9 @@ async def _export(journal: SharedJournal, path: Path) -> int:
     return tasks
 
 
-async def _restore_backup(journal: SharedJournal, path: Path) -> int:
-    return await journal.restore(path)
-
-
 async def _import_tasks(journal: SharedJournal, path: Path) -> int:
     """Import an export file's tasks that are not yet in the journal; return their number."""
-    task_ids: set[str] = set()
-    added_count = 0
+    added_ids: set[str] = set()
     batch: list[list[Event]] = []
 
     async def flush() -> None:
@@ -232,15 +226,14 @@ async def _import_tasks(journal: SharedJournal, path: Path) -> int:
         batch.clear()
 
     for events in _tasks_of(path):
-        if events[0].task_id in task_ids or await _is_known(journal, events[0].task_id):
+        if events[0].task_id in added_ids or await _is_known(journal, events[0].task_id):
             continue
-        task_ids.add(events[0].task_id)
-        added_count += 1
+        added_ids.add(events[0].task_id)
         batch.append(events)
         if len(batch) == _TASKS_PER_BATCH:
             await flush()
     await flush()
-    return added_count
+    return len(added_ids)
 
 
 async def _is_known(journal: SharedJournal, task_id: str) -> bool:

@@ -577,9 +577,9 @@ class _Result(NamedTuple):
     """The result of a statement.
 
     Args:
-        cursor: A cursor. For ``SELECT a, b``, its rows are ``(a, b, text of a, text of b)``; each
-            of these texts is NULL unless Python cannot represent the value. Dates and times are
-            texts themselves. The rows of EXPLAIN have no second half.
+        cursor: A cursor of rows ``(a, b, text of a, text of b)`` for ``SELECT a, b``. A text is
+            NULL unless Python cannot represent the value; dates and times are texts themselves.
+            The rows of EXPLAIN have no second half.
         columns: The names of the columns.
         kinds: The types of the columns.
     """

@@ -50,7 +50,6 @@ class TaskFlows:
         allowed_flows: Sequence[str],
     ) -> None:
         self._origins = origins
-        # Asks a model for an outline: the calls that the user's words ask for.
         self._request_outline = request_outline
         self._log = log
         self._allowed_flows = tuple(allowed_flows)
@@ -141,34 +140,6 @@ class TaskFlows:
 
 
 @dataclass(frozen=True)
-class _PlanComparison:
-    """The differences of a call from the planned calls of its action.
-
-    A planned call is a call that the user's words ask for.
-
-    Args:
-        differences: For each planned call, the parameters in which the compared call differs.
-    """
-
-    differences: Sequence[Sequence[str]]
-
-    @property
-    def has_planned_call(self) -> bool:
-        """True if the user's words ask for any call of the action."""
-        return bool(self.differences)
-
-    @property
-    def fewest_differences(self) -> Sequence[str]:
-        """The differences from the most similar planned call; there must be a planned call."""
-        return min(self.differences, key=len)
-
-    @property
-    def equal_call_count(self) -> int:
-        """The number of planned calls from which the call does not differ."""
-        return sum(len(differing_parameters) == 0 for differing_parameters in self.differences)
-
-
-@dataclass(frozen=True)
 class _Suspect:
     """A call that instructions in untrusted data may have caused.
 
@@ -217,12 +188,11 @@ class _Suspect:
         paths_to_review = self._paths_to_review(deciding_paths)
         if not paths_to_review:
             return None
-        plan = self._compare_with_plan(self._untrusted_sources(paths_to_review))
-        if not plan.has_planned_call:
+        differences = self._differences_from_plan(self._untrusted_sources(paths_to_review))
+        if not differences:  # no call of the action is planned
             return self._reason_of([parameter_of(paths_to_review[0])], paths_to_review)
-        if plan.equal_call_count > 0:
-            return None
-        return self._reason_of(plan.fewest_differences, paths_to_review)
+        fewest_differences = min(differences, key=len)
+        return self._reason_of(fewest_differences, paths_to_review) if fewest_differences else None
 
     def _paths_to_review(self, deciding_paths: Sequence[str]) -> Sequence[str]:
         """Return the paths of the values that need review; empty if the call needs no review."""
@@ -239,16 +209,14 @@ class _Suspect:
         Args:
             deciding_paths: The paths of the values that decide the effect of the call.
         """
-        plan = self._compare_with_plan(sources_by_parameter=None)  # compares all parameters
-        if plan.equal_call_count > 0:
+        differences = self._differences_from_plan(sources_by_parameter=None)
+        planned_count = sum(not differing_parameters for differing_parameters in differences)
+        if planned_count > 0:
             # The user asked for this call. But its content may be a stranger's, and the call may
             # have been made already.
-            reason = self._reason_of_content()
-            if reason is None and not self._admit(plan.equal_call_count):
-                reason = "the task does not ask to do this once more"
-            return reason
-        if plan.has_planned_call:
-            parameters = plan.fewest_differences
+            return self._reason_of_content() or self._admit_or_reason(planned_count)
+        if differences:
+            parameters = min(differences, key=len)
         elif deciding_paths:
             parameters = [*map(parameter_of, deciding_paths)]
         else:
@@ -275,10 +243,10 @@ class _Suspect:
         """
         return [*self.text_by_path] if self._has_only_content_names else []
 
-    def _compare_with_plan(
+    def _differences_from_plan(
         self, sources_by_parameter: SourcesByParameter | None
-    ) -> _PlanComparison:
-        """Compare the checked call with the planned calls of its action.
+    ) -> Sequence[Sequence[str]]:
+        """Compare the call with each planned call of its action: a call that the user asks for.
 
         Content, such as the body of a mail, may differ.
 
@@ -287,15 +255,17 @@ class _Suspect:
                 results the script computed the argument. Such an argument equals the planned one
                 if the plan computes it from the same calls, or if its value is planned. If None,
                 all parameters are compared, and only by their values.
+
+        Returns:
+            For each planned call, the parameters in which the call differs.
         """
-        differences = self.origins.outline.differing_arguments(
+        return self.origins.outline.differing_arguments(
             self.bound.name,
             self.arguments,
             self._is_content,
             has_only_content=self._has_only_content_names,
             sources_by_parameter=sources_by_parameter,
         )
-        return _PlanComparison(differences)
 
     def _is_content(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)
@@ -394,11 +364,12 @@ class _Suspect:
                 return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None
 
-    def _admit(self, planned_count: int) -> bool:
-        """Admit and count the call, unless the call was already made ``planned_count`` times."""
-        return self.origins.outline.admit_call(
+    def _admit_or_reason(self, planned_count: int) -> str | None:
+        """Admit and count the call; return why not if the call was made ``planned_count`` times."""
+        is_admitted = self.origins.outline.admit_call(
             self.bound.name, self.arguments, self._is_content, planned_count
         )
+        return None if is_admitted else "the task does not ask to do this once more"
 
 
 def _is_flow_allowed(flow: tuple[str, str], rule: str) -> bool:

@@ -42,9 +42,7 @@ ANSWER: Final = "an earlier answer"
 MEMORY: Final = "memory"
 VARIABLE: Final = "this conversation's variable"
 PARENT: Final = "the words of this task"
-# The maximum length of a text whose instructions a task may tell the agent to obey.
-#
-# In characters; a longer text is truncated.
+# The number of characters to which a text is truncated whose instructions the agent shall obey.
 _MAX_FOLLOWED_LENGTH: Final = 20_000
 # Patterns that show that a text quotes another person.
 _QUOTATION_SIGNS: Final = re.compile(
@@ -340,7 +338,9 @@ class Origins:
         # An action may return untrusted data in some fields, and the user's own data in others.
         actions = {source.action for source in sources if source.action is not None}
         return all(
-            self._is_only_in_trusted_fields(name, text, field_names_used(sources, name))
+            self._results_of(name).is_only_in_user_data(
+                normalized_text(text), field_names_used(sources, name)
+            )
             for name in actions
         )
 
@@ -413,16 +413,6 @@ class Origins:
         if has_result:
             return True  # a result with data of others would have put it into untrusted_actions
         return tool.action.trust == "own"
-
-    def _is_only_in_trusted_fields(self, action: str, text: str, fields: Collection[str]) -> bool:
-        """Return whether a script can get a text only from data that the user wrote.
-
-        Args:
-            action: The action whose results the script reads.
-            text: The text.
-            fields: The names of the fields that the script reads from the results.
-        """
-        return self._results_of(action).is_only_in_user_data(normalized_text(text), fields)
 
     def _results_of(self, action: str) -> Results:
         """Return the texts that an action has returned, after adding those of new calls."""

@@ -156,16 +156,14 @@ class Outline:
         differences: list[Sequence[str]] = []
         for planned_call in self._planned_calls_of(action):
             # A planned ``note(text=...)`` must not allow each call of ``note``.
-            is_strict = has_only_content and not self._has_literal(planned_call)
+            has_literal = any(map(is_constant, self._planned_arguments(planned_call).values()))
+            is_strict = has_only_content and not has_literal
             may_differ = _nothing_may_differ if is_strict else is_content
             differing = self._differing_arguments(
                 planned_call, arguments, may_differ, sources_by_parameter
             )
             differences.append([*differing])
         return differences
-
-    def _has_literal(self, planned_call: ast.Call) -> bool:
-        return any(map(is_constant, self._planned_arguments(planned_call).values()))
 
     def has_literal_argument(self, action: str, name: str, value: Any) -> bool:
         """Return whether a planned call of the action has this value as a literal argument."""

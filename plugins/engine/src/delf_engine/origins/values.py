@@ -178,16 +178,12 @@ def _has_value(record: Mapping[Any, Any], name: str, wanted_value: Any) -> bool:
 
     If the record has no field of this name, the value may be in any of its fields.
     """
-    searched = record.get(name, record)
-    return normalized_text(str(wanted_value)) in map(normalized_text, _texts_in(searched))
+    texts = (text for _, text in leaves_of(record.get(name, record)))
+    return normalized_text(str(wanted_value)) in map(normalized_text, texts)
 
 
 def _records_in(items: Iterable[Any]) -> list[Mapping[Any, Any]]:
     return [cast("Mapping[Any, Any]", item) for item in items if isinstance(item, Mapping)]
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    return (text for _, text in leaves_of(value))
 
 
 def fields_of(value: Any) -> Mapping[Any, Any] | None:
