@@ -47,11 +47,13 @@ def shared(make: Callable[[Any], Any], levels: int = 40) -> Any:
     return value
 
 
-def deep(levels: int) -> Any:
-    value: Any = 0
+def deep(levels: int, value: Any = 0) -> Any:
     for _ in range(levels):
         value = [value]
     return value
+
+
+SHARED = deep(20)
 
 
 class Node:
@@ -88,6 +90,7 @@ def cycle() -> Any:
         (deep(MAX_DEPTH + 1), UnsupportedValueError),
         (deep(1_000_000), UnsupportedValueError),
         (cycle(), UnsupportedValueError),
+        ([SHARED, deep(MAX_DEPTH - 10, SHARED)], UnsupportedValueError),
     ],
     ids=[
         *(
@@ -102,7 +105,7 @@ def cycle() -> Any:
             "range",
             "text",
         ),
-        *("deep", "very deep", "cycle"),
+        *("deep", "very deep", "cycle", "deep at its second place"),
     ],
 )
 def test_oversized_value_is_refused_at_once(value: Any, error: type) -> None:
@@ -115,7 +118,7 @@ def test_oversized_value_is_refused_at_once(value: Any, error: type) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        deep(MAX_DEPTH - 2),
+        deep(MAX_DEPTH),
         shared(lambda v: [v, v], 15),
         [{"a": 1, "b": "text", "c": None}] * 10_000,
         {"x": (1, 2.5, b"bytes", {"s"})},

@@ -207,7 +207,10 @@ class _Sizes:
         """
         measured = self._measured.get(id(value))
         if measured is not None:
-            return measured[1]
+            _, (cost, characters, levels) = measured
+            if level - 1 + levels > MAX_DEPTH:  # the value was measured at an outer level
+                raise UnsupportedValueError(_TOO_DEEP)
+            return cost, characters, levels
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
         parts, units = _parts_of(value)
@@ -233,9 +236,6 @@ class _Sizes:
                     cost += inner_cost
                     characters += inner_characters
                     levels = max(levels, 1 + inner_levels)
-                    # A part that was measured at another place may be deeper here.
-                    if level + levels > MAX_DEPTH:
-                        raise UnsupportedValueError(_TOO_DEEP)
                     self._check_limits(cost, characters)
         self._check_limits(cost, characters)
         size = cost, characters, levels
