@@ -152,8 +152,7 @@ def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
         owner: The owner; None for the local user.
     """
     visible_owners = owners_seen(person, people)
-    sees_all_owners = visible_owners is None
-    return sees_all_owners or owner in visible_owners
+    return visible_owners is None or owner in visible_owners
 
 
 def check_may_run(holder: str, people: Iterable[Person]) -> None:

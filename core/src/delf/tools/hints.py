@@ -89,7 +89,7 @@ class _Context(NamedTuple):
     field_budget: Iterator[int] = iter(())
 
     def with_variables_of_class(self, owner: Any) -> _Context:
-        """Return a copy that replaces only the type variables of a class and its bases.
+        """Return a copy that knows only the type variables of a class and its bases.
 
         The same variable may have another meaning outside of the class: many modules have only one
         ``T``.
@@ -100,7 +100,7 @@ class _Context(NamedTuple):
         return self._replace(type_arguments=self._resolve(_bindings(owner)))
 
     def without_variables(self) -> _Context:
-        """Return a copy that replaces no type variables."""
+        """Return a copy that knows no type variables."""
         return self._replace(type_arguments={})
 
     def _resolve(self, type_arguments: Mapping[Any, Any]) -> dict[Any, Any]:
