@@ -101,7 +101,7 @@ class TaskHost:
         # The texts of the answer so far, without the output of the last script.
         self._answer_texts: list[str] = []
         # False if the last script failed, or if its output was refused as an answer. The output is
-        # then dropped by _take_printed().
+        # then dropped by _move_output_to_answer().
         self._answer_includes_last_output = True
         self._call_ids = itertools.count(1)
         # The number of the strategy's own calls in flight; no script may run meanwhile.
@@ -326,7 +326,7 @@ class TaskHost:
         if self._is_script_running or self._open_calls:
             raise RuntimeError("a script cannot run beside another script or a call")
         attempt = self._next_attempt()
-        self._take_printed()
+        self._move_output_to_answer()
         bound_actions = named_actions(code, self._run.tools)
         names = tuple(bound_action.name for bound_action in bound_actions)
         log = self._run.log
@@ -404,13 +404,13 @@ class TaskHost:
             variables_alive=self.scripts.sandbox.alive,
             changes=changes,
             is_silent=is_silent,
-            returned=[self._clean(line) for line in returned_texts],
+            returned=[self._redact(line) for line in returned_texts],
             found_nothing=found_nothing,
             refused=_budget_error_behind(cause),
             can_retry=can_retry_call and self.scripts.may_go_on,
             cause=cause,
             rejected=_is_rejection(outcome, failed_call, was_refused=was_refused),
-            changes_requested=[self._clean(text) for text in requested_changes],
+            changes_requested=[self._redact(text) for text in requested_changes],
         )
 
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
@@ -478,25 +478,25 @@ class TaskHost:
     @property
     def output(self) -> str:
         """The answer so far, without secrets."""
-        return self._clean("".join(self._answer_texts)) + self._printed()
+        return self._redact("".join(self._answer_texts)) + self._printed()
 
     @in_own_context
     def say(self, text: str) -> None:
         """Append a text of the strategy to the task's answer, after the last script's output."""
-        self._take_printed()
+        self._move_output_to_answer()
         self._answer_texts.append(text)
         self._run.log.buffer_output(text)
         # No more text follows, so nothing is held back as the possible beginning of a secret.
         self._run.log.flush_held_back_output()
 
     def _printed(self) -> str:
-        return self._clean("".join(self.scripts.printed_text))
+        return self._redact("".join(self.scripts.printed_text))
 
-    def _clean(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         redactor = self._run.log.redactor
         return redactor.redact_text(text) if redactor.knows_any else text
 
-    def _take_printed(self) -> None:
+    def _move_output_to_answer(self) -> None:
         """Append the output of the last script to the answer, unless the script failed."""
         if self._answer_includes_last_output:
             self._answer_texts += self.scripts.printed_text
@@ -507,15 +507,15 @@ class TaskHost:
 
         A refusal discards the texts collected for the answer and the output of the last script.
         """
-        error = self.check_answer(text)
+        error = self.accept_answer(text)
         if error is None:
             return None
         self._answer_texts.clear()
         self._answer_includes_last_output = False
         return error.message
 
-    def check_answer(self, text: str) -> DelfError | None:
-        """Check a final answer in words against the declared type, and store its value.
+    def accept_answer(self, text: str) -> DelfError | None:
+        """Check a final answer in words, and store its value if it has the declared type.
 
         An answer that a script gave by ``answer()`` was checked when it was given.
 

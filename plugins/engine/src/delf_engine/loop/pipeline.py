@@ -129,16 +129,14 @@ class TaskPipeline:
             await self._run.clock.wait(work)
             if isinstance(self._host.stopped, SandboxDied):  # the caller resumes the task
                 return await await_despite_cancellation(self._lose_sandbox(self._host.stopped))
-            text, error = await self._result(work)
-            if error is None and self._run.config.learn:
-                await learn(self._run, text)
+            result = await self._result(work)
+            if isinstance(result, str) and self._run.config.learn:
+                await learn(self._run, result)
         except asyncio.CancelledError:
             # Wait until the cancellation is recorded, even if this method is cancelled again.
             await await_despite_cancellation(self._cancel(work))
             raise
-        return await await_despite_cancellation(
-            self._finish(text, error), on_failure=self._log_lost_end
-        )
+        return await await_despite_cancellation(self._finish(result), on_failure=self._log_lost_end)
 
     async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
         """Stop working on a task whose sandbox died; the caller resumes the task at once.
@@ -264,15 +262,14 @@ class TaskPipeline:
             f"Timeout: the task did not end within {seconds:g} s; it waited for {awaited}"
         )
 
-    async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
-        """Return the task's answer and None, or the output so far and the error.
+    async def _result(self, work: asyncio.Future[str]) -> str | DelfError:
+        """Return the task's answer, or the error with which the task ends.
 
         Called when the work is done or the task's time is over. Work that still runs is cancelled.
         """
         host = self._host
         if not work.done():
-            timeout_error = await self._time_out(work)
-            return host.output, timeout_error
+            return await self._time_out(work)
         failure = host.stopped or work.exception()
         if failure is None:
             await self._keep_variables()  # while the sandbox is open
@@ -283,10 +280,8 @@ class TaskPipeline:
         # A tool's refusal becomes the answer for a person. For a parent task, it stays an error.
         is_child_task = self._run.request.child is not None
         if isinstance(failure, ToolException) and not is_child_task:
-            return await self._refused(failure)
-        if isinstance(failure, DelfError):
-            return host.output, failure
-        return host.output, self._internal_error(failure)
+            return await self._answer_with_refusal(failure)
+        return failure if isinstance(failure, DelfError) else self._internal_error(failure)
 
     async def _keep_variables(self) -> None:
         """Keep the last script's variables for the next task, if there are any; warn on failure."""
@@ -298,15 +293,15 @@ class TaskPipeline:
                 session = await scripts.sandbox.session()
                 await keep_variables(self._run, session, scripts.variables)
 
-    def _checked_answer(self, text: str) -> tuple[str, DelfError | None]:
-        """Return the strategy's answer and None, or the output and why the answer is invalid."""
+    def _checked_answer(self, text: str) -> str | DelfError:
+        """Return the strategy's answer, or the error if the answer is invalid."""
         host = self._host
-        error = host.check_answer(text)
+        error = host.accept_answer(text)
         if error is not None:
-            return host.output, error
+            return error
         if not text and host.value is not None:
-            return _as_text(host.value), None
-        return text, None
+            return _as_text(host.value)
+        return text
 
     def _internal_error(self, error: BaseException) -> DelfError:
         """Log an unexpected exception, and convert it to a ``DelfError``."""
@@ -340,22 +335,17 @@ class TaskPipeline:
         strategy = f"the strategy {self._run.config.strategy!r}"
         return awaited_in_events or calls or self._host.scripts.waiting_for or strategy
 
-    async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
-        """Make the task's answer out of a tool's refusal, if possible.
-
-        Returns:
-            The answer and None, or the output so far and the error.
-        """
-        output = self._host.output
+    async def _answer_with_refusal(self, error: ToolException) -> str | DelfError:
+        """Return an answer that ends with a tool's refusal, or the error if it is not possible."""
         refusal = refusal_of(self._log.events)
         if refusal is None:  # the last script failed for another reason
-            return output, error
-        text = "\n".join(part for part in (output.strip("\n"), refusal) if part)
-        is_invalid_answer = self._host.check_answer(text) is not None
+            return error
+        text = "\n".join(part for part in (self._host.output.strip("\n"), refusal) if part)
+        is_invalid_answer = self._host.accept_answer(text) is not None
         if is_invalid_answer:  # for example, the task must answer with a number
-            return output, error
+            return error
         await self._log.record(Warned, message=f"{refusal}; the rest of the script was not done")
-        return text, None
+        return text
 
     async def _abandon(self, work: asyncio.Future[str]) -> None:
         """Kill the sandbox and cancel the running work; work that does not end is abandoned."""
@@ -383,7 +373,7 @@ class TaskPipeline:
             if stays_resumable:
                 await self._log.aclose()
                 return
-            await self._finish(self._host.output, self._cancellation_error(), self._stopped_by())
+            await self._finish(self._cancellation_error(), self._stopped_by())
         except Exception as error:
             self._log_lost_end(error)
 
@@ -397,11 +387,17 @@ class TaskPipeline:
         return TaskStoppedError("the task was stopped")
 
     async def _finish(
-        self, text: str, error: DelfError | None, stopper: StoppedBy | None = None
+        self, result: str | DelfError, stopper: StoppedBy | None = None
     ) -> TaskOutcome:
-        """Wait for calls in flight, record the end of the task, and return the outcome."""
+        """Wait for calls in flight, record the end of the task, and return the outcome.
+
+        Args:
+            result: The answer; or the error, whose outcome has the output so far as its text.
+            stopper: The person who stopped the task, if any.
+        """
         run = self._run
         log = self._log
+        text, error = (result, None) if isinstance(result, str) else (self._host.output, result)
         try:
             await self._host.finish_work_in_flight(GRACE_SECONDS)
         except UnrecordedCallError as unrecorded:
