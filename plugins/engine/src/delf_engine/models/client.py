@@ -132,15 +132,8 @@ class ModelClient:
             models = [self.pool.resolve_provider(config)]
         else:
             models = self._available(config)
-        reply, _ = await self._ask_in_order(
-            models,
-            request,
-            attempt,
-            on_delta=on_delta,
-            session=session,
-            continues=continues,
-            draft=draft,
-        )
+        streaming = _Streaming(on_delta=on_delta, session=session, continues=continues, draft=draft)
+        reply, _ = await self._ask_in_order(models, request, attempt, streaming)
         return reply
 
     async def _ask_in_order(
@@ -148,33 +141,19 @@ class ModelClient:
         models: Iterable[LLMConfig],
         request: ModelRequest,
         attempt: int,
-        *,
-        on_delta: OnDelta | None = None,
-        session: ModelSession | None = None,
-        continues: bool = False,
-        draft: Draft | None = None,
+        streaming: _Streaming,
     ) -> tuple[ModelReply, LLMConfig | None]:
         """Ask the models in order until one is available.
-
-        Args:
-            models: The models.
-            request: The request; with a session, only the new messages.
-            attempt: The number of the strategy's attempt at a usable answer, from 1; recorded in
-                the journal.
-            on_delta: Receives the answer's pieces.
-            session: An open session to use instead of a separate request.
-            continues: Whether the session already has the user's instructions.
-            draft: Collects the answer's pieces.
 
         Returns:
             The answer and its model; in a resumed task, the recorded answer and None.
         """
         recorded_reply = self.replay.reply(request.purpose) if self.replay.resumed else None
         if recorded_reply is not None:
-            if on_delta is not None:
-                _send_recorded(recorded_reply, on_delta)
+            if streaming.on_delta is not None:
+                _send_recorded(recorded_reply, streaming.on_delta)
             return without_reasoning(recorded_reply), None
-        request = self._prepare(request, instruct=not continues)
+        request = self._prepare(request, instruct=not streaming.continues)
         remaining = deque(models)
         while True:
             current = remaining.popleft()
@@ -182,7 +161,7 @@ class ModelClient:
             estimate = partial(self.ledger.estimate, current, request, price)
             try:
                 async with self.ledger.reserved(estimate):
-                    reply = await self._ask(current, request, attempt, on_delta, session, draft)
+                    reply = await self._ask(current, request, attempt, streaming)
                     return without_reasoning(reply), current
             except LLMExecutionError as error:
                 if not remaining or not _can_another_model_answer(error):
@@ -230,7 +209,9 @@ class ModelClient:
             writer = answer.writer
             models = self._available(config) if writer is None else [writer]
             try:
-                reply, model = await self._ask_in_order(models, answer.request, attempt)
+                reply, model = await self._ask_in_order(
+                    models, answer.request, attempt, _Streaming()
+                )
             except LLMExecutionError as error:
                 if writer is None or not answer.requests_left:
                     raise
@@ -321,13 +302,7 @@ class ModelClient:
         return price
 
     async def _ask(
-        self,
-        config: LLMConfig,
-        request: ModelRequest,
-        attempt: int,
-        on_delta: OnDelta | None,
-        session: ModelSession | None,
-        draft: Draft | None,
+        self, config: LLMConfig, request: ModelRequest, attempt: int, streaming: _Streaming
     ) -> ModelReply:
         """Make one model call; record the request, the answer or failure, and the cost."""
         number = self.log.next_model_call()
@@ -335,8 +310,9 @@ class ModelClient:
         # Started after the journal's write, which is not the model's time.
         started = time.perf_counter()
         received_pieces: list[str] = []
+        draft = streaming.draft
         try:
-            reply = await self._answer(config, request, on_delta, session, draft, received_pieces)
+            reply = await self._answer(config, request, streaming, received_pieces)
         except DelfError as error:
             self.pool.add_load_failures_to(error)
             if draft is not None:
@@ -418,9 +394,7 @@ class ModelClient:
         self,
         config: LLMConfig,
         request: ModelRequest,
-        on_delta: OnDelta | None,
-        session: ModelSession | None,
-        draft: Draft | None,
+        streaming: _Streaming,
         received_pieces: list[str],
     ) -> ModelReply:
         """Get the model's answer, passing its pieces on.
@@ -428,23 +402,21 @@ class ModelClient:
         Args:
             config: The model.
             request: The request.
-            on_delta: The strategy's listener, which reads the pieces and chooses those to show.
-            session: An open session to use instead of a separate request.
-            draft: Collects the pieces.
+            streaming: The session to use, and the receivers of the pieces.
             received_pieces: A list to which the text outside of calls is appended.
         """
         # Answers to the model calls that a script makes are not shown to people.
         is_watched = self.stream and request.purpose != "call"
-        if session is not None:
-            pieces = session.send(request)
+        if streaming.session is not None:
+            pieces = streaming.session.send(request)
         else:
             model = self.pool.get(config)
-            if on_delta is None and not is_watched:
+            if streaming.on_delta is None and not is_watched:
                 return await _complete(model, request, config)
             pieces = model.stream(request)
         receivers = _Receivers(
-            strategy=on_delta,
-            draft=draft,
+            strategy=streaming.on_delta,
+            draft=streaming.draft,
             people=self.on_delta if is_watched else None,
             received_pieces=received_pieces,
         )
@@ -459,6 +431,19 @@ class ModelClient:
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Streaming:
+    """The options of a request whose answer a strategy reads piece by piece.
+
+    The fields are parameters of :meth:`ModelClient.ask`.
+    """
+
+    on_delta: OnDelta | None = None
+    session: ModelSession | None = None
+    continues: bool = False
+    draft: Draft | None = None
 
 
 @dataclass(slots=True, kw_only=True)
