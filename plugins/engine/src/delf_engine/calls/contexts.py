@@ -42,10 +42,6 @@ class CallContexts:
         # The calls' printed text, by call number. A possible beginning of a secret is held back.
         self._outputs: dict[int, RedactedStream] = {}
 
-    def has_started_children(self, call: Call) -> bool:
-        """Return True if a call has already started child tasks, before the task was resumed."""
-        return bool(self.children.recorded_children(call.number))
-
     async def wait_for_output_files(self) -> None:
         """Wait until the script's output files are written, because a call may read them."""
         if self._run.output.under_way:
@@ -215,16 +211,9 @@ def _consent_call(
     name: str,
     convert_edited: Callable[[Mapping[str, Any]], dict[str, Any]],
 ) -> Call:
-    """Return the call that a person approves or edits in order to consent; it is never made.
+    """Return a call that a person approves or edits in order to consent, and that is never made.
 
     The call counts as irreversible, because consent may release data out of delf's control.
-
-    Args:
-        call: The asking call.
-        question: The question.
-        arguments: The proposed arguments, which the person may edit.
-        name: The question's name; people see ``<connection>.<name>``.
-        convert_edited: Validates and converts edited arguments.
     """
     action = Action(
         name=name,

@@ -482,7 +482,9 @@ class Gate:
         Any other call is made again only if a person approves and nothing prevents it.
         """
         obstacle = self._restore_edited_arguments(call, recorded_call)
-        if obstacle is None and self._can_repeat_without_question(call):
+        recorded_children = self._contexts.children.recorded_children(call.number)
+        works_in_children = call.bound.action.resumes or bool(recorded_children)
+        if obstacle is None and works_in_children:
             return await self._make_after_previous_process(call)
         shown: Allowed | NeedsApproval = Allowed()  # has no preview
         if obstacle is None:
@@ -562,12 +564,6 @@ class Gate:
                 return await self._refuse_validated(call, _refused(call, reason))
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
-
-    def _can_repeat_without_question(self, call: Call) -> bool:
-        """Return True if an interrupted call is repeated without asking a person."""
-        if call.bound.action.resumes:
-            return True
-        return self._contexts.has_started_children(call)
 
     async def _make(self, call: Call) -> CallAnswer:
         """Record the start of a call, and make the call, unless the gate is closed."""
