@@ -152,15 +152,7 @@ def _items_needing_trust(
     plugin_files: Iterable[Path],
     links: Mapping[str, str],
 ) -> Items:
-    """Return what the user trusts, by file name.
-
-    Args:
-        settings: The settings.
-        file: The ``delf.toml``, if it exists.
-        named_files: The files with settings or code that the settings name.
-        plugin_files: The files that plugins name.
-        links: The targets of the links out of the folder, by the name of the link.
-    """
+    """Return the values, digests and targets of links that the user trusts, by file name."""
     items = _items_of_settings(settings, file)
     _add_digests(items, settings.root, itertools.chain(named_files, plugin_files))
     for name, target in links.items():

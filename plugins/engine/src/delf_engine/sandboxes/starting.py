@@ -80,10 +80,7 @@ class _Search:
     context: PluginContext
 
     async def try_backend(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
-        """Create and test a backend; close the backend and return the reason if it cannot be used.
-
-        A backend can be used if it works on this machine and isolates strongly enough.
-        """
+        """Create a backend; return the reason if it does not work or isolates too weakly."""
         if self._is_weak(spec.isolation):
             return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
         backend = make_sandbox(
