@@ -616,6 +616,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             options: Other options of :meth:`aresume`.
         """
         check_one_of("settle", options.get("settle", "ask"), get_args(Settle))
+        if timeout is not None:
+            check_above_zero("timeout", timeout)
         if budget_usd is not None:
             check_above_zero("budget_usd", budget_usd)
         if continue_past_limit is None:
@@ -624,9 +626,13 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         end = end_event(events)
         if end is not None and not (continue_past_limit and end.at_limit):
             return past_response(events, end)
+        try:
+            request = self._requests.resumed(task_id, events, timeout, **options)
+        except Exception:
+            await runtime.release(task_id)
+            raise
         if budget_usd is not None:
             self._ledger.limit(budget_usd)
-        request = self._requests.resumed(task_id, events, timeout, **options)
         return await self._run(runtime, request)
 
     @overload

@@ -383,6 +383,10 @@ class Runtime:
         claiming.add_done_callback(self._background.discard)
         return await claiming
 
+    async def release(self, task_id: str) -> None:
+        """Release the claim on a task that this agent does not run after all."""
+        await self._claims.release(self.journal, task_id)
+
     async def _claim(self, task_id: str, *, even_if_ended_at_limit: bool) -> Sequence[Event]:
         """Claim a task, and release the task if the agent was stopped meanwhile.
 

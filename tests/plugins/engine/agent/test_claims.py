@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from delf import Agent, tool
 from delf import events as ev
-from delf.errors import DelfError
+from delf.errors import ConfigurationError, DelfError
 from delf.protocols.journal import Journal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
@@ -105,3 +105,36 @@ async def test_running_task_cannot_be_resumed_by_another_agent(make: Make, journ
         assert (await first).raise_for_status().text == "1"
         assert (await other.aresume(task.task_id)).text == "1"
     assert desk.calls == [1]
+
+
+class ClosedChat:
+    """A chat that finds no conversation."""
+
+    @classmethod
+    def of(cls, _value: Any) -> ClosedChat:
+        return cls()
+
+    def attach(self, context: Any) -> None:
+        pass
+
+    def conversation_for(self, conversation_id: str | None = None) -> Any:
+        raise ConfigurationError(f"there is no conversation {conversation_id}")
+
+    def in_memory(self) -> ClosedChat:
+        return self
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_task_is_free_after_a_resume_that_cannot_begin(make: Make, journals: Open) -> None:
+    desk = Desk()
+    desk.go_on.set()
+    task = await interrupted(journals())
+    async with make(desk.look) as one, make(desk.look) as other:
+        with pytest.raises(ConfigurationError, match="timeout"):
+            await one.aresume(task, timeout=0)
+        one.chat = cast("Any", ClosedChat())
+        with pytest.raises(ConfigurationError, match="no conversation"):
+            await one.aresume(task)
+        assert (await other.aresume(task)).raise_for_status().text == "1"
