@@ -118,11 +118,11 @@ def test_journal_export_names_an_unreadable_task(run: Any, place: str, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", '{"delf_journal": 2}', '{"delf_journal": 1}\n{"type": "x"}']
+    "text", ["", "x", "\xff", '{"delf_journal": 2}', '{"delf_journal": 1}\n{"type": "x"}']
 )
 def test_invalid_export_is_refused(run: Any, tmp_path: Path, text: str) -> None:
     file = tmp_path / "tasks.jsonl"
-    file.write_text(text)
+    file.write_text(text, "latin-1")
     done = run("import", file)
     assert done.exit_code == 1
     assert (
