@@ -67,9 +67,9 @@ def latin_encodings(data: bytes) -> Iterator[str]:
     Args:
         data: Lines of the text that have non-ASCII bytes.
     """
-    has_mixed_word = _ASCII_LETTER_BESIDE_NON_ASCII.search(data) is not None  # as in ``café``
-    if not has_mixed_word:
-        return  # words in Latin script would be mixed
+    # Words in Latin script mix ASCII letters and others, as ``café`` does.
+    if not _ASCII_LETTER_BESIDE_NON_ASCII.search(data):
+        return
     for encoding, letters in _LATIN:
         # Hardly any text has Ÿ. The byte 0x9F, Ÿ in cp1252, mostly stands for the ź of cp1250.
         alphabet = {*letters, *letters.upper()} - {"Ÿ"}

@@ -196,7 +196,7 @@ def _count_latin(sample: bytes, start: int, end: int) -> int:
     count = 0
     if is_beside_ascii_letter or not may_be_two_byte_text:
         count += len(_LATIN_LETTER.findall(run))
-    # A run of the maximum length counts only its letters.
-    if len(run) != _MAX_CONSECUTIVE:
+    # Three bytes of punctuation are rather a short word of another script, as in CP866 (Cyrillic).
+    if len(run) < _MAX_CONSECUTIVE:
         count += len(_LATIN_PUNCTUATION.findall(run))
     return count

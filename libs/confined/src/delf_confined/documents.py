@@ -111,10 +111,8 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
         for index, field_values in enumerate(form_values):
             parts = [texts[index], *field_values]
             texts[index] = "\n".join(filter(None, parts))
-    # A damaged page may have form values, and then has a text.
-    textless_damaged_pages = [number for number in damaged_pages if not texts[number - 1]]
-    textless_count = texts.count("") - len(textless_damaged_pages)
-    note_textless_pages(name, textless_count, len(texts))
+    textless_pages = {number for number, text in enumerate(texts, 1) if not text}
+    note_textless_pages(name, len(textless_pages.difference(damaged_pages)), len(texts))
     if not page_count:
         note(f"{name} has no pages")
     return Pages(title, page_count, texts)
@@ -204,13 +202,14 @@ def _read_pages(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
     return texts, damaged_pages, unknown_font_pages
 
 
-def _prefer_declared_encodings(holder: Any, depth: int = 0) -> None:
-    """Remove embedded fonts for which the document declares an encoding.
+def _prefer_declared_encodings(page_or_form: Any, depth: int = 0) -> None:
+    """Remove the embedded fonts for which the document declares an encoding.
 
-    Otherwise, pypdf would prefer the encoding in the font. Errors of damaged entries are ignored.
+    pypdf prefers the encoding in an embedded font, and uses the declared encoding only without an
+    embedded font. Errors of damaged entries are ignored.
     """
     try:
-        resources = holder["/Resources"].get_object()
+        resources = page_or_form["/Resources"].get_object()
         for font in _entries_of(resources, "/Font"):
             if _declares_encoding(font) and "/FontDescriptor" in font:
                 # pypdf takes no encoding from the third kind of font, /FontFile2 (TrueType).

@@ -84,7 +84,7 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     usual_names: dict[str, str] = {}
     for name, path in paths.items():
         usual_path = spellings.get(_normalise_name(path), path)
-        usual_names[name] = _correct_rels_path(usual_path, spellings)
+        usual_names[name] = _usual_rels_path(usual_path, spellings)
     return usual_names
 
 
@@ -109,10 +109,11 @@ def _referenced_names(archive: zipfile.ZipFile, paths: Mapping[str, str]) -> Ite
             yield _resolve_path(full_path.replace("\\", "/").split("/"))
 
 
-def _correct_rels_path(path: str, spellings: Mapping[str, str]) -> str:
-    """Spell a path such as ``Word/_Rels/Styles.xml.rels`` like the part ``word/styles.xml``.
+def _usual_rels_path(path: str, spellings: Mapping[str, str]) -> str:
+    """Return ``word/_rels/styles.xml.rels`` for the path ``Word/_Rels/Styles.xml.rels``.
 
-    Return any other path unchanged.
+    Folder and file are spelled like the part ``word/styles.xml`` to which the relations belong. The
+    path of any other part is returned unchanged.
 
     Args:
         path: The path of a part.

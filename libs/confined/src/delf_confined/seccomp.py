@@ -298,7 +298,8 @@ def _argument_checks(
         "clone3": _return(_UNKNOWN_CALL),
         "prctl": _allow_values(0, _PRCTLS),
         "tgkill": _require_argument(0, pid) + _forbid_arguments(2, _REFUSED_SIGNALS),
-        # Reading only: a lowered limit would end the process by SIGKILL, see _REFUSED_SIGNALS.
+        # A limit may be read, not lowered: the kernel would end the process by SIGKILL, which is
+        # taken for a kill from outside, see _REFUSED_SIGNALS.
         "prlimit64": [*_require_argument(0, 0), *_require_null(2), *_return(_ALLOW)],
         "getpgid": _allow_values(0, own_process),
         "getsid": _allow_values(0, own_process),

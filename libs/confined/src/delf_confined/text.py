@@ -17,12 +17,10 @@ _CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
 _PRINTABLE_ASCII: Final = re.compile(rb"[\t\n\r -~]")
 _MAX_PRINTABLE_SHARE_OF_UTF16: Final = 0.7
 _MIN_ZERO_SHARE_OF_UTF16: Final = 0.35
-# The encoding of UTF-8 text with a byte order mark or invalid bytes, as opposed to "utf-8".
-_IMPERFECT_UTF8: Final = "utf-8-sig"
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
-_WARNING: Final = "; if its letters look wrong, give encoding="
-_WARNING_OF_DECLARED: Final = ": its letters may be wrong"
+_GIVE_ENCODING: Final = "; if its letters look wrong, give encoding="
+_LETTERS_MAY_BE_WRONG: Final = ": its letters may be wrong"
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -37,7 +35,7 @@ def decode(
     encoding: str | None = None,
     about: str = "the file",
     *,
-    warning: str = _WARNING,
+    warning: str = _GIVE_ENCODING,
 ) -> str:
     """Decode a text whose encoding is unknown.
 
@@ -88,12 +86,12 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
         label = charsets.label_in_page(data)
         codec = charsets.codec_of(label)
     if codec is None:  # no known charset is declared
-        return decode(data, about=about, warning=_WARNING_OF_DECLARED)
+        return decode(data, about=about, warning=_LETTERS_MAY_BE_WRONG)
     text = charsets.decode_charset(data, label)
     if text is not None:
         return text
     if codec == "utf-8":  # often declared for texts in other encodings
-        return decode(data, about=about, warning=_WARNING_OF_DECLARED)
+        return decode(data, about=about, warning=_LETTERS_MAY_BE_WRONG)
     note(f"{about} has bytes that are not {label}: each was read as \ufffd")
     return data.decode(codec, errors="replace")
 
@@ -118,7 +116,7 @@ def encoding_of_file(path: str, about: str) -> str:
         beginning = file.read(_CHUNK_BYTES)
         encoding = _encoding_by_mark(beginning) or _detect_utf16(beginning, about)
         if encoding == "utf-8":
-            return _IMPERFECT_UTF8  # because of its mark
+            return "utf-8-sig"
         if encoding is not None:
             return encoding
         file.seek(0)
@@ -154,10 +152,10 @@ def _encoding_of_invalid_utf8(
     # The file is UTF-8 apart from a few invalid bytes.
     line = chunk.first_line + error.object.count(b"\n", 0, error.start)
     _note_replaced_bytes(about, encoding, line)
-    return _IMPERFECT_UTF8
+    return "utf-8-sig"
 
 
-def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _WARNING) -> str:
+def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _GIVE_ENCODING) -> str:
     """Detect the encoding of a text. If the encoding is a guess, a note tells the script so.
 
     Args:
@@ -272,7 +270,7 @@ def _utf16_variant(data: bytes) -> str | None:
     sample = data[:_SAMPLE_BYTES]
     has_zero_first = b"\0" in sample[::2]
     has_zero_second = b"\0" in sample[1::2]
-    if has_zero_first == has_zero_second or _has_few_zeros(data, sample):
+    if has_zero_first == has_zero_second or _is_text_with_stray_zeros(data, sample):
         return None
     encoding = "utf-16-be" if has_zero_first else "utf-16-le"
     try:
@@ -282,8 +280,8 @@ def _utf16_variant(data: bytes) -> str | None:
     return None if _CONTROLS.search(text) else encoding
 
 
-def _has_few_zeros(data: bytes, sample: bytes) -> bool:
-    """Return True if a text is ASCII or UTF-8 with a few stray zero bytes, and not UTF-16."""
+def _is_text_with_stray_zeros(data: bytes, sample: bytes) -> bool:
+    """Return True if data with zero bytes is ASCII or UTF-8 text rather than UTF-16."""
     # In UTF-16, the text "ab" is "a", 0, "b", 0: 50 % zero bytes and 50 % printable bytes. The
     # limits of 35 % and 70 % leave room for other characters.
     zero_share = sample.count(0) / len(sample)

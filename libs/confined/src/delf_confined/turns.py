@@ -93,7 +93,7 @@ class Turns:
         loop = asyncio.get_running_loop()
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
-        self._remove_from_ended(turn)
+        self._undo_add_to_ended(turn)
         self._waiting[turn] = next(self._order)
         # A call that gets a permit moves from _waiting to _running, and has a time ``began``.
         self._assign_permits()
@@ -120,11 +120,8 @@ class Turns:
         else:
             self._seconds_used.pop(key, None)
 
-    def _remove_from_ended(self, turn: Turn) -> None:
-        """Subtract a preempted call, which waits again, from the total of its caller's ended calls.
-
-        The call was added to the total when its last attempt was stopped.
-        """
+    def _undo_add_to_ended(self, turn: Turn) -> None:
+        """Undo :meth:`_add_to_ended` for a preempted call, which waits again."""
         if turn.was_preempted and turn.key in self._seconds_used:
             self._seconds_used[turn.key] -= turn.attempt_seconds
 
