@@ -62,15 +62,11 @@ class Login:
     scope_inclusions: Mapping[str, frozenset[str]]
 
     def covered_scopes(self, granted_scopes: Iterable[str]) -> set[str]:
-        """Return the narrower scopes that the granted scopes include.
-
-        A granted scope itself is in the result only if another granted scope includes it.
-        """
-        return {
-            included
-            for scope in granted_scopes
-            for included in self.scope_inclusions.get(scope, ())
-        }
+        """Return the granted scopes and the narrower scopes that they include."""
+        covered_scopes = set(granted_scopes)
+        for scope in granted_scopes:
+            covered_scopes.update(self.scope_inclusions.get(scope, ()))
+        return covered_scopes
 
     @property
     def client_id(self) -> str:
@@ -232,8 +228,7 @@ def _status(login: Login, store: TokenStore) -> LoginRow:
     state = "not logged in"
     if stored_login is not None:
         granted_scopes = set(stored_login.get("scopes") or ())
-        covered_scopes = granted_scopes | login.covered_scopes(granted_scopes)
-        missing = sorted(set(login.scopes) - covered_scopes)
+        missing = sorted(set(login.scopes) - login.covered_scopes(granted_scopes))
         state = "not enough" if missing else "logged in"
     return LoginRow(
         account=login.account,

@@ -63,7 +63,7 @@ class GoogleConnection(Connection[GoogleSettings]):
         """Return the shell command that logs in for this connection."""
         if self.settings.source("oauth_credentials") == "project":
             return LOGIN  # logs in for all connections of the project
-        # The command does not know connections of a program, so the option -c names the type.
+        # ``delf google login`` knows no connections made in Python, so -c names the type.
         path = self.settings.oauth_credentials
         account = self.settings.account
         command = [*LOGIN.split(), "-c", type(self).__name__.lower()]
@@ -84,9 +84,9 @@ class GoogleConnection(Connection[GoogleSettings]):
         return tuple(sorted(SCOPE_URL_PREFIX + scope for scope in needed - included))
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Allow every call; add a preview for a call that a person has to approve.
+        """Attach a preview to a call that a person has to approve by the setting ``confirm``.
 
-        An allowed call that the setting ``confirm`` names still waits for the person.
+        This check refuses no call. The person is asked although the verdict is :class:`Allowed`.
         """
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):
@@ -94,10 +94,8 @@ class GoogleConnection(Connection[GoogleSettings]):
         verdict = await self.preview(call)
         if verdict is None:  # the arguments already show the whole effect
             return Allowed()
-        if verdict.basis is None:
-            # If the preview has changed when the call is made, the approval is void.
-            return replace(verdict, basis=verdict.preview)
-        return verdict
+        # The approval is void if the basis, by default the preview, has changed before the call.
+        return replace(verdict, basis=verdict.basis or verdict.preview)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the effect of a call without changing anything.

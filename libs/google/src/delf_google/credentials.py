@@ -118,10 +118,8 @@ class Tokens:
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
-            # A login that delf stored is renewed with the OAuth client of the connection, so this
-            # command names the connection. Any other login is renewed with LOGIN.
-            login_command = self._login_command if self._stored_login else LOGIN
-            hint = f"run {login_command}"
+            # The connection's command names its OAuth client, which only a stored login has.
+            hint = f"run {self._login_command if self._stored_login else LOGIN}"
         message = reason or _first_line(error)
         return LoginError(f"{self._name}: the login is expired or revoked ({message})", hint=hint)
 
