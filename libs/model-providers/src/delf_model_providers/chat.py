@@ -101,8 +101,8 @@ def _converted(message: Message) -> list[dict[str, Any]]:
     if calls:
         converted["content"] = converted["content"] or None
         converted["tool_calls"] = [_call(call) for call in calls]
-    # A call also has the provider's own fields of the message, such as ``reasoning_content``. The
-    # provider gets them back.
+    # The provider's own fields of the message, such as ``reasoning_content``, are kept with the
+    # calls, and go back into the message.
     for call in calls:
         for name, value in fields_of(call, "message").items():
             converted.setdefault(name, value)

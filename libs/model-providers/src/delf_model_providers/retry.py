@@ -17,6 +17,7 @@ from delf_model_providers.failures import Failure
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+_Pieces = AsyncGenerator[ModelDelta | ModelReply]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +97,7 @@ class Attempts:
             await self._wait_or_raise(failure, attempt)
             attempt += 1
 
-    async def stream(
-        self, call: Callable[[], AsyncGenerator[ModelDelta | ModelReply]]
-    ) -> AsyncGenerator[ModelDelta | ModelReply]:
+    async def stream(self, call: Callable[[], _Pieces]) -> _Pieces:
         """Make a streamed call with retries; yield the pieces of its answer, then the reply.
 
         A call that fails before its first piece is retried. A later failure is an error, because
@@ -111,31 +110,23 @@ class Attempts:
             ModelConfigurationError: If the settings of the model are wrong; without a retry.
             DelfError: If no attempt succeeded; the error of the last failure.
         """
-        attempt = 1
-        while True:
-            received_chars: int | None = None  # None before the first piece
-            failure: Failure | None = None
-            async with aclosing(call()) as pieces:
-                while failure is None:
-                    try:
-                        piece = await anext(pieces)
-                    except StopAsyncIteration:
-                        return
-                    except ModelConfigurationError:
-                        raise  # the same call would fail again
-                    except Exception as error:
-                        failure = self.explain(error)
-                    else:
-                        if isinstance(piece, ModelDelta):
-                            received_chars = (received_chars or 0) + len(piece.text)
-                        yield piece
-            if received_chars is not None:
-                message = (
-                    f"the answer broke off after {received_chars} characters: {failure.message}"
-                )
-                raise replace(failure, message=message).error()
-            await self._wait_or_raise(failure, attempt)
-            attempt += 1
+        pieces, piece = await self.complete(lambda: _start_stream(call))
+        received_chars = 0
+        async with aclosing(pieces):
+            while piece is not None:
+                if isinstance(piece, ModelDelta):
+                    received_chars += len(piece.text)
+                yield piece
+                try:
+                    piece = await anext(pieces, None)
+                except ModelConfigurationError:
+                    raise  # the message tells what to change
+                except Exception as error:
+                    failure = self.explain(error)
+                    message = (
+                        f"the answer broke off after {received_chars} characters: {failure.message}"
+                    )
+                    raise replace(failure, message=message).error() from None
 
     async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:
         """Wait before the next attempt; raise the failure's error if no attempt is left."""
@@ -144,3 +135,11 @@ class Attempts:
             raise failure.error()
         logger.info("%s; attempt %d in %.1f s", failure.message, attempt + 1, delay)
         await self.sleep(delay)
+
+
+async def _start_stream(
+    call: Callable[[], _Pieces],
+) -> tuple[_Pieces, ModelDelta | ModelReply | None]:
+    """Start a streamed call; return its pieces and the first piece, None for an empty stream."""
+    pieces = call()
+    return pieces, await anext(pieces, None)

@@ -11,7 +11,7 @@ from delf.llm import SERVER_SIDE_TOOLS
 from delf_model_providers.endpoint import Endpoint
 
 # Matches the names of OpenAI's models that search the web in chat completions.
-_SEARCHING: Final = re.compile(r"search")
+_SEARCH_MODEL_NAME: Final = re.compile(r"search")
 # The price of one search in USD by dialect, from the providers' price lists of November 2026.
 _FEES: Final = {"anthropic": 0.01, "google": 0.014, "openai": 0.01, "openai-responses": 0.01}
 # The domain filters that each provider's web search supports, by dialect.
@@ -33,9 +33,9 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
     tools: Sequence[Tool] = settings.get(SERVER_SIDE_TOOLS) or ()
     if not tools:
         return None
-    tool = tools[0]
+    (tool,) = tools  # a valid setting names each type of tool once, and there is only one type
     is_openai = endpoint.dialect == "openai" and endpoint.is_official
-    if is_openai and not _SEARCHING.search(endpoint.name):
+    if is_openai and not _SEARCH_MODEL_NAME.search(endpoint.name):
         reason = (
             f"use openai-responses/{endpoint.name}, or one of OpenAI's search models, such as "
             "gpt-5-search-api"
