@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
@@ -24,7 +25,9 @@ _HINT: Final = "set the whole address in the environment"
 
 
 def check_login(owner: str, url: str, source: Source, *, has_password: bool = False) -> None:
-    """Raise if the client library would send a login of the user to a server of the project.
+    """Raise if the client library would send the user's own password to the project's server.
+
+    A project could name a server of its own in order to receive that password.
 
     Args:
         owner: The owner of the URL, for the message.
@@ -33,8 +36,8 @@ def check_login(owner: str, url: str, source: Source, *, has_password: bool = Fa
         has_password: Whether the owner's settings have a password of their own.
 
     Raises:
-        KeyAddressError: If a project's file gives the address, and the login would be the user's:
-            from an option of the URL, from the environment, or from a password file.
+        KeyAddressError: If a project's file gives the address, and an option of the URL, the
+            environment or a password file would supply the password.
     """
     is_of_other_database = url != "" and not url.strip().lower().startswith("postgres")
     if source != "project" or is_of_other_database:
@@ -45,19 +48,28 @@ def check_login(owner: str, url: str, source: Source, *, has_password: bool = Fa
         options = {option.lower() for option, _ in parse_qsl(parts.query, keep_blank_values=True)}
     except ValueError:  # not a URL: the library reads the address in its own way
         options, has_url_password = set[str](), False
-    login_options = options.intersection(_LOGIN_OPTIONS)
-    if login_options:
-        option = next(iter(login_options))
-        raise KeyAddressError(
-            f"{owner}: a file of the project gives the address, and its option {option!r} may "
-            "add a login of this computer",
-            hint=_HINT,
-        )
+    _check_options(owner, options)
     # Plugins differ in their use of the option "password", which may replace the URL's password.
     uses_url_password = has_url_password and "password" not in options
     if has_password or uses_url_password:
-        return
+        return  # the library looks for no other password
     check_variables(owner, source, _PASSWORD_VARIABLES)
+    _check_password_file(owner)
+
+
+def _check_options(owner: str, options: Collection[str]) -> None:
+    """Raise if an option of the URL may add a login of the user."""
+    for option in _LOGIN_OPTIONS:
+        if option in options:
+            raise KeyAddressError(
+                f"{owner}: a file of the project gives the address, and its option {option!r} may "
+                "add a login of this computer",
+                hint=_HINT,
+            )
+
+
+def _check_password_file(owner: str) -> None:
+    """Raise if the user's password file has a password that is sent to any server."""
     file = _password_file()
     if _has_password_for_any_host(file):
         raise KeyAddressError(
