@@ -41,14 +41,11 @@ class InsertionPoint:
     """The index at which blocks are inserted.
 
     Args:
-        index: The index, at the start of a paragraph.
-        in_empty_paragraph: Whether that paragraph is empty. The last inserted block then fills it,
-            so that no blank line remains.
+        index: The index, at the start of a paragraph that is empty after the first requests.
         first_requests: The requests that must precede the insertion.
     """
 
     index: int
-    in_empty_paragraph: bool
     first_requests: list[dict[str, Any]]
 
 
@@ -128,8 +125,7 @@ class Docs(GoogleConnection):
         )
         if blocks:
             try:
-                requests = insert_blocks(blocks, 1, reuses_paragraph=True)
-                await self._change("write a document", created, requests)
+                await self._change("write a document", created, insert_blocks(blocks, 1))
             except GoogleError as error:
                 raise type(error)(
                     f"{error.message}; the document {created['documentId']} was made, and is empty",
@@ -142,7 +138,7 @@ class Docs(GoogleConnection):
     @action("editing", effect="write", trust=_TRUST, sinks=["document"])
     async def append(self, document: str, markdown: str) -> DocumentInfo:
         """Write Markdown at the end of a document."""
-        return await self._write(document, markdown, _append_paragraph)
+        return await self._write(document, markdown, _point_in_new_last_paragraph)
 
     @action("editing", effect="write", trust="own", sinks=["document"])
     async def replace(
@@ -168,7 +164,7 @@ class Docs(GoogleConnection):
         self, document: str, markdown: str, context: CallContext | None = None
     ) -> DocumentInfo:
         """Replace the whole text of a document by Markdown."""
-        return await self._write(document, markdown, _replace_body, context)
+        return await self._write(document, markdown, _point_replacing_body, context)
 
     @action("format", effect="write", trust="own", sinks=["document", "link"])
     async def format(
@@ -229,7 +225,8 @@ class Docs(GoogleConnection):
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the document and the paragraphs that a call would change.
 
-        An approval counts only for the document's present revision, the preview's ``basis``.
+        An approval of an action that changes present text, such as ``rewrite``, counts only for the
+        document's present revision, the preview's ``basis``.
         """
         arguments = call.arguments
         if not isinstance(arguments.get("document"), str):
@@ -239,12 +236,7 @@ class Docs(GoogleConnection):
         lines = [f"document {info['title']!r}, {info['link']}"]
         if call.action not in _REVISION_BOUND_ACTIONS:
             return Allowed(preview="\n".join(lines))
-        if call.action == "rewrite":
-            lines += await asyncio.to_thread(_difference, document, str(arguments["markdown"]))
-        elif call.action in ("replace", "format"):
-            # The action ``format`` always matches case.
-            match_case = call.action == "format" or bool(arguments.get("match_case", True))
-            lines += _paragraphs_with(document, str(arguments["find"]), match_case=match_case)
+        lines += await asyncio.to_thread(_changed_lines, call, document)
         return Allowed(preview="\n".join(lines), basis=_revision(document))
 
     # -- parts --------------------------------------------------------------------------
@@ -277,10 +269,7 @@ class Docs(GoogleConnection):
         def requests_for(current: Mapping[str, Any]) -> list[dict[str, Any]]:
             """Return the requests that insert the Markdown's blocks into the current document."""
             point = point_in(current)
-            insertions = insert_blocks(
-                blocks, point.index, reuses_paragraph=point.in_empty_paragraph
-            )
-            return [*point.first_requests, *insertions]
+            return [*point.first_requests, *insert_blocks(blocks, point.index)]
 
         edit = await self._edit("write a document", document, requests_for, context)
         return _info(edit.document)
@@ -380,6 +369,17 @@ def _revision(document: Mapping[str, Any]) -> str:
     return str(document.get("revisionId", ""))
 
 
+def _changed_lines(call: ProposedCall, document: Mapping[str, Any]) -> list[str]:
+    """Return lines about the text of a document that a call would change."""
+    if call.action == "rewrite":
+        return _difference(document, str(call.arguments["markdown"]))
+    if call.action in ("replace", "format"):
+        # The action ``format`` always matches case.
+        match_case = call.action == "format" or bool(call.arguments.get("match_case", True))
+        return _paragraphs_with(document, str(call.arguments["find"]), match_case=match_case)
+    return []
+
+
 def _difference(document: Mapping[str, Any], markdown: str) -> list[str]:
     """Return a unified diff from a document's text to a new text.
 
@@ -424,27 +424,24 @@ def _info(document: Mapping[str, Any]) -> DocumentInfo:
     return DocumentInfo(id=key, title=str(document.get("title", "")), link=link)
 
 
-def _append_paragraph(document: Mapping[str, Any]) -> InsertionPoint:
-    """Return an insertion point in an empty last paragraph.
-
-    If the last paragraph has text, the first request adds a line break.
-    """
+def _point_in_new_last_paragraph(document: Mapping[str, Any]) -> InsertionPoint:
+    """Return an insertion point in the last paragraph, or if that has text, in a new paragraph."""
     last = list(paragraphs(document))[-1]
     end = int(last["endIndex"]) - 1  # before the line break that ends every document
     if not plain_text(last).strip("\n"):
-        return InsertionPoint(end, in_empty_paragraph=True, first_requests=[])
+        return InsertionPoint(end, first_requests=[])
     line_break = {"insertText": {"location": {"index": end}, "text": "\n"}}
-    return InsertionPoint(end + 1, in_empty_paragraph=True, first_requests=[line_break])
+    return InsertionPoint(end + 1, first_requests=[line_break])
 
 
-def _replace_body(document: Mapping[str, Any]) -> InsertionPoint:
-    """Return the insertion point at the start, with a request that first deletes the old text."""
+def _point_replacing_body(document: Mapping[str, Any]) -> InsertionPoint:
+    """Return the insertion point at the start, with the request that first deletes the body."""
     content: list[Mapping[str, Any]] = document["body"]["content"]
     end = int(content[-1]["endIndex"]) - 1  # before the line break that ends every document
     if end <= 1:
-        return InsertionPoint(1, in_empty_paragraph=True, first_requests=[])
+        return InsertionPoint(1, first_requests=[])
     deletion = {"deleteContentRange": {"range": {"startIndex": 1, "endIndex": end}}}
-    return InsertionPoint(1, in_empty_paragraph=True, first_requests=[deletion])
+    return InsertionPoint(1, first_requests=[deletion])
 
 
 def _style_requests(

@@ -99,7 +99,7 @@ def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
 
 
 def _is_ordered(bullet: Node, lists: Node, depth: int) -> bool:
-    """Return whether a list item has a number or letter, and so a type of glyph in Google Docs."""
+    """Return True if a list item has a number or letter: only these have a type of glyph."""
     list_properties: Node = lists.get(str(bullet.get("listId"))) or {}
     properties: Node = list_properties.get("listProperties") or {}
     levels: Sequence[Node] = properties.get("nestingLevels") or ()

@@ -19,29 +19,30 @@ _QUOTE: Final = {"magnitude": 36, "unit": "PT"}
 Request = dict[str, Any]
 
 
-def insert_blocks(blocks: Sequence[Block], index: int, *, reuses_paragraph: bool) -> list[Request]:
-    """Return the API requests that insert blocks at the start of a paragraph.
+def insert_blocks(blocks: Sequence[Block], index: int) -> list[Request]:
+    """Return the API requests that insert blocks at an empty paragraph.
+
+    For the paragraphs A and B, the requests insert ``B``, and then ``A`` with a line break before
+    B, both at the same index.
 
     Args:
         blocks: The blocks.
-        index: The index of the paragraph's start.
-        reuses_paragraph: Whether the paragraph at the index is empty and becomes the last block.
+        index: The index of the empty paragraph, which becomes the last block.
     """
     requests: list[Request] = []
-    is_paragraph_at_index_empty = reuses_paragraph
-    # All blocks are inserted at the same index, so the last one comes first.
+    fills_empty_paragraph = True
     for block in reversed(blocks):
         if isinstance(block, Table):
             requests += _table(block, index)
-            is_paragraph_at_index_empty = True  # the API inserts a paragraph before each table
+            fills_empty_paragraph = True  # the API inserts a paragraph before each table
             continue
         texts = _lines(block)
         joined = "\n".join(text for text, _ in texts)
-        end = "" if is_paragraph_at_index_empty else "\n"
+        end = "" if fills_empty_paragraph else "\n"
         if joined + end:
             requests.append({"insertText": {"location": {"index": index}, "text": joined + end}})
         requests += _styles(block, texts, index, utf16_length(joined))
-        is_paragraph_at_index_empty = False
+        fills_empty_paragraph = False
     return requests
 
 
