@@ -306,11 +306,11 @@ class Calendar(GoogleConnection):
             body = dict(changes)
             old_event = event_of(old)
             changes_time = start is not None or end is not None or bool(zone)
-            # A series repeats at the same local time, so it needs a zone, unless it is all-day.
             becomes_series = bool(recurrence)  # an empty list ends a series
             has_no_zone = not old_event["zone"] and not old_event["all_day"]
+            # A series repeats at the local time of a zone: the times are written with their zone.
             if changes_time or (becomes_series and has_no_zone):
-                body |= await self._moved_times(old_event, start, end, calendar, zone)
+                body |= await self._new_times(old_event, start, end, calendar, zone)
             if recurrence is not None:
                 first_start: Mapping[str, Any] = body.get("start") or old.get("start") or {}
                 body["recurrence"] = recurrence_lines(recurrence, first_start)
@@ -435,17 +435,18 @@ class Calendar(GoogleConnection):
             hint="try again later",
         )
 
-    async def _moved_times(
+    async def _new_times(
         self, old: Event, start: When | None, end: When | None, calendar: str, requested_zone: str
     ) -> dict[str, Any]:
-        """Return new start and end times; if only the start is new, the duration is kept.
+        """Return the start and end to write, both in the zone that the event is to have.
 
-        A start or end without a zone is a local time of the event's zone after the move.
+        A start or end without a zone is a local time of that zone.
 
         Args:
             old: The event before the change.
             start: The new start; None to keep the start.
-            end: The new end; None to keep the duration.
+            end: The new end; None to keep the duration, except if only one of the old and the new
+                event lasts whole days: the new event then takes a day or an hour.
             calendar: The event's calendar.
             requested_zone: The time zone that the event is to have; empty without a request.
         """
@@ -454,26 +455,24 @@ class Calendar(GoogleConnection):
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
         new_start = old_start if start is None else start
-        zone = await self._zone_after_move(old, new_start, calendar, requested_zone)
+        zone = await self._new_zone(old, new_start, calendar, requested_zone)
         new_start = _with_zone(new_start, zone)
         is_all_day = not isinstance(new_start, dt.datetime)
-        stays_same_kind = is_all_day == old["all_day"]
         if end is not None:
             end = _with_zone(end, zone)
-        elif stays_same_kind:
+        elif is_all_day == old["all_day"]:
             end = later(new_start, length_of(old_start, old_end))
-        # Otherwise, times() adds a day for a new all-day event, and an hour for any other event.
-        moved = times(new_start, end, zone, converts_to_zone=True)
+        new_times = times(new_start, end, zone, converts_to_zone=True)
         # A time has the field "dateTime", a whole day the field "date". None removes the old field.
-        for time_fields in moved.values():
+        for time_fields in new_times.values():
             time_fields.setdefault("dateTime", None)
             time_fields.setdefault("date", None)
-        return moved
+        return new_times
 
-    async def _zone_after_move(
+    async def _new_zone(
         self, old: Event, new_start: When, calendar: str, requested_zone: str
     ) -> str:
-        """Return the name of an event's time zone after a move.
+        """Return the name of the time zone that a changed event is to have.
 
         UTC and offsets, such as +02:00, do not become the zone of an event, because a series
         repeats at the local time of its zone.
@@ -568,14 +567,15 @@ def _busy(span: Mapping[str, Any]) -> Busy:
 def _details(attendees: _Texts | None, reminders: _Minutes | None) -> dict[str, Any]:
     details: dict[str, Any] = {}
     if attendees:
-        details["attendees"] = [{"email": person} for person in _as_list(attendees)]
+        details["attendees"] = [{"email": person} for person in _checked_addresses(attendees)]
     if reminders is not None:
         overrides = [{"method": "popup", "minutes": minutes} for minutes in reminders]
         details["reminders"] = {"useDefault": False, "overrides": overrides}
     return details
 
 
-def _as_list(value: Sequence[str]) -> list[str]:
+def _checked_addresses(value: Sequence[str]) -> list[str]:
+    """Return e-mail addresses without their names; refuse invalid addresses."""
     try:
         return addresses(value)
     except ValueError as error:
@@ -587,11 +587,11 @@ def _change_attendees(
 ) -> list[dict[str, Any]]:
     """Return attendees with additions and removals; existing responses are kept."""
     attendees_by_address = {str(person.get("email", "")).lower(): dict(person) for person in people}
-    for person in _as_list(remove):
+    for person in _checked_addresses(remove):
         if attendees_by_address.pop(person.lower(), None) is None:
             raise ToolRefusedError(
                 f"{person!r} is not invited{did_you_mean(person, attendees_by_address)}"
             )
-    for person in _as_list(add):
+    for person in _checked_addresses(add):
         attendees_by_address.setdefault(person.lower(), {"email": person})
     return [*attendees_by_address.values()]

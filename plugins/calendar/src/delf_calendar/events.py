@@ -136,9 +136,8 @@ def times(
     Args:
         start: The start.
         end: The end.
-        zone: The zone of a local time, which has no zone of its own.
-        converts_to_zone: Whether to convert both times to ``zone``. Otherwise, the event gets the
-            zone of its start.
+        zone: The zone of an event whose start is a local time or has only an offset, as +02:00.
+        converts_to_zone: Whether the event gets ``zone`` in any case, and both times are converted.
 
     Raises:
         ToolRefusedError: If only one of start and end is a date, if only one of two times has a
@@ -152,8 +151,7 @@ def times(
         raise ToolRefusedError(_DATE_AND_TIME)
     if end is not None and (start.tzinfo is None) != (end.tzinfo is None):
         raise ToolRefusedError("start and end both have a zone, or neither has")
-    zone_of_start = zone_of(start)  # None for a local time, or for an offset such as +02:00
-    event_zone = zone if converts_to_zone or not zone_of_start else zone_of_start
+    event_zone = zone if converts_to_zone else zone_of(start) or zone
     start = in_zone(start, event_zone)
     end = later(start, _HOUR) if end is None else in_zone(end, event_zone)
     if converts_to_zone:
