@@ -649,7 +649,7 @@ def _end_text(record: RequestRecord | None) -> str:
     decided = record.decided
     if decided.source in EXPIRY_REASONS:
         return f"{EXPIRY_REASONS[decided.source].capitalize()}."
-    if decided.source != "person":  # a rule has decided meanwhile, or nobody can
+    if decided.source != "person":  # delf decided, so that no person has to answer
         return "Nobody waits for it any more."
     outcome = DECISION_WORDS[decided.decision].capitalize()
     if decided.decision == "edited" and _needs_others(record.requested):

@@ -147,12 +147,12 @@ class _Question(_Request):
         if answer in ("", "?"):
             self._terminal.say(help_text(self._request))
             return None
-        is_number = answer.isdecimal() and answer.isascii()
-        # An option that is itself a number, such as "2", is meant as the option.
-        if is_number and answer not in question.options:
-            option_number = int(answer)
-            if 0 < option_number <= len(question.options):
-                return Answered(question.options[option_number - 1])
+        options_by_number = {
+            str(number): option for number, option in enumerate(question.options, 1)
+        }
+        # The answer "2" is the second option, unless an option is itself named "2".
+        if answer in options_by_number and answer not in question.options:
+            return Answered(options_by_number[answer])
         try:
             return Answered(question.read(answer))
         except DelfError as error:

@@ -72,11 +72,10 @@ class AuditObserver:
         if fields is None:
             return
         record = {"at": _time(event.at), "task": event.task_id, **fields}
-        is_start_of_read = fields.get("effect") == "read"
-        is_end_of_read = fields["what"] == "read"
+        # The records of a read: the first has the effect, and the last has the word in "what".
+        is_of_read = "read" in (fields.get("effect"), fields["what"])
         # Syncing to disk is slow, and a crash may lose the record of a read, which changed nothing.
-        durable = not is_start_of_read and not is_end_of_read
-        await asyncio.to_thread(self._trail.append, record, durable=durable)
+        await asyncio.to_thread(self._trail.append, record, durable=not is_of_read)
 
     async def observe_person(self, change: PersonChange) -> None:
         """Write a record for a change of a person's rights or keys."""

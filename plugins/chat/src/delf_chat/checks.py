@@ -52,12 +52,12 @@ def check_name(what: str, value: Any) -> str:
     return value
 
 
-def check_own_id(value: Any) -> str:
+def check_ownerless_id(value: Any) -> str:
     """Check that a value is a valid id of a conversation without an owner, and return the value.
 
     Raises:
-        ConfigurationError: If the value is not a valid name, or has the separator of owner and
-            name: the conversation would be one of a user of ``delf serve``.
+        ConfigurationError: If the value is not a valid name, or contains the separator with which
+            ``delf serve`` writes the owner before the name.
     """
     name = check_name("conversation_id", value)
     if OWNER_SEPARATOR in name:
