@@ -42,7 +42,7 @@ from delf_serve.streams import frame
 from support.server import free_port
 from support.serving import doing, scripts_of
 
-OPEN = 12
+OPEN = 6
 """Tasks under way at once."""
 STEPS = 12
 CODE = """name = {name!r}
