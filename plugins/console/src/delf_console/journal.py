@@ -256,7 +256,7 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
 
 def _events_of(path: Path) -> Iterator[Event]:
     """Yield the events in an export file; see :func:`_tasks_of`."""
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:  # decoded line by line, so that an error names the right line
         number = 1
         try:
             if json.loads(file.readline()) != _FORMAT:
