@@ -21,7 +21,7 @@ import time
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, cast
+from typing import Any, BinaryIO, Final, cast
 from urllib.parse import quote
 
 from sqlalchemy import event
@@ -235,14 +235,6 @@ def _has_large_integer(bound: BoundStatement) -> bool:
     return any(loses_digits_as_float(integer) for integer in integers)
 
 
-class _AttachedFile(NamedTuple):
-    """An attached file, with the schema name of its tables and its size in bytes."""
-
-    name: str
-    path: Path
-    size: int
-
-
 class SqliteBackend:
     """The backend for SQLite, with a process for each connection.
 
@@ -268,7 +260,7 @@ class SqliteBackend:
         Raises:
             OSError: If the file cannot be created.
         """
-        make_private_file(_path_and_size(self.target.database)[0])
+        make_private_file(_absolute(self.target.database))
 
     @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Generator[_Child]:
@@ -304,16 +296,14 @@ class SqliteBackend:
     def _open(self, *, read_only: bool) -> _Child:
         """Start a process for the database, limited to its files and the attached ones."""
         settings = self._settings
-        path, size = _path_and_size(self.target.database)
         may_create = settings.create and not read_only
-        if size is None and not may_create:
-            raise _missing_file_error(self.target.database)
-        attached = self._attached_files()
-        total_size = (size or 0) + sum(file.size for file in attached)
+        database = self.target.database
+        path = _absolute(database) if may_create else _existing_file(database)
+        attached = {name: _existing_file(file) for name, file in settings.attach.items()}
         write_mode = "rwc" if settings.create else "rw"
         mode = "ro" if read_only else write_mode
-        paths = [path, *(file.path for file in attached)]
-        files = [Path(os.path.realpath(each)) for each in paths]
+        files = [Path(os.path.realpath(each)) for each in (path, *attached.values())]
+        total_size = sum(file.stat().st_size for file in files if file.is_file())
         changed_files = [] if read_only else files[:1]  # attached files are never changed
         # Readers, too, write the shared memory beside a write-ahead log.
         written_files = [
@@ -326,23 +316,16 @@ class SqliteBackend:
             busy=min(_BUSY_SECONDS, settings.statement_timeout),
             max_bytes=settings.max_bytes,
             functions=sorted(known_functions("sqlite") | settings.functions),
-            attached=[(file.name, f"file:{quote(str(file.path))}?mode=ro") for file in attached],
+            attached=[
+                (name, f"file:{quote(str(file))}?mode=ro") for name, file in attached.items()
+            ],
             # Sorting and VACUUM may need several copies of the data.
             max_temporary_bytes=4 * total_size + SPARE_FILE_BYTES,
-            readable=[path for file in files for path in _database_files(file)],
+            readable=[each for file in files for each in _database_files(file)],
             writable=[str(file.parent) for file in written_files],
             library=_LIBRARY,
         )
         return _Child(options, files)
-
-    def _attached_files(self) -> list[_AttachedFile]:
-        attached: list[_AttachedFile] = []
-        for name, file in self._settings.attach.items():
-            path, size = _path_and_size(file)
-            if size is None:
-                raise _missing_file_error(file)
-            attached.append(_AttachedFile(name, path, size))
-        return attached
 
     def read(self, session: _Child, statement: Statement, params: Params, limit: int) -> Fetched:
         """Run a query; sqlite3 itself refuses a second statement in the text."""
@@ -532,9 +515,19 @@ class SqliteBackend:
         return Problem(cause="statement", text=text)
 
 
-def _path_and_size(file: str) -> tuple[Path, int | None]:
-    path = Path(file).expanduser().absolute()
-    return path, path.stat().st_size if path.is_file() else None
+def _absolute(file: str) -> Path:
+    return Path(file).expanduser().absolute()
+
+
+def _existing_file(file: str) -> Path:
+    path = _absolute(file)
+    if not path.is_file():
+        raise ConnectionFileNotFoundError(
+            f"there is no SQLite file {file!r}",
+            hint="check the path (it is taken from the working directory), or set create = true"
+            " and create the tables with the action `write`",
+        )
+    return path
 
 
 def _database_files(file: Path) -> list[str]:
@@ -549,14 +542,6 @@ def _has_write_ahead_log(file: Path) -> bool:
             return content.read(_HEADER)[_VERSIONS] == _WAL_VERSIONS
     except OSError:
         return False
-
-
-def _missing_file_error(file: str) -> ConnectionFileNotFoundError:
-    return ConnectionFileNotFoundError(
-        f"there is no SQLite file {file!r}",
-        hint="check the path (it is taken from the working directory), or set create = true"
-        " and create the tables with the action `write`",
-    )
 
 
 def _bytes_of_deleted_files(process: int) -> int:
