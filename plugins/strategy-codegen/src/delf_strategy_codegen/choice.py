@@ -70,11 +70,6 @@ class Reading(NamedTuple):
     code: str | None = None
     why: str = ""
 
-    @property
-    def is_empty(self) -> bool:
-        """True if neither a script nor a specific problem was found."""
-        return self.code is None and not self.why
-
 
 def choose_script(blocks: Sequence[Block]) -> Reading:
     """Choose the script among the blocks of an answer.
