@@ -85,8 +85,8 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     original_dump = ast.dump(tree)
     call_main_function(tree)
     # Add each missing ``await`` first; then replace syntax and modules missing in Monty.
-    rewritten = MontyRewriting(tree, initial_names).result
-    reassigned_tools = rewritten.rebound_names
+    rewriting = MontyRewriting(tree, initial_names)
+    reassigned_tools = rewriting.rebound_names
     # Lowering replaces ``row.price`` by ``row["price"]``, but not a method such as ``row.keys()``.
     mark_called_attributes(tree)
     Lowering(set(initial_names.tools).difference(reassigned_tools)).lower(tree)
@@ -99,7 +99,7 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     else:
         code = _unparsed(tree)
         lines = _map_lines(tree, ast.parse(code))
-    return Prepared(code, lines, reassigned_tools, frozenset(rewritten.functions), names)
+    return Prepared(code, lines, reassigned_tools, rewriting.async_functions, names)
 
 
 def line_of(source: str, number: int | None) -> str | None:

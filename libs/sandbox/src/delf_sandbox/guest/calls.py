@@ -95,30 +95,18 @@ class ToolCall(Coroutine[Any, Any, Any]):
     asyncio accepts the object as a coroutine, as in ``create_task``.
 
     Args:
-        caller: Sends the call.
-        unawaited_key: The key under which ``caller`` stores that the call was not awaited yet.
-        connection: The name of the connection or plain tool.
-        method: The name of the action; empty for a plain tool.
-        args: The positional arguments.
-        kwargs: The keyword arguments.
+        caller: Waits for the result.
+        label: The call in short, such as ``mail.send(…)``.
+        start: Returns the coroutine that makes the call.
     """
 
     def __init__(
-        self,
-        caller: Caller,
-        unawaited_key: int,
-        connection: str,
-        method: str,
-        args: Any,
-        kwargs: Any,
+        self, caller: Caller, label: str, start: Callable[[], Coroutine[Any, Any, Any]]
     ) -> None:
         self._caller = caller
-        self._unawaited_key = unawaited_key  # of this call among the caller's unawaited calls
-        self._connection = connection
-        self._method = method
-        self._args = args
-        self._kwargs = kwargs
-        self.__name__ = self.__qualname__ = f"{connection}.{method}".rstrip(".")
+        self._label = label
+        self._start = start
+        self.__name__ = self.__qualname__ = label.removesuffix("(…)")
         self._coroutine: Coroutine[Any, Any, Any] | None = None
         # The result, which may be None; _NO_RESULT until the call has its result.
         self._result: Any = _NO_RESULT
@@ -129,9 +117,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         The first use creates the coroutine, and removes the call from the unawaited calls.
         """
         if self._coroutine is None:
-            self._coroutine = self._caller.start(
-                self._unawaited_key, self._connection, self._method, self._args, self._kwargs
-            )
+            self._coroutine = self._start()
         return self._coroutine
 
     def send(self, value: Any) -> Any:
@@ -168,7 +154,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
 
     def __repr__(self) -> str:
         if self._result is _NO_RESULT:
-            return f"<{_label(self._connection, self._method)}, not awaited>"
+            return f"<{self._label}, not awaited>"
         return repr(self._result)
 
     __hash__ = object.__hash__
@@ -216,10 +202,6 @@ for _name in _FORWARDED_METHODS:
     setattr(ToolCall, f"__{_name}__", _forward_to_result(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     setattr(ToolCall, f"__r{_name}__", _build_reflected_method(f"__{_name}__"))
-
-
-def _label(connection: str, method: str) -> str:
-    return f"{connection}.{method}(…)" if method else f"{connection}(…)"
 
 
 class _UnawaitedCalls:
@@ -372,16 +354,14 @@ class Caller:
         """
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
-        line = _running_script_line()
-        unawaited_key = self._unawaited.add(_label(connection, method), line)
-        return ToolCall(self, unawaited_key, connection, method, args, kwargs)
+        label = f"{connection}.{method}(…)" if method else f"{connection}(…)"
+        unawaited_key = self._unawaited.add(label, _running_script_line())
 
-    def start(
-        self, unawaited_key: int, connection: str, method: str, args: Any, kwargs: Any
-    ) -> Coroutine[Any, Any, Any]:
-        """Return the coroutine that sends a call and waits for its answer."""
-        line = self._unawaited.remove(unawaited_key)
-        return self._send_and_wait(line, [connection, method, list(args), kwargs])
+        def start() -> Coroutine[Any, Any, Any]:
+            line = self._unawaited.remove(unawaited_key)
+            return self._send_and_wait(line, [connection, method, args, kwargs])
+
+        return ToolCall(self, label, start)
 
     async def _send_and_wait(self, line: int, fields: list[Any]) -> Any:
         """Send a call and wait for its answer.

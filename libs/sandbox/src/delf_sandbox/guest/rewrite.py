@@ -11,7 +11,6 @@ Tool names keep their meaning even if a script rebinds them.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
 from typing import Any
 
 from delf_sandbox.guest.functions import (
@@ -51,19 +50,6 @@ from delf_sandbox.guest.scopes import CallPlace, Place, Scope
 _FUNCTION_CONSUMERS = frozenset({"map", "filter", "sorted", "min", "max", "reduce", "groupby"})
 
 
-@dataclass
-class Rewritten:
-    """The names that a rewritten script leaves for later scripts.
-
-    Args:
-        rebound_names: The tool names that the script binds to something else.
-        functions: The names of the async functions that the script defines.
-    """
-
-    rebound_names: list[str] = field(default_factory=list[str])
-    functions: set[str] = field(default_factory=set[str])
-
-
 class Rewriting:
     """Rewrites the syntax tree of one script in place.
 
@@ -95,13 +81,15 @@ class Rewriting:
             node_id: self._functions.result_kind(call_place)
             for node_id, call_place in self._syntax.calls.items()
         }
-        self.result = Rewritten(rebound_names=sorted(names.rebound_names))
+        self.rebound_names = sorted(names.rebound_names)
+        """The tool names that the script binds to something else."""
         self._rewrite_tree()
-        module = self._syntax.module
-        top_level_functions = [scope for scope in self._syntax.functions if scope.parent is module]
-        self.result.functions = {
-            scope.node.name for scope in top_level_functions if self._functions.is_async(scope)
-        }
+        self.async_functions = frozenset(
+            scope.node.name
+            for scope in self._syntax.functions
+            if scope.parent is self._syntax.module and self._functions.is_async(scope)
+        )
+        """The names of the async functions that the script defines for later scripts."""
 
     def _rewrite_tree(self) -> None:
         """Rewrite all functions, loops, ``await`` expressions, calls and ``with`` statements."""

@@ -53,7 +53,7 @@ class Script:
         tree = ast.parse(source, filename)
         call_main_function(tree)
         rewriting = Rewriting(tree, initial_names)  # changes the tree in place
-        self.rebound_names = rewriting.result.rebound_names
+        self.rebound_names = rewriting.rebound_names
         self._is_wrapped = any(isinstance(node, ast.Return) for node in _top_level_nodes(tree))
         keep_last_value(tree.body)
         if self._is_wrapped:
