@@ -158,12 +158,12 @@ def test_replayed_timers_fire_in_recorded_order_without_delay(loop: GuestLoop):
 
     loop.begin(())
     assert loop.run_until_complete(work()) == ["0.2", "0.4", "0.6"]
-    notes = loop.take_recording()
+    notes = loop.event_log.take_new_recording()
     assert notes[1::2] == [-2, -1, -3]
     loop.begin(notes)
     before = time.monotonic()
     assert loop.run_until_complete(work()) == ["0.2", "0.4", "0.6"]
-    assert loop.take_recording() == []
+    assert loop.event_log.take_new_recording() == []
     assert time.monotonic() - before < 0.6
 
 
@@ -199,5 +199,5 @@ def test_replayed_timers_keep_their_order_after_the_last_recorded_clock_read(
     loop.begin(())
     recorded = loop.run_until_complete(work())
     assert len(recorded) == 4
-    loop.begin(loop.take_recording())
+    loop.begin(loop.event_log.take_new_recording())
     assert loop.run_until_complete(work()) == recorded

@@ -453,7 +453,7 @@ class Caller:
         is_call_of_this_script = number_in_script > 0  # only this script is being recorded
         if is_call_of_this_script:
             # A replay must give this answer in the same iteration of the event loop.
-            self._loop.record(number_in_script)
+            self._loop.event_log.record(number_in_script)
         self._resolve_call(frame)
 
     def replay_answers(self, numbers: Sequence[int]) -> None:

@@ -30,7 +30,7 @@ _MAX_BLOCK_DEPTH = 30
 # The maximum number of iterations without new answers of the host, after the start of a script or
 # after the last replayed event.
 _MAX_HOLD_BACK_ITERATIONS = 1_000
-# The event of an iteration in which the script sent a frame; see record_late_frame().
+# The event of an iteration in which the script sent a frame; see EventLog.record_late_frame().
 _LATE_FRAME = 0
 # The maximum number of seconds that a replay waits for a callback of a library's thread.
 _MAX_THREAD_WAIT_SECONDS = 1.0
@@ -79,7 +79,7 @@ class _RecordedEvent(NamedTuple):
     event: int
 
 
-class _EventLog:
+class EventLog:
     """The events that a script repeats from a recorded run, and the events that are new.
 
     A recording is a list that alternates between the number of an iteration and an event of that
@@ -116,11 +116,25 @@ class _EventLog:
         self._recordable_events_left = 0
 
     def record(self, event: int) -> None:
-        """Record an event of this iteration."""
+        """Record an event of this iteration.
+
+        Args:
+            event: The number of the call that was answered, the negative number of the timer that
+                fired, or ``_LATE_FRAME``.
+        """
         if self._recordable_events_left > 0:
             self._recordable_events_left -= 1
             self._last_event_iteration = self.iteration_number
             self._new_recording.extend((self.iteration_number, event))
+
+    def record_late_frame(self) -> None:
+        """Record an event if the script sends a frame long after the last recorded event.
+
+        A replay holds new answers back for ``_MAX_HOLD_BACK_ITERATIONS`` after the last recorded
+        event. So with this event, the script sends the frame again before it gets a new answer.
+        """
+        if not self.is_soon_after_last_event:
+            self.record(_LATE_FRAME)
 
     def take_new_recording(self) -> list[int]:
         """Return the recording of the events since the last call of this method."""
@@ -190,7 +204,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
 
         # -- recording and replay
-        self._event_log = _EventLog()
+        self.event_log = EventLog()
         # The number of timers that this script has set.
         self._timer_count = 0
         self.holds_back_answers = False
@@ -250,15 +264,14 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Reset the loop for a new script.
 
         Args:
-            recording: The recording to replay, as :meth:`take_recording` returns recordings; empty
-                for no replay.
+            recording: The recording to replay; empty for no replay.
         """
         self._cancel_timers()  # those that tasks set between the scripts
         self.task_count = 0
         self._tasks.clear()
         self._discarded_errors.clear()
         self._timer_count = 0
-        self._event_log.begin(recording)
+        self.event_log.begin(recording)
         self.holds_back_answers = True
 
     def end(self) -> None:
@@ -268,36 +281,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
         model thinks, and a replay does not wait for the model.
         """
         self._cancel_timers()
-        self._event_log.end()
+        self.event_log.end()
 
     def _cancel_timers(self) -> None:
         for timer in self._scheduled:
             timer.cancel()
-
-    def take_recording(self) -> list[int]:
-        """Return the events recorded since the last call of this method.
-
-        The list alternates between the number of an iteration and an event of that iteration.
-        """
-        return self._event_log.take_new_recording()
-
-    def record(self, event: int) -> None:
-        """Record an event of this iteration.
-
-        Args:
-            event: The number of the call that was answered, the negative number of the timer that
-                fired, or ``_LATE_FRAME``.
-        """
-        self._event_log.record(event)
-
-    def record_late_frame(self) -> None:
-        """Record an event if the script sends a frame long after the last recorded event.
-
-        A replay holds new answers back for ``_MAX_HOLD_BACK_ITERATIONS`` after the last recorded
-        event. So with this event, the script sends the frame again before it gets a new answer.
-        """
-        if not self._event_log.is_soon_after_last_event:
-            self.record(_LATE_FRAME)
 
     def set_coroutine_factory(self, coroutine: Callable[[Any], Any]) -> None:
         """Set the function that converts the awaitable of each new task to a coroutine.
@@ -452,18 +440,18 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._remove_cancelled_timers()
         # Flush before the wait, because the host can answer only calls that were sent.
         self._flush()
-        self._event_log.iteration_number += 1
+        self.event_log.iteration_number += 1
         self._handle_events()
         if not self._ready:
             # Nothing to run: the loop woke up for nothing. Do not count this as an iteration,
             # because the number of such wake-ups depends on the machine.
-            self._event_log.iteration_number -= 1
+            self.event_log.iteration_number -= 1
         self._run_ready_callbacks()
 
     def _handle_events(self) -> None:
         """Replay the recorded events, or wait for events."""
         # Phase 1, only in a replay: handle the recorded events in their iterations.
-        next_event_iteration = self._event_log.next_event_iteration
+        next_event_iteration = self.event_log.next_event_iteration
         if next_event_iteration is not None:
             self._replay_iteration(next_event_iteration)
             return
@@ -472,7 +460,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # host after it. A replay with another host could then make other calls.
         if self.holds_back_answers:
             # A script that never waits gets its answers after a while.
-            if self._ready and self._event_log.is_soon_after_last_event:
+            if self._ready and self.event_log.is_soon_after_last_event:
                 return
             self.holds_back_answers = False
             self._release_answers()
@@ -548,7 +536,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             is_fired = self._fire(timer)  # False if the timer was cancelled
             if is_fired:
                 # A negative number stands for a timer, and a positive one for an answered call.
-                self.record(-timer.number)
+                self.event_log.record(-timer.number)
 
     def _select(self, timeout: float | None) -> None:
         """Wait until a descriptor is ready, then handle all descriptors that are ready.
@@ -570,16 +558,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
         Args:
             next_event_iteration: The iteration of the next recorded event.
         """
-        is_event_due = next_event_iteration <= self._event_log.iteration_number
+        is_event_due = next_event_iteration <= self.event_log.iteration_number
         if not is_event_due:
             self._wait_for_threads()  # returns at once if a callback is ready
             if self._ready:  # the script runs on, and comes to the event's iteration later
                 return
             # Only the next event can make the script continue, so skip to the event's iteration.
-            self._event_log.iteration_number = next_event_iteration
+            self.event_log.iteration_number = next_event_iteration
         # A positive event is the number of an answered call, a negative one that of a fired timer.
         # _LATE_FRAME is 0 and needs nothing here: the script sends the frame itself.
-        events = self._event_log.take_due_events()
+        events = self.event_log.take_due_events()
         answered_call_numbers = [event for event in events if event > 0]
         fired_timer_numbers = [-event for event in events if event < 0]
         if answered_call_numbers:

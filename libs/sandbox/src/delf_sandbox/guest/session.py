@@ -14,6 +14,7 @@ import time
 import types
 import warnings
 from asyncio import FIRST_COMPLETED, wait  # the real ones; scripts get patched ones
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from delf.values.encoding import dumps, loads
@@ -119,8 +120,6 @@ class GuestSession:
         self._rerun_request: list[Any] | None = None
         # The tool names that the script binds to something else.
         self._rebound_names: list[str] = []
-        # The events to replay in a script, as GuestLoop.take_recording() returns events.
-        self._recorded_events: list[int] = []
         self._patch_libraries()
 
     def _patch_libraries(self) -> None:
@@ -169,13 +168,13 @@ class GuestSession:
                 self._initialise(spec)
             else:  # the kind is ``exec``
                 number, source, start = fields
-                self._recorded_events = []
+                recorded_events: list[int] = []
                 if start is not None:
                     # What a replay needs: the recorded clock reads, and the events of the event
                     # loop, each after the number of its iteration.
-                    seed, clock_reads, self._recorded_events = start
+                    seed, clock_reads, recorded_events = start
                     self._clock_and_random.begin(seed, clock_reads)
-                self._send_final_frame(await self._execute(number, source))
+                self._send_final_frame(await self._execute(number, source, recorded_events))
                 self._caller.close_script()
 
     def end_after(self, error: BaseException) -> None:
@@ -207,19 +206,19 @@ class GuestSession:
     def _send_recorded(self) -> None:
         """Send the new clock reads and events of the event loop, which a replay needs."""
         self._clock_and_random.flush()
-        recording = self._loop.take_recording()
+        recording = self._loop.event_log.take_new_recording()
         if recording:
             self._channel.send(["turns", recording])
 
     def _send_print(self, text: str, at_once: bool) -> None:
         """Send printed text, after the clock reads and events that led to it."""
-        self._loop.record_late_frame()
+        self._loop.event_log.record_late_frame()
         self._send_recorded()
         self._channel.send(["print", text], at_once)
 
     def _send_file(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
         with self._lock:
-            self._loop.record_late_frame()
+            self._loop.event_log.record_late_frame()
             self._send_buffered()
             self._channel.send([kind, name, last, chunk])
 
@@ -235,7 +234,7 @@ class GuestSession:
         """
         try:
             with self._lock:
-                self._loop.record_late_frame()
+                self._loop.event_log.record_late_frame()
                 self._send_buffered()
                 self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
@@ -316,13 +315,19 @@ class GuestSession:
         # The signal is a BaseException, so the script's ``except Exception`` does not catch it.
         raise RerunSignal
 
-    async def _execute(self, number: int, source: str) -> list[Any]:
+    async def _execute(self, number: int, source: str, recorded_events: Sequence[int]) -> list[Any]:
         """Run a script and the asyncio tasks that it left running.
+
+        Args:
+            number: The number of the script.
+            source: The script.
+            recorded_events: The recording to replay; empty for no replay.
 
         Returns:
             The message to the host that reports the script's end.
         """
         self._begin_script()
+        self._loop.begin(recorded_events)
         filename = f"{SCRIPT_NAME}{number}>"
         self._source_by_filename[filename] = source
         value, error = await self._run_in_task(source, filename)
@@ -331,7 +336,7 @@ class GuestSession:
         self._caller.end_script()
         # For the script's final frame, which is sent after this method. Before loop.end(), which
         # stops the recording.
-        self._loop.record_late_frame()
+        self._loop.event_log.record_late_frame()
         self._loop.end()
         # Only now, because the value may be a future that one of the tasks completes.
         value = _final_value(value)
@@ -375,7 +380,7 @@ class GuestSession:
         await self._cancel_remaining_tasks()
 
     def _begin_script(self) -> None:
-        """Reset what an earlier script has left, and start the replay of the script, if any."""
+        """Reset what an earlier script has left."""
         self._printer.start()
         self._rerun_request = None  # set if the script calls rerun()
         self._caller.begin_script()
@@ -383,7 +388,6 @@ class GuestSession:
         self._tolerant_asyncio.abandoned.clear()
         self._namespace.update(self._provided_names)  # an earlier script may have rebound them
         self._rebound_names = []
-        self._loop.begin(self._recorded_events)
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
         """Run a script; return its final value and None, or None and the exception."""
