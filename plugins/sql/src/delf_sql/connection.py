@@ -386,9 +386,8 @@ class SQL(Connection[SQLSettings]):
     ) -> Trust | Mapping[str, Trust] | None:
         """Implements :class:`delf.protocols.connection.SupportsResultTrust`.
 
-        If the setting ``trust`` names tables or columns, the trust of a query depends on those that
-        the query reads, and ``schema`` has the trust of the prompt, because the comments are the
-        same. Any other result is from outside.
+        If the setting ``trust`` names tables or columns, a query has the trust of the columns that
+        the query reads, and ``schema`` the trust of the prompt. Other results are from outside.
         """
         if self._own_tables is None:  # the setting holds for every result
             return None

@@ -83,10 +83,7 @@ class ColumnRanking:
         self._wanted = frozenset(map(stem, words_of(task)))
 
     def rank(self, column: Column) -> int:
-        """Return the rank of a column, lowest for the column that the task needs most.
-
-        The rank is negative for a column that matches the task, 0 for another key, else 1.
-        """
+        """Return a low rank for a needed column: negative for a match, 0 for a key, else 1."""
         words = words_of(f"{column.name} {column.comment or ''}")
         common_words = len(self._wanted.intersection(map(stem, words)))
         if common_words:

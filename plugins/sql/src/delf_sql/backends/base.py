@@ -83,6 +83,15 @@ def create_missing(target: Target, create: Callable[[], None]) -> None:
         ) from None
 
 
+def missing_file_error(product: str, file: str) -> ConnectionFileNotFoundError:
+    """Build the error for a database file that does not exist."""
+    return ConnectionFileNotFoundError(
+        f"there is no {product} file {file!r}",
+        hint="check the path (it is taken from the working directory), or set create = true"
+        " and create the tables with the action `write`",
+    )
+
+
 class WriteResult:
     """The results of a write: the number of changed rows, and the rows that were returned."""
 

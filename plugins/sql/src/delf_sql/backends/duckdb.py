@@ -15,12 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from delf.errors import ConnectionFileNotFoundError
 from delf.values.encoding import dumps, loads
 from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
 from delf_confined.readers import child_death_error, limit_error, unpack_answer
-from delf_sql.backends.base import Problem, WriteResult
+from delf_sql.backends.base import Problem, WriteResult, missing_file_error
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
 from delf_sql.placeholders import BoundStatement, Params, bind
@@ -207,11 +206,7 @@ class DuckdbBackend:
         """Yield a session that runs each statement in a new process."""
         may_create = self._settings.create and not read_only
         if not may_create and not self._path.is_file():
-            raise ConnectionFileNotFoundError(
-                f"there is no DuckDB file {self.target.database!r}",
-                hint="check the path (it is taken from the working directory), or set create = true"
-                " and create the tables with the action `write`",
-            )
+            raise missing_file_error("DuckDB", self.target.database)
         with contextlib.closing(self._session(read_only=read_only)) as session:
             yield session
 

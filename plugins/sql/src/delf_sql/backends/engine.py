@@ -143,11 +143,7 @@ class EngineBackend:
         return engine.connect()
 
     def _url(self) -> sa.URL:
-        """Return the URL for SQLAlchemy.
-
-        For a target without a URL, the result is only a dialect: the subclass opens the connections
-        itself, by the option ``creator``.
-        """
+        """Return the URL for SQLAlchemy; only a dialect if the option ``creator`` connects."""
         if self.target.url is None:
             return sa.URL.create(self.target.dialect)
         return self.target.url

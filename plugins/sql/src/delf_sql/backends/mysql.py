@@ -402,7 +402,6 @@ def _check_is_query(driver: _Connection, text: str) -> None:
 
     Raises:
         ToolRefusedError: If the text is a valid statement of another kind, such as DELETE.
-        MySQLError: If the text is no valid statement.
     """
     try:
         # In parentheses, only a query is valid. Preparing a statement does not run it.

@@ -29,11 +29,10 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import QueuePool
 
 import delf_confined
-from delf.errors import ConnectionFileNotFoundError
 from delf.machine.interpreter import own_python
 from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
-from delf_sql.backends.base import Problem, WriteResult, can_batch, first_line
+from delf_sql.backends.base import Problem, WriteResult, can_batch, first_line, missing_file_error
 from delf_sql.catalog import INVALID_DEFINITION, Column, Relation, Table, find_relation
 from delf_sql.fitting import check_values, loses_digits_as_float
 from delf_sql.functions import known_functions
@@ -522,11 +521,7 @@ def _absolute(file: str) -> Path:
 def _existing_file(file: str) -> Path:
     path = _absolute(file)
     if not path.is_file():
-        raise ConnectionFileNotFoundError(
-            f"there is no SQLite file {file!r}",
-            hint="check the path (it is taken from the working directory), or set create = true"
-            " and create the tables with the action `write`",
-        )
+        raise missing_file_error("SQLite", file)
     return path
 
 
