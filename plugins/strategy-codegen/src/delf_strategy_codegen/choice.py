@@ -76,12 +76,11 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
 
     The first of these rules that applies decides:
 
-    - Without a valid script, see :func:`_reading_of_longest_block`.
-    - If a script uses a name that only an example binds, the choice is ambiguous. An example is a
-      script that the text before calls an example.
-    - If the last block is not Python, the answer is unreadable: the last block usually is the
-      script or its end, so the blocks before are not enough.
-    - The scripts, or without them the examples, are joined, or the last version is taken.
+    - If no block is a valid script, see :func:`_reading_of_longest_block`.
+    - If a script needs a name from a block that the text calls an example, the choice is ambiguous.
+    - If the last block is not Python, the answer has a problem, because the last block usually is
+      the script or its end.
+    - The scripts, or if there are none the examples, are joined, or the last version is taken.
 
     Args:
         blocks: The blocks that may be Python, in order; at least one.

@@ -138,10 +138,6 @@ class _Text:
     def is_f_string(self) -> bool:
         return "f" in self.prefix.lower()
 
-    @property
-    def is_raw(self) -> bool:
-        return "r" in self.prefix.lower()
-
     def as_written(self) -> str:
         """Return the string's source, without conversion to ``str.format``."""
         content = "".join(map(str, self.parts))
@@ -333,17 +329,18 @@ class _Reader:
         quote_count = 3 if self._are_next(closing_quotes, 3) else 1
         self._position += quote_count
         text = _Text(prefix, quote_count * ascii_quote)
+        is_raw = "r" in prefix.lower()
         while not self._are_next(closing_quotes, quote_count):
             if self._current() == "\n" and quote_count == 1:
                 raise _UnreadableError
             if text.is_f_string and self._current() in "{}":
                 self._field_or_brace(text.parts)
             elif curly_quotes:
-                text.parts.append(self._character_in_curly_quotes(ascii_quote, is_raw=text.is_raw))
+                text.parts.append(self._character_in_curly_quotes(ascii_quote, is_raw=is_raw))
             else:
                 text.parts.append(self._character())
         self._position += quote_count
-        if curly_quotes and text.is_raw:
+        if curly_quotes and is_raw:
             text.choose_raw_quotes()  # r“5" disk” becomes r'5" disk'
         return text
 

@@ -154,8 +154,7 @@ def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
     problems: list[str] = []
     for text in _scripts_in(content):
         reading = extract(text)
-        has_script_or_problem = reading.code is not None or reading.why
-        if not has_script_or_problem:  # the text itself may be a script with a mistake
+        if reading == Reading():  # nothing found: the text may be a script with a mistake
             reading = Reading(repair_script(text))
         if reading.code is None:
             problems.append(reading.why)
