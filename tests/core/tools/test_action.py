@@ -49,6 +49,7 @@ def test_decorated_methods_become_actions_in_definition_order():
         ("reopen", "edit", "irreversible"),
         ("wipe", "wipe", "irreversible"),
     ]
+    assert [item.declares_effect for item in found] == [True, True, False, False]
 
 
 def test_subclass_inherits_and_overrides_actions():

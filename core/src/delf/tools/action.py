@@ -77,6 +77,7 @@ class Action:
             types, or a script asks for them.
         returns_doc: The description of the result.
         notes: Further text after ``summary`` if a prompt has space, such as units and warnings.
+        declares_effect: False if the effect is only the default of ``@action`` or ``@tool``.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
         signature: The parameters and the result type as text, such as
             ``(statement: str, limit: int = 100) -> list[dict]``.
@@ -106,6 +107,7 @@ class Action:
     full_types: Callable[[], FullTypes] | None = None
     returns_doc: str = ""
     notes: str = ""
+    declares_effect: bool = True
     is_async: bool = field(init=False)
     signature: str = field(init=False)
 
@@ -172,7 +174,7 @@ def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class _Mark:
     permission: str | None
-    effect: Effect
+    effect: Effect | None
     resumes: bool = False
     tags: tuple[str, ...] = ()
     flow: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -185,7 +187,7 @@ def action(
     group: str | None = None,
     /,
     *,
-    effect: Effect = "irreversible",
+    effect: Effect | None = None,
     resumes: bool = False,
     tags: Sequence[str] = (),
     trust: Trust | Mapping[str, Trust] = "outside",
@@ -198,7 +200,7 @@ def action(
     group_or_function: Any = None,
     /,
     *,
-    effect: Effect = "irreversible",
+    effect: Effect | None = None,
     resumes: bool = False,
     tags: Sequence[str] = (),
     trust: Trust | Mapping[str, Trust] = "outside",
@@ -240,7 +242,7 @@ def action(
         ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter
             without a type hint.
     """
-    if effect not in EFFECTS:
+    if effect is not None and effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
     flow = check_flow("@action", trust, sinks, contents, egress=egress, author=author)
@@ -307,7 +309,7 @@ def action_from_function(
     call: Callable[..., Any] | None = None,
     name: str | None = None,
     permission: str | None = None,
-    effect: Effect = "irreversible",
+    effect: Effect | None = None,
     summary: str | None = None,
     handle_error: str | Callable[[Exception], str] | None = None,
     place: str | None = None,
@@ -323,7 +325,7 @@ def action_from_function(
         call: The function to call; the function itself when omitted.
         name: The name in scripts; the function's when omitted.
         permission: The name of the action's group; the action's name when omitted.
-        effect: The effect of a call.
+        effect: The effect of a call; undeclared means irreversible.
         summary: One paragraph; the docstring's first when omitted.
         handle_error: The treatment of a ``ToolException``.
         place: The name of the function in error messages.
@@ -347,7 +349,8 @@ def action_from_function(
     return Action(
         name=checked_name,
         permission=permission or checked_name,
-        effect=effect,
+        effect=effect or "irreversible",
+        declares_effect=effect is not None,
         summary=summary or signature.summary or checked_name.replace("_", " "),
         parameters=signature.parameters,
         returns=signature.returns,

@@ -77,7 +77,7 @@ def tool(
     description: str | None = None,
     handle_error: HandleError = True,
     confirm: bool = True,
-    effect: Effect = "irreversible",
+    effect: Effect | None = None,
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
     contents: Sequence[str] | None = None,
@@ -92,7 +92,7 @@ def tool(
     description: str | None = None,
     handle_error: HandleError = True,
     confirm: bool = True,
-    effect: Effect = "irreversible",
+    effect: Effect | None = None,
     trust: Trust | Mapping[str, Trust] = "outside",
     sinks: Sequence[str] | None = None,
     contents: Sequence[str] | None = None,
@@ -112,7 +112,7 @@ def tool(
             and with a callable the callable's result for the exception.
         confirm: Whether a person is asked before each call.
         effect: A level of :data:`delf.types.Effect`, which also decides whether an interrupted call
-            may be made again when its task is resumed.
+            may be made again when its task is resumed; undeclared means irreversible.
         trust: The trust in the result: ``own``, ``outside``, or by field, as in
             :func:`delf.tools.action.action`.
         sinks: The names of the parameters that choose the target or the effect of a call, as in
@@ -211,7 +211,7 @@ def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) ->
         )
     if not isinstance(confirm, bool):
         raise ToolDefinitionError(f"confirm of {target.__name__} must be True or False")
-    if effect not in EFFECTS:
+    if effect is not None and effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
 

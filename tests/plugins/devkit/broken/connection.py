@@ -137,7 +137,10 @@ class TestGoodDynamic(Suite):
                 """Close a ticket."""
                 return Desk.close(self, ticket)
 
-            return [action_from_function(find, effect="read"), action_from_function(close)]
+            return [
+                action_from_function(find, effect="read"),
+                action_from_function(close, effect="write"),
+            ]
 
 
 @breaks("test_connection_has_a_name")

@@ -44,13 +44,13 @@ class TestGood(Suite):
         "test_actions_have_descriptions",
         "test_inspect_describes_the_connection",
         "test_tool_names_are_unique",
-        "test_tools_declare_effects_and_results",
+        "test_tools_declare_results",
         "test_use_leaves_the_process_unchanged",
     )
 
 
 class TestGoodPartials(Suite):
-    passes = ("test_tools_declare_effects_and_results", "test_calls_can_overlap")
+    passes = ("test_tools_declare_results", "test_calls_can_overlap")
     calls = (Call("twice", number=4),)
     failing_calls = ()
     made = (tool(name="twice", effect="read")(partial(doubled, 2)),)
@@ -69,7 +69,7 @@ def guess(product: str) -> int:
 
 
 class TestHasNoEffect(Suite):
-    breaks = ("test_tools_declare_effects_and_results",)
+    breaks = ("test_actions_have_descriptions",)
     says = "guess has no effect"
     made = (stock, order, guess)
 
@@ -80,7 +80,7 @@ def plain(product: str) -> int:
 
 
 class TestIsAPlainFunction(Suite):
-    breaks = ("test_tools_declare_effects_and_results",)
+    breaks = ("test_actions_have_descriptions",)
     says = "plain has no effect"
     made = (stock, order, plain)
 
@@ -92,7 +92,7 @@ def silent(product: str):
 
 
 class TestHasNoResultType(Suite):
-    breaks = ("test_tools_declare_effects_and_results",)
+    breaks = ("test_tools_declare_results",)
     says = "silent does not say what it returns"
     made = (stock, order, silent)
 

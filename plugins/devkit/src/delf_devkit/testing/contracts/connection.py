@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import datetime as dt
 import inspect
 import json
 import os
 import sys
-import textwrap
 import typing
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -194,8 +192,10 @@ class ConnectionContract(Contract):
             if action.schema is not None:
                 schema = json.loads(json.dumps(action.schema()))
                 assert set(schema.get("properties", {})) == {p.name for p in action.parameters}
-        undeclared = list(_actions_without_declared_effect(cast("Any", type(connection))))
-        assert not undeclared, f"without effect=…: {undeclared}"
+            assert action.declares_effect, (
+                f"{action.name} has no effect: delf takes it for irreversible, and a person is "
+                f"asked before each call; give effect=…, one of: {', '.join(EFFECTS)}"
+            )
 
     async def test_allow_accepts_an_action_or_a_group(self, connection: Any) -> None:
         actions = await connection.actions()
@@ -737,24 +737,3 @@ def _placeholder_arguments(action: Action) -> dict[str, Any]:
     The texts only prevent the refusal of a missing argument; they may be invalid values.
     """
     return {item.name: "x" for item in action.parameters if item.required}
-
-
-def _actions_without_declared_effect(cls: type) -> Iterator[str]:
-    """Yield the names of the methods whose decorator ``@action`` has no argument ``effect``."""
-    for name, member in vars(cls).items():
-        if not inspect.isfunction(member):
-            continue
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(member))).body[0]
-        except (OSError, SyntaxError, TypeError):
-            continue
-        for decorator in getattr(tree, "decorator_list", ()):
-            if isinstance(decorator, ast.Call):
-                decorating_function = decorator.func
-                argument_names = {keyword.arg for keyword in decorator.keywords}
-            else:
-                decorating_function = decorator
-                argument_names = set[str | None]()
-            is_action = ast.unparse(decorating_function).rpartition(".")[2] == "action"
-            if is_action and "effect" not in argument_names:
-                yield name
