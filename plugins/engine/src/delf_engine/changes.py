@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from delf import events as ev
@@ -84,9 +85,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
         events: The task's events.
         script: Only the changes of this script.
     """
-    calls: dict[int, ev.CallStarted] = {}
-    script_numbers: dict[int, int] = {}
-    ends: dict[int, ev.CallFinished] = {}
+    changes: dict[int, Change] = {}
     running_script = 0
     for event in events:
         match event:
@@ -95,43 +94,35 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
             case ev.ScriptFinished():
                 running_script = 0
             case ev.CallStarted() if event.effect != "read":
-                calls[event.call_id] = event
-                script_numbers[event.call_id] = running_script
                 # A call that was made again counts by its last attempt.
-                ends.pop(event.call_id, None)
-            case ev.CallFinished():
-                ends[event.call_id] = event
+                changes[event.call_id] = Change(
+                    call_id=event.call_id,
+                    script=running_script,
+                    action=event.action,
+                    arguments=event.arguments,
+                    digest=event.digest,
+                    certain=False,
+                )
+            case ev.CallFinished() if event.call_id in changes:
+                if _has_changed_nothing(event):
+                    del changes[event.call_id]
+                elif event.status == "ok":
+                    changes[event.call_id] = replace(changes[event.call_id], certain=True)
             case _:
                 pass
-    changes: list[Change] = []
-    for call_id, call in calls.items():
-        script_number = script_numbers[call_id]
-        if script is not None and script != script_number:
-            continue
-        end = ends.get(call_id)
-        if end is not None and not _may_have_changed(end):
-            continue
-        change = Change(
-            call_id=call_id,
-            script=script_number,
-            action=call.action,
-            arguments=call.arguments,
-            digest=call.digest,
-            certain=end is not None and end.status == "ok",
-        )
-        changes.append(change)
-    return changes
+    return [change for change in changes.values() if script in (None, change.script)]
 
 
-def _may_have_changed(end: ev.CallFinished) -> bool:
-    """Return whether a call that ended so has changed something, or may have.
+def _has_changed_nothing(end: ev.CallFinished) -> bool:
+    """Return whether a started call that ended so has certainly changed nothing.
 
     A failed call counts as having changed nothing, unless its tool raised ``OutcomeUnknownError``
-    to tell that the change may have been made.
+    to tell that the change may have been made. A call that was interrupted, and then rejected when
+    the task was resumed, may have changed something before.
     """
     if end.status == "cancelled":
-        return end.cancellation != "not_started"
-    return end.status == "ok" or end.outcome_unknown
+        return end.cancellation == "not_started"
+    return end.status == "error" and not end.outcome_unknown
 
 
 def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[list[str], bool]:

@@ -234,6 +234,17 @@ async def test_call_settled_as_done_is_not_repeated(bench: Bench) -> None:
     assert not bench.asked
 
 
+async def test_call_that_is_given_up_may_have_changed_something(bench: Bench) -> None:
+    bench.model.writes("print(await write('x'))")
+    async with bench.agent(World()) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    await bench.journal.ended_after(events[:begun])
+    async with bench.agent(World(), lambda _: False, retry_count=0) as second:
+        response = await second.aresume(events[0].task_id)
+    assert response.changes == ["write(text='x') (begun; may be done or not)"]
+
+
 async def test_request_left_to_the_policy_is_renewed_for_a_person(
     bench: Bench,
 ) -> None:
