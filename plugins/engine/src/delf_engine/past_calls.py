@@ -34,10 +34,11 @@ def past_calls(events: Sequence[Event]) -> list[PastCall]:
     Args:
         events: The task's events.
     """
-    starts = [event for event in events if isinstance(event, CallStarted)]
+    # A call has two starts if its sandbox died before the action was run.
+    starts = {event.call_id: event for event in events if isinstance(event, CallStarted)}
     ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
     calls: list[PastCall] = []
-    for start in starts:
+    for start in starts.values():
         end = ends.get(start.call_id)
         if end is None or start.action == ANSWER:
             continue

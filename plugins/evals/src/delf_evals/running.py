@@ -359,9 +359,10 @@ def _with_task_results(
 
 
 def _calls_of(events: Sequence[Event]) -> list[tuple[CallStarted, CallFinished]]:
+    # A call has two starts if its sandbox died before the action was run.
+    starts = {event.call_id: event for event in events if isinstance(event, CallStarted)}
     ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
-    starts = [event for event in events if isinstance(event, CallStarted)]
-    return [(start, ends[start.call_id]) for start in starts if start.call_id in ends]
+    return [(start, ends[number]) for number, start in starts.items() if number in ends]
 
 
 def _spans_of(events: Sequence[Event]) -> list[SpanNode]:

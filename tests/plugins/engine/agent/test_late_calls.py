@@ -21,6 +21,7 @@ from delf.specs import JournalSpec, SandboxSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_engine.journal.in_process import InProcessJournal
+from delf_engine.past_calls import past_calls
 from delf_sandbox_local.backend import LocalBackend
 from support.forks import kill_guests
 
@@ -331,6 +332,7 @@ async def test_decision_is_kept_if_the_sandbox_dies_before_the_call(
     assert len(bench.asked) == 1
     ends = await bench.ends_of(response.trace.task_id, "write")
     assert ends == [("cancelled", "not_started"), ("ok", None)]
+    assert [call.result for call in past_calls(response.events)] == ["wrote b"]
 
 
 class StuckSession:
