@@ -234,7 +234,7 @@ async def test_call_settled_as_done_is_not_repeated(bench: Bench) -> None:
     assert not bench.asked
 
 
-async def test_call_that_is_given_up_may_have_changed_something(bench: Bench) -> None:
+async def test_rejected_repetition_leaves_a_possible_change(bench: Bench) -> None:
     bench.model.writes("print(await write('x'))")
     async with bench.agent(World()) as first:
         events = await recorded(bench, first)
