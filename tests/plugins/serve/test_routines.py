@@ -97,6 +97,18 @@ async def test_task_is_saved_once_as_the_shown_routine(store: Any, serve: Any):
     assert nine["text"].startswith("# /// routine")
 
 
+async def test_routine_is_saved_under_the_name_of_its_preview(store: Any, serve: Any):
+    server = await serve()
+    order = {"task_id": await done(server, "print((await look(9))['name'])"), "name": "nine"}
+    shown = (await server.client.post("/routines", json=order)).json()
+    renamed = {**order, "name": "ten", "seen": shown["digest"]}
+    shown = (await server.client.post("/routines", json=renamed)).json()
+    assert (shown["name"], shown["saved"]) == ("ten", False)
+    renamed["seen"] = shown["digest"]
+    assert (await server.client.post("/routines", json=renamed)).json()["saved"] is True
+    assert store.names() == ["ten", "thing"]
+
+
 async def test_unsuitable_task_is_refused_as_routine_with_the_reason(store: Any, serve: Any):
     server = await serve()
     answer = await server.client.post("/routines", json={"task_id": "task_x", "name": "nine"})

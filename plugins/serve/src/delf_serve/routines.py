@@ -23,6 +23,9 @@ _MAX_SHOWN_RUNS: Final = 5
 _MAX_COUNTED_RUNS: Final = 200
 _MAX_DRAFTS: Final = 20
 
+_DraftKey = tuple[str | None, str, str, str]
+"""The caller's owner name, the task id, the name of the routine, and the preview's digest."""
+
 
 class Routines:
     """The routines of an agent's project.
@@ -35,9 +38,8 @@ class Routines:
     def __init__(self, agent: Agent, tasks: Tasks) -> None:
         self._agent = agent
         self._tasks = tasks
-        # The previews, by the caller's holder name and the preview's digest; the oldest come first,
-        # and are dropped first.
-        self._drafts: OrderedDict[tuple[str | None, str], DraftRoutine] = OrderedDict()
+        # The drafts of previews; the oldest come first, and are dropped first.
+        self._drafts: OrderedDict[_DraftKey, DraftRoutine] = OrderedDict()
 
     def of_agent(self) -> AgentRoutines:
         """Return the agent's routines.
@@ -63,20 +65,16 @@ class Routines:
         )
 
     async def _view(self, routine: Any, caller: Caller) -> s.RoutineView:
-        """Return a routine with its most recent runs, and with the costs that these runs avoided.
-
-        A run avoids the costs of the task from which the routine was made.
-        """
+        """Return a routine with its most recent runs and the costs that the runs avoided."""
         task_start = f"{routine.name}("  # the text of a run's task
         runs, _ = await self._tasks.find(text=task_start, limit=_MAX_COUNTED_RUNS, caller=caller)
         runs = [run for run in runs if run.task.startswith(task_start)]
         finished_count = sum(run.state is TaskState.DONE for run in runs)
         original_task = await self._original_task(routine, caller)
+        # A run avoids the costs of the task from which the routine was made.
         avoided_cost = None if original_task is None else original_task.cost_usd
-        shown_routine = routine
-        sees_all_tasks = caller.owners is None
-        if original_task is None and not sees_all_tasks:  # it may be a task of somebody else
-            shown_routine = _without_task(routine)
+        may_be_hidden = _may_be_hidden(original_task, caller)
+        shown_routine = _without_task(routine) if may_be_hidden else routine
         parameters = [s.RoutineParameter.of(item) for item in routine.parameters.values()]
         return s.RoutineView(
             name=routine.name,
@@ -116,11 +114,9 @@ class Routines:
         """
         original_task = await self._original_task(routine, caller)
         is_own = original_task is not None and original_task.key == caller.holder
-        sees_all_tasks = caller.owners is None
-        # The original task is None, too, if the caller may not see it.
-        may_see_it = original_task is not None or sees_all_tasks
-        manages_it = may_see_it and "people" in caller.rights
-        if not (is_own or manages_it):
+        may_be_hidden = _may_be_hidden(original_task, caller)
+        manages_people = "people" in caller.rights
+        if not is_own and (may_be_hidden or not manages_people):
             raise ProblemError(
                 403,
                 f"the routine {routine.name!r} is not known to be yours, so you cannot replace it",
@@ -143,22 +139,21 @@ class Routines:
             ProblemError: If the task cannot become a routine, or if the name is that of somebody
                 else's routine.
         """
-        record = await self._tasks.record(given.task_id, caller)
-        draft = self._drafts.get((caller.holder, given.seen or ""))
+        task_id = (await self._tasks.record(given.task_id, caller)).task_id
+        draft = self._drafts.get((caller.holder, task_id, given.name, given.seen or ""))
         if draft is None:
-            draft = await self._new_draft(record.task_id, given)
+            draft = await self._new_draft(task_id, given)
         if draft.before is not None:
             await self._check_may_replace(draft.before, caller)
-        digest = _digest_of_draft(draft, record.task_id, given.name)
-        self._keep_draft(draft, caller, digest)
-        has_seen_preview = given.seen == digest  # not if the task or the name is another one now
+        digest = _digest_of_draft(draft, task_id, given.name)
+        key = (caller.holder, task_id, given.name, digest)
+        has_seen_preview = given.seen == digest
         is_saved = has_seen_preview and not draft.differences
         if is_saved:
-            try:
-                await asyncio.to_thread(draft.keep)
-            except DelfError as error:
-                raise ProblemError(409, error.message) from None
-            self._drafts.pop((caller.holder, digest), None)
+            await _save(draft)
+            self._drafts.pop(key, None)
+        else:
+            self._keep_draft(draft, key)
         return s.RoutineDraft(
             name=given.name,
             change=draft.change,
@@ -176,11 +171,24 @@ class Routines:
         except DelfError as error:
             raise ProblemError(409, error.message) from None
 
-    def _keep_draft(self, draft: DraftRoutine, caller: Caller, digest: str) -> None:
+    def _keep_draft(self, draft: DraftRoutine, key: _DraftKey) -> None:
         """Keep a draft until the caller saves it, or until too many newer drafts are kept."""
-        self._drafts[caller.holder, digest] = draft
+        self._drafts[key] = draft
         while len(self._drafts) > _MAX_DRAFTS:
             self._drafts.popitem(last=False)
+
+
+async def _save(draft: DraftRoutine) -> None:
+    try:
+        await asyncio.to_thread(draft.keep)
+    except DelfError as error:
+        raise ProblemError(409, error.message) from None
+
+
+def _may_be_hidden(original_task: TaskRecord | None, caller: Caller) -> bool:
+    """Return True if a routine may be made from a task that the caller may not see."""
+    sees_all_tasks = caller.owners is None
+    return original_task is None and not sees_all_tasks
 
 
 def _digest_of_draft(draft: DraftRoutine, task_id: str, name: str) -> str:
