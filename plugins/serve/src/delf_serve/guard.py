@@ -120,7 +120,7 @@ class Guard:
         self._hosts |= {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
         self._origins = {origin.rstrip("/").lower() for origin in settings.allow_origins}
         # By caller, the remaining requests of the rate limit, and the time of the last request.
-        self._buckets: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[str | None, tuple[float, float]] = {}
         # By client or key, the number of attempts with wrong keys, and the time of the first one.
         self._wrong_key_counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
@@ -182,15 +182,8 @@ class Guard:
             raise ProblemError(
                 421, "the server is not reached by this name", "name it in the setting `hosts`"
             )
-        origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/").lower()
-        sender.varies_by_origin = bool(self._origins)
-        if origin and ("*" in self._origins or origin in self._origins):
-            sender.origin = origin
         is_preflight = method == "OPTIONS" and b"access-control-request-method" in headers
-        is_harmless = method in _SAFE and not is_preflight
-        is_own_page = not is_preflight and _is_same_site(scope, origin)
-        if sender.origin is None and not (is_harmless or is_own_page):
-            raise ProblemError(403, "pages of this origin may not use the API")
+        self._check_origin(scope, headers, sender, is_preflight=is_preflight)
         if is_preflight:  # a browser sends it without a key: answer before authentication
             await sender.preflight()
             return
@@ -203,6 +196,22 @@ class Guard:
         is_page_asset = _is_public(path) and has_no_key
         if self._settings.rate and not is_page_asset:
             self._limit_rate(caller)
+
+    def _check_origin(
+        self, scope: Scope, headers: dict[bytes, bytes], sender: _Sender, *, is_preflight: bool
+    ) -> None:
+        """Refuse a request of another server's page, unless the settings allow the page's origin.
+
+        Safe methods are allowed, because the browser does not pass the response on to the page.
+        """
+        origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/").lower()
+        sender.varies_by_origin = bool(self._origins)
+        if origin and ("*" in self._origins or origin in self._origins):
+            sender.origin = origin
+            return
+        is_harmless = scope["method"] in _SAFE or _is_same_origin(scope, origin)
+        if is_preflight or not is_harmless:
+            raise ProblemError(403, "pages of this origin may not use the API")
 
     def _check_local(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """Refuse clients from other machines and proxied requests if the server has no keys."""
@@ -400,12 +409,12 @@ class Guard:
         Raises:
             ProblemError: If the limit is exceeded.
         """
-        name = caller.limits_name if caller else ""
+        owner = caller.holder if caller else None
         rate = self._settings.rate
         now = time.monotonic()
         # A token bucket for the requests of one second (at least one), refilled evenly.
         capacity = max(rate, 1.0)
-        tokens, refilled_at = self._buckets.get(name, (capacity, now))
+        tokens, refilled_at = self._buckets.get(owner, (capacity, now))
         refill = (now - refilled_at) * rate
         tokens = min(capacity, tokens + refill)
         if tokens < 1:
@@ -413,7 +422,7 @@ class Guard:
             raise ProblemError(
                 429, f"more than {rate:g} requests a second", headers={"retry-after": str(wait)}
             )
-        self._buckets[name] = tokens - 1, now
+        self._buckets[owner] = tokens - 1, now
 
 
 class _Sender:
@@ -533,7 +542,7 @@ def _is_public(path: str) -> bool:
     return path in _PUBLIC_PATHS or path.startswith((_PAGE_PREFIX, _HOOKS_PREFIX))
 
 
-def _is_same_site(scope: Scope, origin: str) -> bool:
+def _is_same_origin(scope: Scope, origin: str) -> bool:
     """Return True if the request's origin is this server, or if the request has no origin."""
     if not origin:
         return True
@@ -541,8 +550,6 @@ def _is_same_site(scope: Scope, origin: str) -> bool:
     if parts is None:
         return False
     host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
-    # A proxy may pass on the request of an https page as http, but not that of an http page as
-    # https.
-    if scope.get("scheme", "http") != "http" and parts.scheme != "https":
-        return False
-    return parts.netloc == host
+    # A proxy may pass on the request of an https page as http, but not the reverse.
+    is_http_page_on_https_server = parts.scheme != "https" and scope.get("scheme", "http") != "http"
+    return parts.netloc == host and not is_http_page_on_https_server

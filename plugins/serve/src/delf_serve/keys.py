@@ -68,11 +68,6 @@ class Caller:
             return f"{self.name}:{self.uid}"
         return _derive_holder(self.name, self.digest) if self.digest else None
 
-    @property
-    def limits_name(self) -> str:
-        """The name under which the caller's requests are counted."""
-        return self.holder or ""
-
     def decider(self, via: str) -> Decider:
         """Return the caller as the decider of a request.
 
@@ -179,7 +174,7 @@ class Keys:
         if session.key:  # the digest of the API key with which the session began
             digest = bytes.fromhex(session.key)
             callers_by_digest = {caller.digest: caller for caller in self._callers_of_settings}
-            callers_by_digest |= self._callers_by_digest  # people come first, as in find()
+            callers_by_digest |= self._callers_by_digest  # people take precedence, as in find()
             caller = callers_by_digest.get(digest)
         else:
             caller = self._callers_by_holder.get(session.holder)
@@ -248,7 +243,7 @@ class Keys:
         """
         return frozenset(person.holder for person in self._all_people if team in person.teams)
 
-    def holds(self, caller: Caller) -> bool:
+    def is_still_valid(self, caller: Caller) -> bool:
         """Return True if a caller still has access, with the same rights, scope and teams."""
         # The API keys of the settings never change.
         if not self._requires_login or caller in self._callers_of_settings:

@@ -142,7 +142,7 @@ class Sessions:
                 503, "too many streams and waits are open", headers={"retry-after": "10"}
             )
         count_of_caller = sum(
-            request.caller.limits_name == caller.limits_name for request in self._open_requests
+            request.caller.holder == caller.holder for request in self._open_requests
         )
         if count_of_caller >= settings.key_streams:
             raise ProblemError(
@@ -180,7 +180,7 @@ class Sessions:
             self._end_invalid(open_sessions - valid_sessions)
 
     def _end_invalid(self, ended_sessions: set[str]) -> None:
-        self._end(lambda s: s.session in ended_sessions or not self._keys.holds(s.caller))
+        self._end(lambda s: s.session in ended_sessions or not self._keys.is_still_valid(s.caller))
 
     def end_all(self) -> None:
         """End all event streams. Clients then reconnect to another process."""

@@ -166,7 +166,7 @@ class _RunningTask:
     """The state of a task that runs in this process.
 
     Args:
-        owner: The owner name; empty for the local user.
+        owner: The owner name; None for the local user.
         recorded: Set when the task is in the journal, or its start has failed.
         started: Set at the first new event of a resumed task, or when the task has ended.
         start_error: The error that ended a resumed task before its first new event.
@@ -174,7 +174,7 @@ class _RunningTask:
         resumed: The asyncio task that continues the task; None for a task that was submitted.
     """
 
-    owner: str
+    owner: str | None
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
     started: asyncio.Event = field(default_factory=asyncio.Event)
     start_error: DelfError | None = None
@@ -199,8 +199,8 @@ class Tasks:
         self._uploads = uploads
         self._settings = settings
         self._running_tasks: dict[str, _RunningTask] = {}
-        self._open_task_counts_by_owner: Counter[str] = Counter()
-        self._owners_by_task_id: dict[str, str] = {}
+        self._open_task_counts_by_owner: Counter[str | None] = Counter()
+        self._owners_by_task_id: dict[str, str | None] = {}
         self._timeouts: set[asyncio.Timeout] = set()
         self._is_shutting_down = False
         self._end_notices = EndNotices(settings, keys)
@@ -284,8 +284,8 @@ class Tasks:
             idempotency_key: A key that makes repeated requests return the first request's task.
             strategy: A strategy instead of the agent's.
             client: The client's address.
-            paths: The paths of input files, in addition to the request's files. The task has the
-                agent's files if it has no others; an empty sequence means no files at all.
+            paths: The paths of input files besides the request's uploads. Without paths and
+                uploads, an empty sequence gives the task no files, and None the agent's files.
             other_authors: The names of other people who wrote parts of the task's text.
             external_variables: Variables for scripts, with data from another service. If
                 ``strategy`` is set, the task's text contains these data, too, and is not trusted.
@@ -341,7 +341,7 @@ class Tasks:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         self._raise_if_too_many_are_open(caller)
         # Before the first await, so that limits and equal requests take the task into account.
-        running_task = self._register_running(task_id, caller.limits_name)
+        running_task = self._register_running(task_id, caller.holder)
         # If the client disconnects, this method is cancelled, and the task is still submitted.
         await asyncio.shield(self._submit_and_record(task_id, submission, running_task))
         return _submitted(task_id, submission.conversation, caller)
@@ -388,7 +388,7 @@ class Tasks:
     def _raise_if_too_many_are_open(self, caller: Caller) -> None:
         """Raise ``ProblemError`` if the caller has the most open tasks that the settings allow."""
         max_tasks = self._settings.open_tasks
-        if self._open_task_counts_by_owner[caller.limits_name] >= max_tasks:
+        if self._open_task_counts_by_owner[caller.holder] >= max_tasks:
             raise ProblemError(429, f"{max_tasks:,} of your tasks are open")
 
     async def _input_files(
@@ -397,19 +397,11 @@ class Tasks:
         """Return the paths of a task's input files; None if the task uses the agent's files.
 
         A task uses the agent's files if its request names no uploads and ``paths`` is None.
-
-        Args:
-            order: The request, which may name uploads.
-            caller: The owner of the task.
-            paths: The paths of files besides the uploads.
         """
         uploaded_paths = await self._uploads.paths(caller, order.files)
         if uploaded_paths is None and paths is None:
             return None
-        all_paths: list[str] = []
-        all_paths += uploaded_paths or ()
-        all_paths += paths or ()
-        return all_paths
+        return [*(uploaded_paths or ()), *(paths or ())]
 
     def _conversation_name(self, order: RunRequest, caller: Caller) -> str | None:
         """Return the stored name of a task's conversation, which is new if the request names none.
@@ -539,18 +531,13 @@ class Tasks:
             )
         return first
 
-    def _register_running(self, task_id: str, owner: str) -> _RunningTask:
-        """Count a task among its owner's open tasks.
-
-        Args:
-            task_id: The id of the task.
-            owner: The owner name; empty for the local user.
-        """
+    def _register_running(self, task_id: str, owner: str | None) -> _RunningTask:
+        """Count a task among its owner's open tasks."""
         running_task = self._running_tasks[task_id] = _RunningTask(owner)
         self._open_task_counts_by_owner[owner] += 1
         return running_task
 
-    def _remember_owner(self, task_id: str, owner: str) -> None:
+    def _remember_owner(self, task_id: str, owner: str | None) -> None:
         """Remember the owner of a recorded task beyond the task's end."""
         self._owners_by_task_id.pop(task_id, None)  # move to the end: the oldest are dropped
         self._owners_by_task_id[task_id] = owner
@@ -559,10 +546,8 @@ class Tasks:
 
     def sees_task_of_this_process(self, caller: Caller, task_id: str) -> bool:
         """Return True if a task was submitted to this process and a caller may see the task."""
-        if task_id not in self._owners_by_task_id:
-            return False
-        owner = self._owners_by_task_id[task_id]  # "" for a task of the local user
-        return caller.sees(owner or None)
+        owners = self._owners_by_task_id
+        return task_id in owners and caller.sees(owners[task_id])
 
     def _forget_running(self, task_id: str, run: _RunningTask | None = None) -> None:
         """Stop counting a task among its owner's open tasks.
@@ -826,9 +811,9 @@ class Tasks:
         return task_id, (await self.journal.task(task_id)).state is TaskState.STOPPED
 
     async def remove(self, task_id: str, caller: Caller) -> None:
-        """Remove a task that is not running, with all its data.
+        """Remove a task that is not running, with its data and its files in temporary folders.
 
-        Output files are removed, too, unless the agent's output folder is configured.
+        An output folder that the user configured keeps its files.
 
         Raises:
             ProblemError: If the task is running or queued.
@@ -911,7 +896,7 @@ class Tasks:
         """
         if task_id in self._running_tasks:
             return
-        running_task = self._register_running(task_id, owner or "")
+        running_task = self._register_running(task_id, owner)
         try:
             first = (await self.journal.read(task_id))[0]
             ledger = await self._ledger_of_accepted_task(owner)
@@ -936,12 +921,8 @@ class Tasks:
             self._resume_until_end(task_id, running_task, resuming)
         )
         running_task.recorded.set()  # the task was in the journal before
-        self._remember_owner(task_id, running_task.owner)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_EVENT_SECONDS):
-                await running_task.started.wait()  # also ends when _resume_until_end() ends
-        if running_task.start_error is not None:
-            raise running_task.start_error
+        self._remember_owner(task_id, owner)
+        await _wait_for_first_event(running_task)
 
     async def _resume_until_end(
         self, task_id: str, running_task: _RunningTask, resuming: Awaitable[object]
@@ -1049,6 +1030,19 @@ class Tasks:
             except DelfError as error:
                 _log.warning("old tasks are not removed: %s", error.message)
             await asyncio.sleep(_FORGET_SECONDS)
+
+
+async def _wait_for_first_event(running_task: _RunningTask) -> None:
+    """Wait for the first new event of a resumed task, or a few seconds.
+
+    Raises:
+        DelfError: If the task ends with this error before its first new event.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FIRST_EVENT_SECONDS):
+            await running_task.started.wait()
+    if running_task.start_error is not None:
+        raise running_task.start_error
 
 
 def shared(agent: Agent) -> SharedJournal:
