@@ -198,11 +198,11 @@ class Application:
             await self.stop()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request. If no lifespan event has started the agent, the first request does."""
+        """Route a request that the guard has admitted."""
         scope["app"] = self  # makes the router raise its errors instead of sending them
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            # The guard has started the agent for other paths, but not for /ready.
+            # The guard does not start the agent for probes. Of these, only /ready needs the agent.
             needs_agent = path_of(scope) != "/health"
             if needs_agent and not self._started:
                 await self._start_for_request()

@@ -69,7 +69,7 @@ class Budgets:
             return None
         if checked:
             _raise_if_exhausted(ledgers)
-        for _, ledger in ledgers:
+        for _, ledger in ledgers:  # the agent decides whether models may have no known price
             ledger.allow_unpriced = agent_ledger.allow_unpriced
         return SharedLedger([ledger for _, ledger in ledgers], agent_ledger)
 
@@ -97,30 +97,32 @@ class Budgets:
         ]
 
     async def _ledgers_of(self, caller: Caller) -> list[tuple[str, Ledger]]:
-        """Return (name, current ledger) of each budget that covers a caller's tasks.
-
-        The limits of the settings name a person by the plain name, such as ``ann``. The journal
-        stores tasks under the owner name (``caller.holder``), which is also unique if another
-        ``ann`` is added later.
-        """
-        if not self._limits:
-            return []
-        ledgers: list[tuple[str, Ledger]] = []
-        has_limit = caller.name in self._limits or EVERYBODY in self._limits
-        # Only budgets of teams cover a webhook. On a server with keys, every other caller has an
-        # owner name.
-        is_webhook = caller.holder is None and bool(self._keys)
-        if has_limit and not is_webhook:
-            # A server without keys has only one user, without an owner name. All tasks of the
-            # journal belong to this user.
-            owners = None if caller.holder is None else (caller.holder,)
-            ledger = await self._up_to_date_ledger(("person", caller.holder), caller.name, owners)
-            ledgers.append((caller.name, ledger))
+        """Return (name, current ledger) of each budget that covers a caller's tasks."""
+        own_ledger = await self._own_ledger(caller)
+        ledgers = [] if own_ledger is None else [(caller.name, own_ledger)]
         for team in sorted(caller.teams & self._limits.keys()):
             members = self._keys.of_team(team)
             ledger = await self._up_to_date_ledger(("team", team), team, members)
             ledgers.append((team, ledger))
         return ledgers
+
+    async def _own_ledger(self, caller: Caller) -> Ledger | None:
+        """Return the current ledger of a caller's own budget; None without such a budget.
+
+        The limits of the settings name a person by the plain name, such as ``ann``. The journal
+        stores tasks under the owner name (``caller.holder``), which is also unique if another
+        ``ann`` is added later.
+        """
+        if caller.name not in self._limits and EVERYBODY not in self._limits:
+            return None
+        owners: tuple[str] | None
+        if caller.holder is not None:  # a person or a key
+            owners = (caller.holder,)
+        elif self._keys:  # a webhook, which only budgets of teams cover
+            return None
+        else:  # the local user of a server without keys, to whom all tasks of the journal belong
+            owners = None
+        return await self._up_to_date_ledger(("person", caller.holder), caller.name, owners)
 
     async def _up_to_date_ledger(
         self,

@@ -130,15 +130,13 @@ class Call:
         content_type = self.http.headers.get("content-type", "")
         media_type = content_type.partition(";")[0].strip().lower()
         needs_body = any(field.is_required() for field in kind.model_fields.values())
-        if media_type or needs_body:
-            if media_type != JSON:
-                raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
-            data = b"".join([chunk async for chunk in self.chunks()])
-        else:
-            # The request declares no body, and needs none, because every field is optional.
+        if not media_type and not needs_body:
             await self.no_body()
-            data = b"{}"
-        # For a blank, pydantic reports "EOF while parsing"; for no bytes, a less clear error.
+            return _validate(kind)
+        if media_type != JSON:
+            raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
+        data = b"".join([chunk async for chunk in self.chunks()])
+        # pydantic reports "EOF while parsing" for a blank, but a less clear error for no bytes.
         return _validate(lambda: kind.model_validate_json(data or b" "))
 
     async def no_body(self) -> None:

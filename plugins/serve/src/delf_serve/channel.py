@@ -139,13 +139,8 @@ def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Noti
     """Create the notice of a finished task."""
     task_text = visible(task[:_MAX_TEXT_SIZE])
     url = f"{settings.public_url}/#/{end.task_id}"
-    has_succeeded: bool = end.status
-    if has_succeeded:
-        message = visible(end.text[:_MAX_TEXT_SIZE])
-    elif end.error is not None:
-        message = visible(end.error[:_MAX_TEXT_SIZE])
-    else:
-        message = ""
+    result_or_error = end.text if end.state is TaskState.DONE else end.error or ""
+    message = visible(result_or_error[:_MAX_TEXT_SIZE])
     content = {
         "event": "task_finished",
         "task_id": end.task_id,
@@ -211,7 +206,7 @@ class Notices:
         to: Collection[Person] = (),
         sent: Sent | None = None,
         *,
-        to_all: bool = True,
+        to_server_addresses: bool = True,
     ) -> None:
         """Send a notice in the background.
 
@@ -220,30 +215,32 @@ class Notices:
             to: The people who opted in. Each person gets the notice through the channels of their
                 choice.
             sent: Awaited once the notice was delivered.
-            to_all: Whether to send the notice also to the server's own webhook and mail addresses.
+            to_server_addresses: Whether to send the notice also to the server's own webhook and
+                mail addresses.
         """
         settings = self._settings
         ways: list[Way] = []
-        if settings.webhook_url is not None and to_all:
+        if settings.webhook_url is not None and to_server_addresses:
             ways.append(post)
-        if settings.smtp_url is not None and settings.mail_to and to_all:
+        if settings.smtp_url is not None and settings.mail_to and to_server_addresses:
             ways.append(partial(mail, to=settings.mail_to))
         for person in to:
-            ways += self._ways_to(person, to_all=to_all)
+            ways += self._ways_to(person, to_server_addresses=to_server_addresses)
         if ways:
             task = asyncio.create_task(self._send_all(ways, notice, sent))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
-    def _ways_to(self, person: Person, *, to_all: bool) -> Iterator[Way]:
+    def _ways_to(self, person: Person, *, to_server_addresses: bool) -> Iterator[Way]:
         """Yield a function for each channel through which a person wants notices.
 
         Args:
             person: The person.
-            to_all: Whether the notice is also mailed to the addresses in the setting ``mail_to``.
+            to_server_addresses: Whether the notice is also mailed to the addresses in the setting
+                ``mail_to``.
         """
         settings = self._settings
-        gets_mail_already = to_all and person.mail in settings.mail_to
+        gets_mail_already = to_server_addresses and person.mail in settings.mail_to
         for way in ways_of(settings, person):
             if way not in person.notice_ways:
                 continue
@@ -466,7 +463,7 @@ class WebChannel:
                 recipients.append(person)
         if recipients:
             notice = notice_of_talk(self._settings, request, event)
-            self._notices.tell(notice, recipients, to_all=False)
+            self._notices.tell(notice, recipients, to_server_addresses=False)
 
     async def aclose(self) -> None:
         """Drop unsent notices."""

@@ -96,7 +96,7 @@ class Uploads:
     async def _write(self, owner: str, path: Path, chunks: AsyncIterator[bytes]) -> int:
         """Write an upload to a new file, charge its bytes to the owner, and return its size."""
         size = 0
-        self._count_bytes(owner, _charged_bytes(size))
+        self._count_bytes(owner, _charged_bytes(0))  # an empty file is charged, too
         await asyncio.to_thread(make_private_folder, path.parent)
         # Fails if the name exists, so that a link cannot redirect the write to another file.
         with create_private(path) as file:

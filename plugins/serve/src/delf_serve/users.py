@@ -34,7 +34,6 @@ from delf_cli.streams import wrap_text
 from delf_serve.people import (
     NOTICE_WAYS,
     Changer,
-    NoticeWay,
     RequestedChanges,
     require_active,
     without_key,
@@ -139,7 +138,7 @@ def _notices(choices: Collection[str]) -> tuple[NoticeChoice, ...]:
     type=click.Choice(NOTICE_WAYS),
     help="A channel through which the person gets notices; by default mail and browser.",
 )
-@as_json_option(_NewKeyRow)  # the page has the other fields at `delf users list`
+@as_json_option(_NewKeyRow)  # docs/json.md has the other fields at `delf users list`
 @click.pass_context
 def add(
     ctx: click.Context,
@@ -164,27 +163,24 @@ def add(
     """
     secret = None if no_key else new_secret()
     # In the changes, None leaves a setting unchanged. A missing option is None or empty.
-    requested_rights = None if rights is None else _rights(rights)
-    requested_notices = _notices(notices) if notices else None
-    requested_ways: tuple[NoticeWay, ...] = tuple(way for way in NOTICE_WAYS if way in ways)
     changes = RequestedChanges(
-        rights=requested_rights,
+        rights=None if rights is None else _rights(rights),
         scope=cast("Scope | None", scope),
         teams=tuple(teams) or None,
         mail=mail,
-        notices=requested_notices,
-        notice_ways=requested_ways or None,
+        notices=_notices(notices) if notices else None,
+        notice_ways=tuple(way for way in NOTICE_WAYS if way in ways) or None,
         label=label,
         secret=secret,
     )
     check_name(label, "name of the key")
 
     def change(known: Person | None) -> Person:
-        # For an existing person, --rights and --scope restrict the new key, not the person.
         is_existing_person = known is not None and known.revoked_at is None
-        if is_existing_person and secret is not None:
-            return changes.for_new_key_only().apply_to(known, name)
-        return changes.apply_to(known, name)
+        # Another key of a person: --rights and --scope restrict the key, not the person.
+        is_another_key = is_existing_person and secret is not None
+        applied_changes = changes.for_new_key_only() if is_another_key else changes
+        return applied_changes.apply_to(known, name)
 
     person = _change(ctx, name, change)
     if as_json:
@@ -192,11 +188,11 @@ def add(
         return
     click.echo(_line(person), err=secret is not None)
     if scope is None and person.scope == "own" and "decide" in person.rights:
-        hint = (
+        errors.say(
+            "hint",
             f"{name} sees only their own tasks; with --scope team or --scope all, {name} can also "
-            "decide requests of other people's tasks"
+            "decide requests of other people's tasks",
         )
-        errors.say("hint", hint)
     if secret is not None:
         click.echo(f"the key {label!r}, which is shown only now:", err=True)
         click.echo(secret)
