@@ -141,41 +141,15 @@ _FACTS: Final[dict[str, Any]] = {
 
 @cache
 def _event_schemas() -> dict[str, Any]:
-    """Return the JSON Schemas of all events by name, and of their union as ``Event``."""
+    """Return the JSON Schemas of events, of their data, and of the union ``Event``, by name."""
     schemas: dict[str, Any] = {}
-    for event in get_args(Event):
-        data_schema = TypeAdapter(event).json_schema(
-            ref_template=_SCHEMA_REF, schema_generator=_EventSchemaGenerator
-        )
+    events: tuple[type[Event], ...] = get_args(Event)
+    for event in events:
+        data_schema = _data_schema(event)
         schemas |= data_schema.pop("$defs", {})
-        for name in _COMMON_FIELDS:
-            del data_schema["properties"][name]
-        data_schema["required"] = [
-            name for name in data_schema.get("required", ()) if name not in _COMMON_FIELDS
-        ]
-        # The stream replaces the facts of these events by pairs of a label and a text.
-        if event is ApprovalRequested:
-            data_schema["properties"]["facts"] = _FACTS
-        elif event in (ApprovalVoted, ApprovalCommented, ApprovalAssigned):
-            data_schema["properties"]["fact"] = _FACTS["items"]
-        data_schema["title"] = f"{event.__name__}Data"
         schemas[data_schema["title"]] = data_schema
-        schemas[event.__name__] = {
-            "type": "object",
-            "title": event.__name__,
-            "required": ["type", "v", *_COMMON_FIELDS, "state", "data"],
-            "properties": {
-                "type": {"const": event.__name__, "type": "string"},
-                "v": {"type": "integer"},
-                **_COMMON_FIELDS,
-                "headline": {"type": "string"},
-                "rewrite_reason": {"type": "string"},
-                "state": {"enum": list(TaskState), "type": "string"},
-                "data": {"$ref": _SCHEMA_REF.format(model=data_schema["title"])},
-            },
-        }
-    names = [event.__name__ for event in get_args(Event)]
-    refs = {name: _SCHEMA_REF.format(model=name) for name in names}
+        schemas[event.__name__] = _envelope_schema(event.__name__, data_schema["title"])
+    refs = {event.__name__: _SCHEMA_REF.format(model=event.__name__) for event in events}
     schemas["Event"] = {
         "title": "Event",
         "description": "What happened in a task.",
@@ -183,6 +157,41 @@ def _event_schemas() -> dict[str, Any]:
         "discriminator": {"propertyName": "type", "mapping": refs},
     }
     return schemas
+
+
+def _data_schema(event: type[Event]) -> dict[str, Any]:
+    """Return the JSON Schema of an event's fields, without the fields that all events have."""
+    schema = TypeAdapter(event).json_schema(
+        ref_template=_SCHEMA_REF, schema_generator=_EventSchemaGenerator
+    )
+    for name in _COMMON_FIELDS:
+        del schema["properties"][name]
+    schema["required"] = [name for name in schema.get("required", ()) if name not in _COMMON_FIELDS]
+    # The stream replaces the facts of these events by pairs of a label and a text.
+    if event is ApprovalRequested:
+        schema["properties"]["facts"] = _FACTS
+    elif event in (ApprovalVoted, ApprovalCommented, ApprovalAssigned):
+        schema["properties"]["fact"] = _FACTS["items"]
+    schema["title"] = f"{event.__name__}Data"
+    return schema
+
+
+def _envelope_schema(event_name: str, data_name: str) -> dict[str, Any]:
+    """Return the JSON Schema of an event as the stream sends it."""
+    return {
+        "type": "object",
+        "title": event_name,
+        "required": ["type", "v", *_COMMON_FIELDS, "state", "data"],
+        "properties": {
+            "type": {"const": event_name, "type": "string"},
+            "v": {"type": "integer"},
+            **_COMMON_FIELDS,
+            "headline": {"type": "string"},
+            "rewrite_reason": {"type": "string"},
+            "state": {"enum": list(TaskState), "type": "string"},
+            "data": {"$ref": _SCHEMA_REF.format(model=data_name)},
+        },
+    }
 
 
 def _operation(operation: Operation) -> dict[str, Any]:

@@ -472,6 +472,9 @@ async def delete_file(call: Call) -> None:
 
 
 # -- approvals --------------------------------------------------------------------------------
+#
+# Deciding and commenting need only the right `read` here: `Approvals` checks the other rights,
+# because people without the right `decide` may answer the questions of their own tasks.
 
 
 @OPERATIONS.add("GET", "/approvals", "read")

@@ -109,14 +109,8 @@ class ProjectSchedules:
         with self._open() as schedules:
             await self._find_visible(schedules, name, caller)
             firings = await schedules.history(name, _MAX_SHOWN_FIRINGS)
-        firings = await self._agent.ause_journal(partial(self._add_outcomes, firings))
+        firings = await self._agent.ause_journal(partial(_add_outcomes, firings))
         return s.ScheduleHistory(firings=[s.FiringView.of(firing) for firing in firings])
-
-    async def _add_outcomes(self, firings: Sequence[Firing], journal: Journal) -> Sequence[Firing]:
-        """Return firings with the outcomes of their tasks, if the journal is the runners' one."""
-        return (
-            await add_outcomes(firings, journal) if isinstance(journal, SharedJournal) else firings
-        )
 
     async def _find_visible(self, schedules: Schedules, name: str, caller: Caller) -> Schedule:
         """Return a schedule that a person may see.
@@ -171,3 +165,13 @@ class ProjectSchedules:
 def _view(schedule: Schedule) -> s.ScheduleView:
     owner = None if schedule.key is None else name_of_holder(schedule.key)
     return s.ScheduleView.of(schedule, routine=schedule.is_routine, owner=owner)
+
+
+async def _add_outcomes(firings: Sequence[Firing], journal: Journal) -> Sequence[Firing]:
+    """Return firings with the outcomes of their tasks; unchanged if the journal is not shared.
+
+    Only a shared journal has the tasks of the runners, which start the tasks of schedules.
+    """
+    if not isinstance(journal, SharedJournal):
+        return firings
+    return await add_outcomes(firings, journal)

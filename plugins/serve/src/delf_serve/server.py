@@ -57,8 +57,8 @@ def bind(host: str, port: int) -> socket.socket:
         ConfigurationError: If the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small answers at once only where the protocol is named: without, each
-    # takes 40 ms more (Nagle's algorithm beside delayed acknowledgements).
+    # asyncio sets TCP_NODELAY only for a socket with the protocol IPPROTO_TCP. Otherwise, small
+    # answers wait 40 ms (Nagle's algorithm with delayed acknowledgements).
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -175,7 +175,7 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self._is_reading_head = True
         self._head_size = 0
-        self._start_timer(self.head_seconds, self._refuse_late_head)
+        self._start_timer(self.head_seconds, self._handle_late_head)
 
     def on_url(self, url: bytes) -> None:
         """Process a part of the URL."""
@@ -242,14 +242,12 @@ class Protocol(HttpToolsProtocol):
         The connection is closed without a refusal if the client would take the refusal for the
         response to an earlier request, or for more of a response that has begun.
         """
+        # The newest request whose head is complete.
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:  # all earlier requests are answered
             self._write_refusal()
-            self._close()
-            return
-        # The application is handling the first request. With a pipeline, a later one is invalid.
-        is_handling_invalid_request = cycle.more_body and not self.pipeline
-        if is_handling_invalid_request and not cycle.response_started:
+        elif cycle.more_body and not self.pipeline and not cycle.response_started:
+            # The invalid data are in the body of the request that the application handles.
             self._write_refusal()
             cycle.disconnected = True  # the application's response is ignored from now on
             cycle.message_event.set()
@@ -268,9 +266,10 @@ class Protocol(HttpToolsProtocol):
         headers = dict(self.headers)
         return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
-    def _refuse_late_head(self) -> None:
-        if self.flow.read_paused:  # an earlier request is still being answered
-            self._start_timer(self.head_seconds, self._refuse_late_head)
+    def _handle_late_head(self) -> None:
+        """Close the connection, but not while an earlier request is answered."""
+        if self.flow.read_paused:  # by uvicorn, until the earlier request is answered
+            self._start_timer(self.head_seconds, self._handle_late_head)
         else:
             self._close()
 
