@@ -415,7 +415,7 @@ class CallFinished(_Event):
 
     ``raised`` is the name of the exception that the script saw, such as ``ToolError``; None if the
     script got a result, which can be a tool's error as text. ``digest`` is set for a call that was
-    refused before a person was asked; otherwise an earlier event has the call's digest.
+    refused or rejected; otherwise an earlier event has the call's digest.
     ``cancellation`` is set when ``status`` is ``cancelled``. ``can_retry`` is False if the call
     would fail again in any other script that the model writes. ``outcome_unknown`` is set if the
     tool cannot tell whether the change was made. ``http_status`` is the HTTP status of an answer

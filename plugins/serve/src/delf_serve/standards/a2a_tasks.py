@@ -281,16 +281,16 @@ class A2ATasks(RequestHandler):
                     pass
 
     def _status(self, task_outcome: Outcome) -> pb.TaskStatus:
-        """Return the A2A status of a task, with its question or its error as a message."""
+        """Return the A2A status of a task, with its pending request or its error as a message."""
         detail = task_outcome.detail
+        pending = task_outcome.pending_request
         status = pb.TaskStatus(state=_STATES[detail.state])
-        if task_outcome.question is not None:
-            name = task_outcome.question.request_id
-            is_question = task_outcome.question.record.requested.is_question
+        if pending is not None:
+            name = pending.request_id
+            is_question = pending.record.requested.is_question
             approval_reply = f"answer {name}: ANSWER" if is_question else f"approve {name}"
             replies = f"`{approval_reply}` or `reject {name}: REASON`"
-            text = f"{task_outcome.question.text}\n(Here: {replies}.)"
-            status.message.CopyFrom(_message(name, text))
+            status.message.CopyFrom(_message(name, f"{pending.text}\n(Here: {replies}.)"))
         elif detail.state is TaskState.FAILED:
             status.message.CopyFrom(
                 _message(f"{detail.task_id}_end", task_outcome.text(self._call))

@@ -177,8 +177,8 @@ def _call_events(event: Event) -> Iterator[bytes]:
             yield _event("TOOL_CALL_START", toolCallId=tool_call_id, toolCallName=event.action)
             yield _event("TOOL_CALL_ARGS", toolCallId=tool_call_id, delta=arguments)
             yield _event("TOOL_CALL_END", toolCallId=tool_call_id)
-        case CallFinished(digest=str()):
-            return  # the call was refused before its start, so the client does not know the call
+        case CallFinished(status="refused" | "rejected"):
+            return  # the call was not made, so the client does not know the call
         case CallFinished():
             tool_call_id = _tool_call_id(event)
             result = json.dumps(to_jsonable(event.result), ensure_ascii=False)[
@@ -218,8 +218,8 @@ def _end_events(call: Call, task_outcome: Outcome, ids: Mapping[str, str]) -> It
             "totalTokens": used.total_tokens,
         }
     ]
-    if task_outcome.question is not None:
-        outcome = {"type": "interrupt", "interrupts": [_interrupt(task_outcome.question)]}
+    if task_outcome.pending_request is not None:
+        outcome = {"type": "interrupt", "interrupts": [_interrupt(task_outcome.pending_request)]}
         yield _event("RUN_FINISHED", **ids, outcome=outcome, usage=usage)
         return
     if detail.is_terminal and detail.state not in (TaskState.DONE, TaskState.STOPPED):

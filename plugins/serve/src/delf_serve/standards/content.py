@@ -57,14 +57,12 @@ def forced_function(
     """
     functions = _functions_by_name(tools)
     functions.pop(ignored_name, None)
-    if choice == "required":  # any function
-        candidates: list[object] = list(functions)
-    else:
-        candidates = _chosen_names(choice)
-    if not candidates or candidates == [ignored_name]:
+    may_call_any = choice == "required"
+    name = next(iter(functions), None) if may_call_any else _chosen_name(choice)
+    if name is None or name == ignored_name:
         return None
-    name = candidates[0]
-    if len(candidates) > 1 or not isinstance(name, str) or name not in functions:
+    is_ambiguous = may_call_any and len(functions) > 1
+    if is_ambiguous or not isinstance(name, str) or name not in functions:
         raise ProblemError(
             422,
             "tool_choice must name one described function; a choice among several is not supported",
@@ -86,11 +84,10 @@ def _functions_by_name(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[
     return functions
 
 
-def _chosen_names(choice: object) -> list[object]:
-    """Return the name of the function in a ``tool_choice``; no name for choices such as "auto"."""
+def _chosen_name(choice: object) -> object:
+    """Return the name of the function in a ``tool_choice``; None for choices such as "auto"."""
     chosen = as_object(choice)
-    name = as_object(chosen.get("function")).get("name") or chosen.get("name")
-    return [] if name is None else [name]
+    return as_object(chosen.get("function")).get("name") or chosen.get("name")
 
 
 def text_of(content: object) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import Field
@@ -194,7 +194,7 @@ def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> d
     """Convert a task to a response. The output is empty while the task runs."""
     detail = task_outcome.detail
     used = task_outcome.usage
-    is_over = detail.is_terminal or task_outcome.question is not None
+    is_over = detail.is_terminal or task_outcome.pending_request is not None
     status = "completed" if is_over else "in_progress"
     error = None
     if detail.state is TaskState.STOPPED:
@@ -277,9 +277,9 @@ def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list
             "content": [text],
         }
     ]
-    if task_outcome.question is None:
+    if task_outcome.pending_request is None:
         return items
-    pending = task_outcome.question.record.requested
+    pending = task_outcome.pending_request.record.requested
     # A question of a script is only a message; an approval is an item of its own, too.
     if not pending.is_question:
         items.append(
@@ -308,36 +308,19 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
     initial = {**_head(body, task_id, 0), "status": "in_progress"}
     yield event("response.created", response=initial)
     yield event("response.in_progress", response=initial)
-    summary_texts: list[str] = []  # the lines about calls that were sent so far
-    reasoning: dict[str, Any] = {"id": f"rs_{task_id}", "type": "reasoning", "summary": []}
-    summary_fields = {"item_id": reasoning["id"], "output_index": 0, "summary_index": 0}
-    empty_part = {"type": "summary_text", "text": ""}
+    reasoning = _Reasoning(task_id, event)
     async for item in watch(call, task_id):
         match item:
             case CallStarted() | CallFinished():
-                text = f"{story(item)}\n"
-                if not summary_texts:
-                    yield event("response.output_item.added", output_index=0, item=reasoning)
-                    yield event(
-                        "response.reasoning_summary_part.added", **summary_fields, part=empty_part
-                    )
-                summary_texts.append(text)
-                yield event("response.reasoning_summary_text.delta", **summary_fields, delta=text)
+                for frames in reasoning.add(f"{story(item)}\n"):
+                    yield frames
             case Outcome():
+                for frames in reasoning.finish():
+                    yield frames
                 response = _response(call, body, item)
                 output_items = response["output"]
-                # The reasoning, if any, is sent as output item 0, before the items of the output.
-                reasoning_items: list[dict[str, Any]] = []
-                if summary_texts:
-                    text = "".join(summary_texts)
-                    part = {**empty_part, "text": text}
-                    reasoning_item = {**reasoning, "summary": [part]}
-                    yield event("response.reasoning_summary_text.done", **summary_fields, text=text)
-                    yield event("response.reasoning_summary_part.done", **summary_fields, part=part)
-                    yield event("response.output_item.done", output_index=0, item=reasoning_item)
-                    reasoning_items = [reasoning_item]
-                response["output"] = [*reasoning_items, *output_items]
-                for index, output_item in enumerate(output_items, len(reasoning_items)):
+                response["output"] = [*reasoning.items, *output_items]
+                for index, output_item in enumerate(output_items, len(reasoning.items)):
                     for frames in _item_events(event, index, output_item):
                         yield frames
                 kind = _EVENT_BY_STATUS.get(response["status"], "response.completed")
@@ -346,6 +329,52 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
                 yield BEAT
             case _:
                 pass
+
+
+class _Reasoning:
+    """The first output item of a streamed response, with lines about calls. No line, no item.
+
+    Args:
+        task_id: The id of the task.
+        encode: A function that encodes an event, from its type and its fields.
+    """
+
+    def __init__(self, task_id: str, encode: Callable[..., bytes]) -> None:
+        self._encode = encode
+        self._id = f"rs_{task_id}"
+        self._place = {"item_id": self._id, "output_index": 0, "summary_index": 0}
+        self._text = ""
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The item with all lines so far, in a list; an empty list without lines."""
+        return [self._item(self._part)] if self._text else []
+
+    @property
+    def _part(self) -> dict[str, str]:
+        return {"type": "summary_text", "text": self._text}
+
+    def _item(self, *parts: dict[str, str]) -> dict[str, Any]:
+        return {"id": self._id, "type": "reasoning", "summary": [*parts]}
+
+    def add(self, line: str) -> Iterator[bytes]:
+        """Yield the events that add a line; the first line also begins the item."""
+        if not self._text:
+            yield self._encode("response.output_item.added", output_index=0, item=self._item())
+            yield self._encode(
+                "response.reasoning_summary_part.added", **self._place, part=self._part
+            )
+        self._text += line
+        yield self._encode("response.reasoning_summary_text.delta", **self._place, delta=line)
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield the events that end the item, if there is one."""
+        if not self._text:
+            return
+        yield self._encode("response.reasoning_summary_text.done", **self._place, text=self._text)
+        yield self._encode("response.reasoning_summary_part.done", **self._place, part=self._part)
+        item = self._item(self._part)
+        yield self._encode("response.output_item.done", output_index=0, item=item)
 
 
 def _item_events(encode: Any, index: int, item: Mapping[str, Any]) -> list[bytes]:

@@ -153,12 +153,13 @@ class Outcome:
     Args:
         detail: The task.
         usage: The tokens of its model calls so far.
-        question: The first pending request of the task; None if nothing waits for a person.
+        pending_request: The first pending approval request or question of the task; None if nothing
+            waits for a person.
     """
 
     detail: s.TaskDetail
     usage: Usage
-    question: PendingRequest | None = None
+    pending_request: PendingRequest | None = None
 
     @property
     def failure(self) -> str:
@@ -169,13 +170,13 @@ class Outcome:
         return f"{reason}\n{detail.hint}" if has_hint else reason
 
     def text(self, call: Call) -> str:
-        """Return the text of the answer: the result, the question, or the error.
+        """Return the text of the answer: the result, the pending request, or the error.
 
         A running task gives a note with the link to its page.
         """
         detail = self.detail
-        if self.question is not None:
-            return self.question.text
+        if self.pending_request is not None:
+            return self.pending_request.text
         page = page_link(call, f"/#/{detail.task_id}")
         if not detail.is_terminal:
             return f"The task still runs. Reply `continue`, or watch it: {page}"
@@ -310,13 +311,13 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
     detail = await service.tasks.detail(task_id, call.caller)
     events = await service.tasks.journal.read(detail.task_id)
     usage = await asyncio.to_thread(lambda: Trace(events).usage)
-    question: PendingRequest | None = None
+    pending_request: PendingRequest | None = None
     if detail.state is TaskState.WAITING:
         records = (await service.tasks.pending_requests()).get(detail.task_id, ())
         # Only the first, so that a reply is for the request that the person read.
         for record in records[:1]:
-            question = PendingRequest(record=record, text=_question_text(call, record))
-    return Outcome(detail=detail, usage=usage, question=question)
+            pending_request = PendingRequest(record=record, text=_request_text(call, record))
+    return Outcome(detail=detail, usage=usage, pending_request=pending_request)
 
 
 async def watch(
@@ -350,14 +351,14 @@ async def watch(
             live_event = await live.next(BEAT_SECONDS, until=outcome_task)
             if live.is_closed:
                 await asyncio.wait({outcome_task})
-            elif live_event is None:
-                yield None
+            elif live_event is None and not outcome_task.done():
+                yield None  # a heartbeat
     finally:
         outcome_task.cancel()
         live.close()
 
 
-def _question_text(call: Call, record: RequestRecord) -> str:
+def _request_text(call: Call, record: RequestRecord) -> str:
     lines = "\n".join(plain_lines(facts(record.requested, record.discussion)))
     url = page_link(call, f"/#/{record.task.task_id}/{record.requested.request_id}")
     instructions = f"Decide on the page: {url}\nOr reply `approve`, or `reject: REASON`."
@@ -386,11 +387,11 @@ def parse_reply(record: RequestRecord, text: str) -> s.DecisionRequest | None:
 
     Any text answers a question, except for ``reject`` and ``continue``.
     """
+    if is_continue(text):  # only asks for the task's outcome
+        return None
     parsed = parse_decision(text)
-    if not record.requested.is_question:
-        return parsed
     is_rejection = parsed is not None and parsed.root.decision == "reject"
-    if is_rejection or is_continue(text):  # "continue" only asks for the task's outcome
+    if is_rejection or not record.requested.is_question:
         return parsed
     return decision("answer", answer=text.strip())
 
@@ -454,10 +455,12 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
         return None
     task_id = await _find_earlier_task(call, turn)
     requests_of_task = [record for record in named_requests if record.task.task_id == task_id]
-    has_decided = False
     if len(requests_of_task) == 1:
-        has_decided = await _decide_by_reply(call, requests_of_task[0], turn.user_message)
-    return task_id if has_decided or asks_for_outcome else None
+        (record,) = requests_of_task
+        given = parse_reply(record, turn.user_message)
+        if given is not None:
+            return await decide(call, record.requested.request_id, given)
+    return task_id if asks_for_outcome else None
 
 
 async def _requests_named_in(call: Call, text: str) -> list[RequestRecord]:
@@ -469,15 +472,6 @@ async def _requests_named_in(call: Call, text: str) -> list[RequestRecord]:
         for record in records
         if record.requested.request_id in text
     ]
-
-
-async def _decide_by_reply(call: Call, record: RequestRecord, text: str) -> bool:
-    """Decide a request if a reply is a decision on it; return True if so."""
-    parsed_decision = parse_reply(record, text)
-    if parsed_decision is None:
-        return False
-    await decide(call, record.requested.request_id, parsed_decision)
-    return True
 
 
 async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
