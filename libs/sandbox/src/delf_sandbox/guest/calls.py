@@ -95,15 +95,15 @@ class ToolCall(Coroutine[Any, Any, Any]):
     asyncio accepts the object as a coroutine, as in ``create_task``.
 
     Args:
-        caller: Waits for the result.
+        loop: The event loop.
         label: The call in short, such as ``mail.send(…)``.
         start: Returns the coroutine that makes the call.
     """
 
     def __init__(
-        self, caller: Caller, label: str, start: Callable[[], Coroutine[Any, Any, Any]]
+        self, loop: GuestLoop, label: str, start: Callable[[], Coroutine[Any, Any, Any]]
     ) -> None:
-        self._caller = caller
+        self._loop = loop
         self._label = label
         self._start = start
         self.__name__ = self.__qualname__ = label.removesuffix("(…)")
@@ -144,7 +144,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
     def result(self) -> Any:
         """Block until the call has its result, and return the result."""
         if self._result is _NO_RESULT:
-            self._result = self._caller.block(self)
+            self._result = self._loop.block(self)
         return self._result
 
     def __getattr__(self, name: str) -> Any:
@@ -204,7 +204,7 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     setattr(ToolCall, f"__r{_name}__", _build_reflected_method(f"__{_name}__"))
 
 
-class _UnawaitedCalls:
+class UnawaitedCalls:
     """The call expressions of a script that were not awaited yet, each with its line."""
 
     def __init__(self) -> None:
@@ -255,7 +255,7 @@ class Caller:
         self._send = send
         self._receive = receive
         self._loop = loop
-        self._unawaited = _UnawaitedCalls()
+        self.unawaited_calls = UnawaitedCalls()
 
         # -- calls in flight
         # Calls are numbered over the whole session, but in the recording of a script from 1.
@@ -279,10 +279,6 @@ class Caller:
         self._unanswerable_calls: set[asyncio.Future[Any]] = set()
         # The number of calls of each task since the script's last line; None before the last line.
         self._calls_after_end: Counter[Any] | None = None
-
-    def block(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Send a call, and block until its result arrives."""
-        return self._loop.block(call)
 
     @property
     def has_open_calls(self) -> bool:
@@ -317,7 +313,7 @@ class Caller:
         """Reset the state of the previous script as a new script begins."""
         self._running_script = object()
         self._script_of_task.set(self._running_script)
-        self._unawaited.clear()
+        self.unawaited_calls.clear()
         self._held_answers.clear()
         self._call_count_of_earlier_scripts = self._call_count
 
@@ -335,14 +331,6 @@ class Caller:
         # From now on, _is_task_of_ended_script() is True in the script's tasks.
         self._running_script = None
 
-    def note_unawaited(self, call: str, line: int) -> None:
-        """Record a call expression in the script that was never awaited."""
-        self._unawaited.add(call, line)
-
-    def unawaited(self) -> list[str]:
-        """Return the call expressions that were never awaited, each of them once."""
-        return self._unawaited.texts()
-
     def call(self, connection: str, method: str, args: Any, kwargs: Any) -> ToolCall:
         """Create a call that is sent when the script awaits it or uses its result.
 
@@ -355,13 +343,13 @@ class Caller:
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
         label = f"{connection}.{method}(…)" if method else f"{connection}(…)"
-        unawaited_key = self._unawaited.add(label, _running_script_line())
+        unawaited_key = self.unawaited_calls.add(label, _running_script_line())
 
         def start() -> Coroutine[Any, Any, Any]:
-            line = self._unawaited.remove(unawaited_key)
+            line = self.unawaited_calls.remove(unawaited_key)
             return self._send_and_wait(line, [connection, method, args, kwargs])
 
-        return ToolCall(self, label, start)
+        return ToolCall(self._loop, label, start)
 
     async def _send_and_wait(self, line: int, fields: list[Any]) -> Any:
         """Send a call and wait for its answer.
@@ -654,8 +642,7 @@ class ToolFunction(_NoValue):
         return TypeError(misuse_message(f"{self._connection}.{self._method}".rstrip("."), ()))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = self._caller.call(self._connection, self._method, args, kwargs)
-        return self._caller.block(call)
+        return self._caller.call(self._connection, self._method, args, kwargs).result()
 
 
 def misuse_in(value: Any) -> TypeError | None:

@@ -294,7 +294,7 @@ class GuestSession:
         """Record a warning about a coroutine that was never awaited; ignore all other warnings."""
         coroutine_match = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
         if coroutine_match and filename in self._source_by_filename:
-            self._caller.note_unawaited(f"{coroutine_match[1]}(…)", lineno)
+            self._caller.unawaited_calls.add(f"{coroutine_match[1]}(…)", lineno)
 
     def _request_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         """End the script, so that the model writes a new script.
@@ -483,7 +483,7 @@ class GuestSession:
     def _unfinished_call_error(self) -> BaseException | None:
         """Return an error if a call was never awaited or a task failed unnoticed, else None."""
         generator_lines = self._script_helpers.uniterated_lines()
-        unfinished = list(self._caller.unawaited())
+        unfinished = self._caller.unawaited_calls.texts()
         unfinished += [
             f"the generator on line {line}, over which nothing loops" for line in generator_lines
         ]
