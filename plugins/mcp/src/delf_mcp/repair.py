@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 
-from delf.notes import note, notes_of_call
+from delf.notes import note
 from delf.values.json_reader import JSONReader
 from delf_mcp.depth import is_cut, may_have_deep_items, replace_cut_items, without_deep_parts
 
@@ -56,9 +56,7 @@ def repaired(text: str) -> str:
     has_deep_parts = may_have_deep_items(text)
     reader = JSONReader("the server's answer")
     value = reader.value(without_deep_parts(text) if has_deep_parts else text)
-    # The call is not known here, so the notes are collected for the message.
-    with notes_of_call() as notes:
-        reader.add_notes()  # about numbers that are not finite, which have become texts
+    notes = reader.notes()  # about numbers that are not finite, which have become texts
     is_repaired = has_deep_parts or bool(notes) or _SURROGATE.search(text) is not None
     if isinstance(value, dict):
         message = cast("dict[str, Any]", value)
