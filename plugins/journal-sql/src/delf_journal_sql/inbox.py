@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -105,51 +104,9 @@ def _readable_note(row: SqlRow) -> Note | None:
     return Note(position=row.pos, task_id=row.task_id, at=row.at, kind=row.kind, data=data)
 
 
-class StopRequests:
-    """Finds the tasks that a person asked to stop, with a cache of the previous search.
-
-    A server searches every second for all its waiting tasks. So for tasks that were in the previous
-    search, only stop requests stored since then are read; for other tasks, all of them.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # held during find()
-        # The tasks of the previous search, and for those that must stop, the person who asked.
-        self._checked_ids: set[str] = set()
-        self._stops: dict[str, StoppedBy] = {}
-        # The position of the newest note at the previous search.
-        self._position = 0
-
-    def find(self, connection: Connection, task_ids: Iterable[str]) -> dict[str, StoppedBy]:
-        """Return a mapping from each task that must stop to the person who asked first.
-
-        Args:
-            connection: A connection in a transaction for reading.
-            task_ids: The ids of the tasks to check.
-        """
-        wanted_ids = set(task_ids)
-        with self._lock:
-            notes = _stops_of(connection, sorted(wanted_ids - self._checked_ids))
-            notes += _stops_after(connection, self._position)
-            for note in notes:
-                self._stops.setdefault(note.task_id, _stopped_by(note))  # the first request counts
-            self._stops = {name: by for name, by in self._stops.items() if name in wanted_ids}
-            self._checked_ids = wanted_ids
-            # May be lower than before: this connection may see an older state of the journal than
-            # the previous search did. The next search then reads the notes in between again.
-            self._position = newest_note(connection)
-            return dict(self._stops)
-
-
-def _stopped_by(note: Note) -> StoppedBy:
-    by = note.data.get("by")
-    via = note.data.get("via")
-    return StoppedBy(str(by or ""), str(via or ""))
-
-
-def _stops_of(connection: Connection, task_ids: Sequence[str]) -> list[Note]:
-    """Return all requests to stop the given tasks; those to one task are in order, oldest first."""
-    stops: list[Note] = []
+def find_stops(connection: Connection, task_ids: Sequence[str]) -> dict[str, StoppedBy]:
+    """Return a mapping from each of the tasks that must stop to the person who asked first."""
+    stops: dict[str, StoppedBy] = {}
     for start in range(0, len(task_ids), _BATCH_SIZE):
         placeholders, values = placeholders_for(task_ids[start : start + _BATCH_SIZE], "id")
         rows = connection.execute(
@@ -159,14 +116,15 @@ def _stops_of(connection: Connection, task_ids: Sequence[str]) -> list[Note]:
             "ORDER BY n.pos",
             {"kind": STOP, **values},
         )
-        stops += [note for note in map(_readable_note, rows) if note is not None]
+        for note in filter(None, map(_readable_note, rows)):
+            stops.setdefault(note.task_id, _stopped_by(note))
     return stops
 
 
-def _stops_after(connection: Connection, position: int) -> list[Note]:
-    """Return all requests to stop a task after a position, oldest first."""
-    notes = [note for _, note in notes_from(connection, position)]
-    return [note for note in notes if note is not None and note.kind == STOP]
+def _stopped_by(note: Note) -> StoppedBy:
+    by = note.data.get("by")
+    via = note.data.get("via")
+    return StoppedBy(str(by or ""), str(via or ""))
 
 
 def find_requests(

@@ -91,7 +91,6 @@ class SqlJournal:
         self._lease_seconds: float | None = None
         # The start positions of subscriptions that are not determined yet; reads wait for them.
         self._starting_subscriptions: set[Future[int]] = set()
-        self._stops = inbox.StopRequests()
         self._writer: Writer | None = None
         self._watcher: Watcher | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -385,7 +384,7 @@ class SqlJournal:
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
         """Return a mapping from each task that must stop to the person who asked first."""
         names = tuple(task_ids)  # the threads must not iterate over what the caller changes
-        return await self._read(lambda c: self._stops.find(c, names))
+        return await self._read(lambda c: inbox.find_stops(c, names))
 
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
