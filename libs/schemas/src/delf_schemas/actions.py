@@ -17,7 +17,7 @@ from delf.errors import (
 )
 from delf.tools.action import EFFECTS, Action
 from delf.tools.docstrings import read_docstring
-from delf.tools.json_schema import Checker, Fault, clean, resolve_reference
+from delf.tools.json_schema import Checker, Fault, clean
 from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import with_types
 from delf.types import Effect
@@ -31,9 +31,11 @@ from delf_schemas.shapes import (
     FULL_CHARS,
     SHORT,
     Extent,
+    RootSchema,
     Shapes,
     default_text,
     merge_object,
+    resolve_or_empty,
     safe_text,
 )
 
@@ -165,7 +167,7 @@ def _declared_types(
     return FullTypes(
         parameters=arguments.parameters_in(_FULL_LIMITS),
         returns=unknown_result_type if result is None else result_text(result),
-        notes="" if result is None else notes_of(_Schema(result), result, "out"),
+        notes="" if result is None else notes_of(RootSchema(result), result, "out"),
     )
 
 
@@ -177,7 +179,7 @@ def result_text(schema: Mapping[str, Any], extent: Extent = FULL, limit: int = F
         extent: The limits on how much of the schema is shown.
         limit: The maximum number of characters.
     """
-    return safe_text(Shapes(_Schema(schema), _MAX_VISITS, extent=extent), schema, "out", limit)
+    return safe_text(Shapes(RootSchema(schema), _MAX_VISITS, extent=extent), schema, "out", limit)
 
 
 class _Arguments:
@@ -198,7 +200,7 @@ class _Arguments:
         self._action = action
         self._root_schema = dict(schema)
         self._checker = Checker(self._root_schema, action)
-        document = self._document = _Schema(self._root_schema)
+        document = self._document = RootSchema(self._root_schema)
         try:
             merged_object = merge_object(document, self._root_schema)
         except DelfError as error:
@@ -228,7 +230,7 @@ class _Arguments:
         shapes = Shapes(self._document, _MAX_VISITS, extent=limits.extent)
         parameters: list[Parameter] = []
         for arg, schema in self._schemas.items():
-            resolved = _resolve_schema(self._document, schema)
+            resolved = resolve_or_empty(self._document, schema)
             text = resolved.get("description") or self._docs.get(arg)
             max_chars = limits.doc_chars + _MAX_DESCRIPTION
             about, rest = split_text(text, limits.doc_chars, max_chars)
@@ -327,44 +329,3 @@ class _Arguments:
         return ToolRefusedError(
             f"{self._action}: {problem}. Expected {self._action}({parameter_names})"
         )
-
-
-class _Schema:
-    """A schema with internal references only.
-
-    Args:
-        root: The whole schema, in which its references are looked up.
-    """
-
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-
-    def absolute(self, ref: str) -> str:
-        """Return a reference as it is, because references point into the schema itself."""
-        return ref
-
-    def resolve(self, node: Any) -> dict[str, Any]:
-        """Return the schema that a node's references lead to, with the node's other keywords."""
-        for _ in range(100):
-            if node is False:
-                return {"not": {}}  # accepts no value
-            if not isinstance(node, Mapping):
-                return {}
-            mapping = cast("Mapping[str, Any]", node)
-            ref = mapping.get("$ref")
-            if not isinstance(ref, str):
-                return dict(mapping)
-            try:
-                target = resolve_reference(self._root, ref)
-            except ValueError as error:
-                raise ToolDefinitionError(str(error)) from None
-            rest = {key: value for key, value in mapping.items() if key != "$ref"}
-            node = {**cast("Any", target), **rest} if isinstance(target, Mapping) else target
-        raise ToolDefinitionError(f"the reference {clean(str(node))} goes in a circle")
-
-
-def _resolve_schema(document: _Schema, schema: Any) -> Mapping[str, Any]:
-    try:
-        return document.resolve(schema)
-    except ToolDefinitionError:
-        return {}

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from delf.errors import DelfError
 from delf.tools.json_schema import clean
 from delf_schemas.names import sentences, snake
-from delf_schemas.shapes import Document, Mode, list_at
+from delf_schemas.shapes import Document, Mode, list_at, resolve_or_empty
 
 _MAX_VISITS: Final = 600
 _MAX_DEPTH: Final = 5
@@ -96,7 +95,7 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
         if size > _MAX_TOTAL:
             break
         shown_notes.append(line)
-    example = example_of(_resolve_schema(document, schema))
+    example = example_of(resolve_or_empty(document, schema))
     return "; ".join(filter(None, [*(text.rstrip(".") for text in texts), example, *shown_notes]))
 
 
@@ -131,10 +130,10 @@ class _KeyFinder:
             if ref in parent_refs:  # a record inside itself
                 return
             parent_refs = (*parent_refs, ref)
-        resolved = _resolve_schema(self._document, schema)
+        resolved = resolve_or_empty(self._document, schema)
         inner_records: list[tuple[Any, tuple[str, ...]]] = []
         for name, part in _mapping(resolved.get("properties")).items():
-            resolved_part = _resolve_schema(self._document, part)
+            resolved_part = resolve_or_empty(self._document, part)
             if resolved_part.get(self._hidden_mark) is True:
                 continue
             part_path = (*path, clean(name, 60))
@@ -170,7 +169,7 @@ def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
     """Return a key's description or title, what its values mean, its range, format and example."""
     parts: list[Mapping[str, Any]] = []
     for keyword in ("allOf", "anyOf", "oneOf"):
-        parts += [_resolve_schema(document, part) for part in list_at(schema, keyword)]
+        parts += [resolve_or_empty(document, part) for part in list_at(schema, keyword)]
     values = value_texts(schema, parts)
     # The descriptions of constants are in ``values`` already.
     described = [schema, *(part for part in parts if "const" not in part)]
@@ -237,15 +236,6 @@ def says_more(name: str, description: str) -> bool:
     words = {word.lower().rstrip("s") for word in _WORD.findall(description)}
     name_words = {word.lower().rstrip("s") for word in [*snake(name).split("_"), *_FILLER_WORDS]}
     return not words <= name_words
-
-
-def _resolve_schema(document: Document, schema: Any) -> Mapping[str, Any]:
-    if not isinstance(schema, Mapping):
-        return {}
-    try:
-        return document.resolve(schema)
-    except DelfError:
-        return {}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from delf_schemas.shapes import (
     HAS_OPTIONAL_KEYS,
     NOTATION,
     SOMETIMES_ENCODED,
+    RootSchema,
     Shapes,
     safe_text,
 )
@@ -90,7 +91,9 @@ class Samples:
         schema = self._shapes_by_action.get(name)
         if not isinstance(schema, dict):
             return None
-        return safe_text(Shapes(_NoReferences()), schema, "out", _MAX_TYPE_CHARS)
+        return safe_text(
+            Shapes(RootSchema(cast("dict[str, Any]", schema))), schema, "out", _MAX_TYPE_CHARS
+        )
 
     def undeclared_types(self, name: str) -> frozenset[Found]:
         """Return the types seen in an action's results that its schema does not declare.
@@ -194,21 +197,6 @@ def _parse_types(data: Any) -> Iterable[Found]:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(cast("list[Any]", value)) == 2
-
-
-class _NoReferences:
-    """The document of a schema that was inferred from results, and so has no references.
-
-    Implements :class:`delf_schemas.shapes.Document`.
-    """
-
-    def absolute(self, ref: str) -> str:
-        """Return a reference as it is, because no reference of the schema could be relative."""
-        return ref
-
-    def resolve(self, node: Any) -> dict[str, Any]:
-        """Return a node as it is, because no node refers to another; empty if it is no schema."""
-        return _mapping(node)
 
 
 def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:

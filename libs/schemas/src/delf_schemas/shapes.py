@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
-from delf.errors import DelfError
+from delf.errors import DelfError, ToolDefinitionError
+from delf.tools.json_schema import clean, resolve_reference
 from delf_schemas.names import snake
 
 Mode = Literal["in", "out"]
@@ -100,6 +101,48 @@ class Document(Protocol):
             DelfError: If a reference cannot be resolved.
         """
         ...
+
+
+class RootSchema:
+    """A document that is one schema, with internal references only.
+
+    Args:
+        root: The whole schema, in which its references are looked up.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+
+    def absolute(self, ref: str) -> str:
+        """Return a reference as it is, because references point into the schema itself."""
+        return ref
+
+    def resolve(self, node: Any) -> dict[str, Any]:
+        """Return the schema that a node's references lead to, with the node's other keywords."""
+        for _ in range(100):
+            if node is False:
+                return {"not": {}}  # accepts no value
+            if not isinstance(node, Mapping):
+                return {}
+            mapping = cast("Mapping[str, Any]", node)
+            ref = mapping.get("$ref")
+            if not isinstance(ref, str):
+                return dict(mapping)
+            try:
+                target = resolve_reference(self._root, ref)
+            except ValueError as error:
+                raise ToolDefinitionError(str(error)) from None
+            rest = {key: value for key, value in mapping.items() if key != "$ref"}
+            node = {**cast("Any", target), **rest} if isinstance(target, Mapping) else target
+        raise ToolDefinitionError(f"the reference {clean(str(node))} goes in a circle")
+
+
+def resolve_or_empty(document: Document, node: Any) -> Mapping[str, Any]:
+    """Return the schema that a node's references lead to; empty if a reference is broken."""
+    try:
+        return document.resolve(node)
+    except DelfError:
+        return {}
 
 
 class Shapes:
