@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from delf.errors import DelfError
 from delf.tools.json_schema import clean
-from delf_schemas.shapes import Document
+from delf_schemas.shapes import Document, list_at, resolve_or_empty
 
 _MAX_VISITS: Final = 300
 _MAX_PATTERN: Final = 80
@@ -41,11 +40,7 @@ def hints_of(document: Document, schema: Any, max_chars: int, depth: int) -> str
     """
     hints: list[str] = []
     size = 0
-    # The one-item list is a counter that all recursive calls share.
-    all_hints = _hints(
-        document, schema, path="", depth=depth, parent_refs=(), remaining_visits=[_MAX_VISITS]
-    )
-    for path, text in dict.fromkeys(all_hints):
+    for path, text in dict.fromkeys(_HintFinder(document).hints(schema, depth)):
         hint = f"{path}: {text}" if path else text
         if size + len(hint) <= max_chars:
             hints.append(hint)
@@ -53,55 +48,51 @@ def hints_of(document: Document, schema: Any, max_chars: int, depth: int) -> str
     return "; ".join(hints)
 
 
-def _hints(
-    document: Document,
-    schema: Any,
-    path: str,
-    depth: int,
-    parent_refs: tuple[str, ...],
-    remaining_visits: list[int],
-) -> Iterator[tuple[str, str]]:
-    """Yield the path and the constraints of each constrained value in a schema.
+class _HintFinder:
+    """Finds the constrained values in a schema.
 
     Args:
         document: The document, for resolving references.
-        schema: The schema.
-        path: The path to the value; empty for the whole value.
-        depth: The number of levels of nested objects to visit.
-        parent_refs: The references that lead to the schema.
-        remaining_visits: The number of schemas that may still be visited, in a list of one item,
-            which all recursive calls share and decrease.
     """
-    remaining_visits[0] -= 1
-    if not isinstance(schema, Mapping) or remaining_visits[0] < 0:
-        return
-    ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
-    if isinstance(ref, str):
-        if ref in parent_refs:
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._remaining_visits = _MAX_VISITS
+
+    def hints(
+        self, schema: Any, depth: int, path: str = "", parent_refs: tuple[str, ...] = ()
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the path and the constraints of each constrained value in a schema.
+
+        Args:
+            schema: The schema.
+            depth: The number of levels of nested objects to visit.
+            path: The path to the value; empty for the whole value.
+            parent_refs: The references that lead to the schema.
+        """
+        self._remaining_visits -= 1
+        if not isinstance(schema, Mapping) or self._remaining_visits < 0:
             return
-        parent_refs = (*parent_refs, ref)
-    try:
-        resolved = document.resolve(schema)
-    except DelfError:
-        return
-    if path and resolved.get("readOnly") is True:
-        return
-    if text := _constraints(resolved):
-        yield path, text
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        parts = resolved.get(keyword)
-        if isinstance(parts, list):
-            for part in cast("list[Any]", parts):
-                yield from _hints(document, part, path, depth, parent_refs, remaining_visits)
-    properties = resolved.get("properties")
-    if isinstance(properties, dict) and depth > 0:
-        for name, part in cast("dict[str, Any]", properties).items():
-            key = clean(name, 60)
-            whole_path = f"{path}.{key}" if path else key
-            yield from _hints(document, part, whole_path, depth - 1, parent_refs, remaining_visits)
-    yield from _hints(
-        document, resolved.get("items"), f"{path}[]", depth, parent_refs, remaining_visits
-    )
+        ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
+        if isinstance(ref, str):
+            if ref in parent_refs:
+                return
+            parent_refs = (*parent_refs, ref)
+        resolved = resolve_or_empty(self._document, schema)
+        if path and resolved.get("readOnly") is True:
+            return
+        if text := _constraints(resolved):
+            yield path, text
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            for part in list_at(resolved, keyword):
+                yield from self.hints(part, depth, path, parent_refs)
+        properties = resolved.get("properties")
+        if isinstance(properties, dict) and depth > 0:
+            for name, part in cast("dict[str, Any]", properties).items():
+                key = clean(name, 60)
+                whole_path = f"{path}.{key}" if path else key
+                yield from self.hints(part, depth - 1, whole_path, parent_refs)
+        yield from self.hints(resolved.get("items"), depth, f"{path}[]", parent_refs)
 
 
 def _constraints(schema: Mapping[str, Any]) -> str:
