@@ -282,22 +282,12 @@ class SqlJournal:
         Without this call, both happen with the first event.
         """
         try:
-            await self._register()
+            await self._ask_writer(lambda writer: writer.register())
         except JournalSetupError as error:
             # A caller may work without a journal, unless the user has chosen this one.
             is_chosen_by_user = self._settings.url is not None
             error.chosen = is_chosen_by_user
             raise
-
-    async def _register(self) -> None:
-        """Register this process as a possible owner of tasks, in the queue of the writer."""
-        while True:
-            writer = self._running_writer()
-            operation = writer.register()
-            if writer.put(operation):
-                break
-            # The writer was stopped meanwhile: register with a new writer.
-        await asyncio.wrap_future(operation.done)
 
     # -- more than the protocol ---------------------------------------------------------
 
@@ -332,24 +322,14 @@ class SqlJournal:
         Raises:
             JournalConflictError: If another process owns the task, and its lease is not over.
         """
-        return await self._claim(task_id)
+        return await self._ask_writer(lambda writer: writer.claim(task_id))
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
         """Claim a failed task for this process, so that further events can follow the task's end.
 
         For the result and the errors see :meth:`claim`.
         """
-        return await self._claim(task_id, may_be_failed=True)
-
-    async def _claim(self, task_id: str, *, may_be_failed: bool = False) -> PerhapsAlive | None:
-        while True:
-            writer = self._running_writer()
-            operation = writer.claim(task_id, may_be_failed=may_be_failed)
-            if writer.put(operation):
-                break
-            # The writer was stopped meanwhile: claim the task with a new writer.
-        former_owner: PerhapsAlive | None = await asyncio.wrap_future(operation.done)
-        return former_owner
+        return await self._ask_writer(lambda writer: writer.claim(task_id, may_be_failed=True))
 
     async def release(self, task_id: str) -> None:
         """Release this process's claim on an unfinished task."""
@@ -599,6 +579,15 @@ class SqlJournal:
         call = Call(function, write=True)
         self._put(call)
         return await asyncio.wrap_future(call.done)
+
+    async def _ask_writer(self, make_operation: Callable[[Writer], Call]) -> Any:
+        """Return the result of an operation that only the writer that makes it can run."""
+        while True:
+            writer = self._running_writer()
+            operation = make_operation(writer)
+            if writer.put(operation):
+                return await asyncio.wrap_future(operation.done)
+            # The writer was stopped meanwhile: take a new one.
 
     def _put(self, operation: Append | Call) -> None:
         while not self._running_writer().put(operation):
