@@ -156,7 +156,7 @@ async def test_excerpt_marks_the_found_words(journal: SqlJournal, written: Writt
     await journal.index(60)
     (one,) = (await journal.search(TaskFilter(text="needle"))).tasks
     assert one.place == "script"
-    assert one.seq == 2
+    assert one.event == 2
     assert "line_199 = 199 needle = 1 # tail" in one.excerpt
     assert len(one.excerpt) < 200
 

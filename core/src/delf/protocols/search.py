@@ -57,15 +57,16 @@ class FoundTask:
     Args:
         task: The task.
         person: The name of the submitter; empty if unnamed.
-        place: The part of the task in which the words were found, if ``text`` was given.
-        seq: The number of the event with the words.
+        place: The part with the words, ``task``, ``script``, ``call``, ``answer`` or ``error``;
+            None without a search for words.
+        event: The number of the event with the words.
         excerpt: The text around the found words.
     """
 
     task: TaskRecord
     person: str = ""
     place: Place | None = None
-    seq: int | None = None
+    event: int | None = None
     excerpt: str = ""
 
 

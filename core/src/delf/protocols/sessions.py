@@ -12,7 +12,7 @@ class SessionRecord:
     Args:
         digest: The digest of the session cookie, which itself is not stored.
         name: The name of the person.
-        began: Unix time in seconds.
+        began: The Unix time at which the session began.
         until: The Unix time at which the session expires.
         holder: The owner name of the person's tasks, unique even if another person had the same
             name.
@@ -31,3 +31,8 @@ class SessionRecord:
     way: str = "key"
     client: str = ""
     browser: str = ""
+
+    @property
+    def id(self) -> str:
+        """The public id of the session. Nobody can log in with the id."""
+        return self.digest[:16]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from delf.errors import (
     ApprovalRejectedError,
@@ -21,7 +21,10 @@ from delf.events import (
     ApprovalVoted,
     CallFinished,
     CallStarted,
+    Covers,
+    DecisionKind,
     Event,
+    Remember,
     TaskFinished,
 )
 from delf.protocols.approval import Approved, Decider, Decision, Edited, RememberedDecision
@@ -55,6 +58,71 @@ _POLL_SECONDS: Final = 1.0
 _MAX_SUGGESTIONS: Final = 5
 
 
+class DecisionRow(TypedDict):
+    """A decision about a request as JSON, with the person who decided.
+
+    Args:
+        request_id: The id of the request.
+        decision: The decision: ``approved``, ``rejected``, ``changes_requested``, ``edited``,
+            ``already_done``, ``answered`` or ``expired``.
+        by: The person who decided; ``cli`` for ``delf approvals``.
+        reason: The note or the reason.
+        remember: The duration for which the decision holds for later calls: ``no``, ``task`` or
+            ``until_revoked``.
+        covers: The later calls for which the decision holds: ``call`` (the same arguments) or
+            ``action`` (all).
+        arguments: The arguments, if they were edited.
+        answer: The answer, if the request was a question.
+        at: The Unix time of the decision.
+        via: The place from which the decision was given, such as ``slack``.
+        others: The people who approved the request before, if a rule needs two.
+        is_final: False if another person has to approve the request, too.
+    """
+
+    request_id: str
+    decision: DecisionKind
+    by: str
+    reason: str | None
+    remember: Remember
+    covers: Covers
+    arguments: dict[str, Any] | None
+    answer: Any
+    at: float
+    via: str
+    others: list[str]
+    is_final: bool
+
+
+class RememberedRow(TypedDict):
+    """A remembered approval as JSON, which lets later calls pass.
+
+    Args:
+        request_id: The request that was approved; its id is also the id of the decision.
+        task_id: The task of the request.
+        worker: The worker that asked, if one did.
+        action: The action that needs no approval.
+        covers: The calls that pass: ``call`` (the same arguments) or ``action`` (all calls).
+        arguments: The arguments of the calls that pass, unless all calls do.
+        flow_rules: The flows of others' words that are allowed, too.
+        by: The person who approved the request.
+        key: The owner of the tasks for which the decision holds, unless it is the local user.
+        project: The folder of the project of these tasks.
+        at: The Unix time of the decision.
+    """
+
+    request_id: str
+    task_id: str
+    worker: str | None
+    action: str
+    covers: Covers
+    arguments: dict[str, Any] | None
+    flow_rules: list[str]
+    by: str
+    key: str | None
+    project: str | None
+    at: float
+
+
 def state_of_request(record: RequestRecord) -> str:
     """Return the state of an approval request.
 
@@ -86,73 +154,60 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
             {"by": event.by, "text": event.text, "at": event.at, "via": event.via}
             for event in comments
         ],
-        "decided": None if decision is None else _decision_fields(decision),
+        "decided": None if decision is None else decided_data(record, decision),
     }
 
 
-def decided_data(
-    record: RequestRecord, decision: ApprovalDecided | ApprovalVoted
-) -> dict[str, Any]:
-    """Return the decision of a request as JSON-ready data, with the request's id."""
-    rule = ApprovalRule.from_data(record.requested.rule)
-    decision_fields = _decision_fields(decision)
-    if rule is not None and rule.needs_others and decision_fields["decision"] == "edited":
-        decision_fields["is_final"] = False  # another person must approve the edited call
-    return {"request_id": record.requested.request_id, **decision_fields}
+def decided_data(record: RequestRecord, decision: ApprovalDecided | ApprovalVoted) -> DecisionRow:
+    """Return the decision of a request, or the first of two needed approvals, as JSON-ready data.
 
-
-def _decision_fields(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
-    """Return a decision, or a vote, as JSON-ready data.
-
-    A vote is the first of two needed approvals. A vote approves only one call, so its ``covers`` is
-    always ``call``. For a decision, ``others`` are the people who voted before.
+    A vote approves only one call, so its ``covers`` is always ``call``.
     """
-    fields: dict[str, Any] = {
-        "decision": "approved",
-        "by": decision.by,
-        "reason": decision.reason,
-        "remember": "no",
-        "covers": "call",
-        "arguments": None,
-        "answer": None,
-        "at": decision.at,
-        "via": decision.via,
-        "others": [],
-        "is_final": False,
-    }
+    row = DecisionRow(
+        request_id=decision.request_id,
+        decision="approved",
+        by=decision.by,
+        reason=decision.reason,
+        remember="no",
+        covers="call",
+        arguments=None,
+        answer=None,
+        at=decision.at,
+        via=decision.via,
+        others=[],
+        is_final=False,
+    )
     if isinstance(decision, ApprovalVoted):
-        return fields
+        return row
+    row["decision"] = decision.decision
+    row["remember"] = decision.remember
+    row["covers"] = decision.covers
     if decision.arguments is not None:
-        fields["arguments"] = to_jsonable_or_repr(dict(decision.arguments))
-    return fields | {
-        "decision": decision.decision,
-        "remember": decision.remember,
-        "covers": decision.covers,
-        "answer": decision.answer,
-        "others": list(decision.others),
-        "is_final": True,
-    }
+        row["arguments"] = to_jsonable_or_repr(dict(decision.arguments))
+    row["answer"] = decision.answer
+    row["others"] = list(decision.others)
+    rule = ApprovalRule.from_data(record.requested.rule)
+    needs_another = rule is not None and rule.needs_others and decision.decision == "edited"
+    row["is_final"] = not needs_another
+    return row
 
 
-def remembered_data(decision: RememberedDecision) -> dict[str, Any]:
-    """Return a remembered decision as JSON-ready data.
-
-    ``arguments`` is None if the decision applies to calls with any arguments.
-    """
+def remembered_data(decision: RememberedDecision) -> RememberedRow:
+    """Return a remembered decision as JSON-ready data."""
     arguments = None if decision.arguments is None else dict(decision.arguments)
-    return {
-        "request_id": decision.request_id,
-        "task_id": decision.task_id,
-        "worker": decision.worker,
-        "action": decision.action,
-        "covers": "action" if arguments is None else "call",
-        "arguments": to_jsonable_or_repr(arguments),
-        "flow_rules": list(decision.flow_rules),
-        "by": decision.by,
-        "key": decision.key,
-        "project": decision.project,
-        "at": decision.at,
-    }
+    return RememberedRow(
+        request_id=decision.request_id,
+        task_id=decision.task_id,
+        worker=decision.worker,
+        action=decision.action,
+        covers="action" if arguments is None else "call",
+        arguments=to_jsonable_or_repr(arguments),
+        flow_rules=list(decision.flow_rules),
+        by=decision.by,
+        key=decision.key,
+        project=decision.project,
+        at=decision.at,
+    )
 
 
 async def remembered_decisions(journal: Journal) -> Sequence[RememberedDecision]:

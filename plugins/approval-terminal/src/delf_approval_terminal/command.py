@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import click
 
@@ -19,7 +19,6 @@ from delf.protocols.approval import (
     Decider,
     Edited,
     Rejected,
-    RememberedDecision,
 )
 from delf.protocols.journal import RequestRecord
 from delf_approval_terminal import listing
@@ -35,71 +34,6 @@ _BY: Final = "cli"
 _WHO: Final = Decider(name=_BY, via="command line")
 _MAX_OFFERED: Final = 50
 _MAX_LISTED: Final = 100_000
-
-
-class _DecisionRow(TypedDict):
-    """The JSON of a command that decides about a request.
-
-    Args:
-        request_id: The id of the request.
-        decision: The decision: ``approved``, ``rejected``, ``changes_requested``, ``edited``,
-            ``already_done`` or ``answered``.
-        by: Always ``cli``.
-        reason: The note or the reason.
-        remember: The duration for which the decision holds for later calls: ``no``, ``task`` or
-            ``until_revoked``.
-        covers: The later calls for which the decision holds: ``call`` (the same arguments) or
-            ``action`` (all).
-        arguments: The arguments, if they were edited.
-        answer: The answer to a question; None for another decision.
-        at: The Unix time of the decision.
-        via: The place from which the decision was given.
-        others: The people who approved the request before, if a rule needs two.
-        is_final: False if another person has to approve the request, too.
-    """
-
-    request_id: str
-    decision: str
-    by: str
-    reason: str | None
-    remember: str
-    covers: str
-    arguments: dict[str, Any] | None
-    answer: Any
-    at: float
-    via: str
-    others: list[str]
-    is_final: bool
-
-
-class _RememberedRow(TypedDict):
-    """The JSON of a decision that allows later calls.
-
-    Args:
-        request_id: The request that was approved; its id is also the id of the decision.
-        task_id: The task of the request.
-        worker: The worker that asked, if one did.
-        action: The action that needs no approval.
-        covers: The calls that pass: ``call`` (the same arguments) or ``action`` (all calls).
-        arguments: The arguments; None for all calls.
-        flow_rules: The flows of others' words that are allowed, too.
-        by: The person who approved the request.
-        key: The owner of the tasks for which the decision holds; None for the local user.
-        project: The folder of the project of these tasks.
-        at: The Unix time of the decision.
-    """
-
-    request_id: str
-    task_id: str
-    worker: str | None
-    action: str
-    covers: str
-    arguments: dict[str, Any] | None
-    flow_rules: list[str]
-    by: str
-    key: str | None
-    project: str
-    at: float
 
 
 @completes
@@ -190,7 +124,7 @@ def show(ctx: click.Context, request_id: str, as_json: bool) -> None:
     help="With --remember: approve every call of the action, with any arguments.",
 )
 @click.option("--note", metavar="TEXT", help="A note for the journal.")
-@as_json_option(_DecisionRow)
+@as_json_option(answering.DecisionRow)
 @click.pass_context
 def approve(
     ctx: click.Context,
@@ -224,7 +158,7 @@ def approve(
     default=NO_REASON,
     help="The reason, for the script and the model.",
 )
-@as_json_option(_DecisionRow)
+@as_json_option(answering.DecisionRow)
 @click.pass_context
 def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
     """Reject the call or the script of a request."""
@@ -234,7 +168,7 @@ def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> N
 @approvals.command("answer")
 @request_argument
 @click.argument("answer", metavar="ANSWER")
-@as_json_option(_DecisionRow)
+@as_json_option(answering.DecisionRow)
 @click.pass_context
 def answer_command(ctx: click.Context, request_id: str, answer: str, as_json: bool) -> None:
     """Answer a question of a script.
@@ -248,7 +182,7 @@ def answer_command(ctx: click.Context, request_id: str, answer: str, as_json: bo
 @approvals.command("changes", short_help="Ask the model for changes instead.")
 @request_argument
 @click.option("--reason", metavar="TEXT", required=True, help="The wanted changes, for the model.")
-@as_json_option(_DecisionRow)
+@as_json_option(answering.DecisionRow)
 @click.pass_context
 def changes(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
     """Ask for changes: the call is not made, and the model plans again with your reason.
@@ -301,7 +235,7 @@ def assign(
     "--result", metavar="JSON", help="The result of the call, as JSON; the script gets it."
 )
 @click.option("--note", metavar="TEXT", help="A note for the journal.")
-@as_json_option(_DecisionRow)
+@as_json_option(answering.DecisionRow)
 @click.pass_context
 def settle(
     ctx: click.Context, request_id: str, result: str | None, note: str | None, as_json: bool
@@ -324,7 +258,7 @@ def settle(
 @approvals.command("edit", short_help="Approve a call with other arguments.")
 @request_argument
 @click.argument("changes", metavar="KEY=VALUE...", nargs=-1, required=True)
-@as_json_option(_DecisionRow)
+@as_json_option(answering.DecisionRow)
 @click.pass_context
 def edit(ctx: click.Context, request_id: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Approve a call with other arguments, which are checked again.
@@ -349,7 +283,7 @@ def edit(ctx: click.Context, request_id: str, changes: tuple[str, ...], as_json:
     shell_complete=_remembered_ids,
     help="Revoke a decision, for every process that uses the journal.",
 )
-@as_json_option(_RememberedRow)
+@as_json_option(answering.RememberedRow)
 @click.pass_context
 def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
     """List the decisions that allow later calls until you revoke them.
@@ -359,13 +293,13 @@ def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
     if revoke is not None:
         decision = ask_journal(ctx, lambda journal: answering.revoke(journal, revoke, _BY))
         if as_json:
-            click.echo(json_text(_remembered_row(decision), indent=2))
+            click.echo(json_text(answering.remembered_data(decision), indent=2))
         else:
             click.echo(f"revoked: {listing.remembered_line(decision)}")
         return
     decisions = ask_journal(ctx, answering.remembered_decisions)
     if as_json:
-        click.echo(json_text([_remembered_row(each) for each in decisions], indent=2))
+        click.echo(json_text([answering.remembered_data(each) for each in decisions], indent=2))
         return
     if not decisions:
         click.echo("No decision is remembered", err=True)
@@ -404,8 +338,7 @@ def _answer(
         ctx, lambda journal: answering.send(journal, request, decide, _WHO)
     )
     if as_json:
-        row = _DecisionRow(**answering.decided_data(record, decided))
-        click.echo(json_text(row, indent=2))
+        click.echo(json_text(answering.decided_data(record, decided), indent=2))
         return
     if isinstance(decided, ApprovalVoted):
         click.echo(f"approved; another person has to approve it, too: {listing.line(record)}")
@@ -419,10 +352,6 @@ def _report(record: RequestRecord, change: str, *, as_json: bool) -> None:
         click.echo(json_text(answering.request_data(record), indent=2))
         return
     click.echo(f"{change}: {listing.line(record)}")
-
-
-def _remembered_row(decision: RememberedDecision) -> _RememberedRow:
-    return _RememberedRow(**answering.remembered_data(decision))
 
 
 def _pair(ctx: click.Context, text: str) -> tuple[str, str]:

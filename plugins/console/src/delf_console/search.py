@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import click
 
@@ -32,26 +32,12 @@ if TYPE_CHECKING:
     CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _INDEX_SECONDS: Final = 10.0
+# The fields of a found task that ``--json`` adds to those of the task.
+_FIELDS_BESIDE_TASK: Final = ("person", "place", "event", "excerpt")
 # The groupings for which tokens and cost are shown.
 #
 # Groups of tool calls, such as by action, have neither.
 _GROUPS_WITH_COST: Final = frozenset({"day", "person", "model"})
-
-
-class _MatchRow(TypedDict):
-    """The fields that ``delf runs search --json`` adds to those of a task.
-
-    Args:
-        person: The person whose task it is; may be empty.
-        place: The place of the words: ``task``, ``script``, ``call``, ``answer`` or ``error``.
-        event: The number of the event with the words.
-        excerpt: The text around the words.
-    """
-
-    person: str
-    place: str | None
-    event: int | None
-    excerpt: str
 
 
 def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> CommandT:
@@ -101,7 +87,7 @@ def _task_filter(text: str | None, since: float | None, filters: dict[str, Any])
 @click.argument("words", nargs=-1)
 @_filters
 @limit_option(20, "The most tasks to show.", highest=1000)
-@as_json_option(_MatchRow)
+@as_json_option(FoundTask, _FIELDS_BESIDE_TASK)
 @click.pass_context
 def search(
     ctx: click.Context,
@@ -145,8 +131,7 @@ async def _update_index(journal: SharedJournal) -> None:
 
 
 def _match_data(match: FoundTask) -> dict[str, Any]:
-    row = _MatchRow(person=match.person, place=match.place, event=match.seq, excerpt=match.excerpt)
-    return {**task_data(match.task), **row}
+    return task_data(match.task) | {name: getattr(match, name) for name in _FIELDS_BESIDE_TASK}
 
 
 def _print_match(name: str, match: FoundTask) -> None:

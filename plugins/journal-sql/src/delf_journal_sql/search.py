@@ -514,7 +514,7 @@ def _with_excerpt(
     data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}
     texts = texts_of(type(event).__name__, cast("Mapping[str, Any]", to_jsonable(data)))
     place, excerpt = _excerpt_of(texts, terms)
-    return replace(found, place=place, seq=seq, excerpt=" ".join(excerpt.split()))
+    return replace(found, place=place, event=seq, excerpt=" ".join(excerpt.split()))
 
 
 _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "text", "error")

@@ -160,7 +160,7 @@ class Approvals:
             await self._check_arguments(record, decision.arguments)
         journal = self._tasks.journal
         _, decided = await send(journal, record, lambda _: decision, caller.decider(via))
-        return DecidedView(**decided_data(record, decided))
+        return DecidedView.model_validate(decided_data(record, decided))
 
     async def comment(self, request_id: str, text: str, caller: Caller, via: str) -> Request:
         """Comment on a pending request, by its full id."""
@@ -344,8 +344,7 @@ def _may_reject(record: RequestRecord, caller: Caller) -> bool:
 def _remembered_view(decision: RememberedDecision) -> Remembered:
     """Convert a remembered approval to the API's model, which shows only the owner's name."""
     name = None if decision.key is None else decision.key.partition(":")[0]
-    data: dict[str, Any] = {**remembered_data(decision), "key": name}
-    return Remembered(**data)
+    return Remembered.model_validate({**remembered_data(decision), "key": name})
 
 
 def _to_decision(given: DecisionRequest) -> Decision:

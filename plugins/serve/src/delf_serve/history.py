@@ -56,13 +56,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundL
         tasks.journal, _filter(query, caller), query.limit, before, tasks.pending_requests_in
     )
     views = [
-        s.FoundTask(
-            task=tasks.view_of(match.task, pending_requests, caller),
-            person=match.person,
-            place=match.place,
-            event=match.seq,
-            excerpt=match.excerpt,
-        )
+        s.FoundTask.of(match, task=tasks.view_of(match.task, pending_requests, caller))
         for match in matches.tasks
     ]
     unindexed_event_count = matches.behind

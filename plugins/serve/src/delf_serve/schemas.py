@@ -17,18 +17,19 @@ from pydantic import (
     create_model,
 )
 
-from delf.messages import Usage
+from delf.messages import ToolCall, Usage
 from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.conversation import ChatMessage
 from delf.protocols.facts import Fact
 from delf.protocols.journal import filterable_fields
 from delf.protocols.people import NoticeChoice, Person, PersonKey, Right, Scope
-from delf.protocols.search import FigureBy, Place
+from delf.protocols.search import FigureBy
 from delf.protocols.sessions import SessionRecord
 from delf.protocols.states import STORED_STATES
 from delf.tools.docstrings import read_docstring
 from delf.types import TaskState
+from delf_cli import answering
 from delf_cli.schedules import SHOWN_SCHEDULE_FIELDS, Firing, Schedule
 from delf_engine.approvals.talk import MAX_COMMENT_LENGTH
 from delf_engine.views import prompts
@@ -73,19 +74,22 @@ class ResponseModel(BaseModel):
 
 
 def _as_body(kind: type[Any], *names: str) -> type[ResponseModel]:
-    """Create a response model from a dataclass, with its fields, types and descriptions.
+    """Create a response model from a dataclass or TypedDict: fields, types and descriptions.
 
     Args:
-        kind: The dataclass. Fields with ``compare=False`` are omitted: they are no data, and
-            JSON cannot represent them. An example is the function ``ApprovalRequest.fit``.
+        kind: The class. Fields of a dataclass with ``compare=False`` are omitted: they are no data,
+            and JSON cannot represent them. An example is the function ``ApprovalRequest.fit``.
         names: The names of the fields in the model; all fields when empty.
     """
     hints = get_type_hints(kind)
     docs = read_docstring((inspect.getdoc(kind) or "").replace("``", "`")).parameters
+    declared = list(hints)
+    if dataclasses.is_dataclass(kind):
+        declared = [item.name for item in dataclasses.fields(kind) if item.compare]
     fields: dict[str, Any] = {
-        item.name: (hints[item.name], Field(description=docs.get(item.name)))
-        for item in dataclasses.fields(kind)
-        if item.compare and (not names or item.name in names)
+        name: (hints[name], Field(description=docs.get(name)))
+        for name in declared
+        if not names or name in names
     }
     return create_model(kind.__name__, __base__=ResponseModel, **fields)
 
@@ -249,16 +253,10 @@ class TaskList(ResponseModel):
     next: str | None = Field(description="The `after` of the next page, if there is one.")
 
 
-class FoundTask(ResponseModel):
+class FoundTask(_as_body(search.FoundTask, "person", "place", "event", "excerpt")):
     """A task that a search found, with the matching text."""
 
     task: Task
-    person: str = Field(description="The person who submitted the task; empty if unnamed.")
-    place: Place | None = Field(
-        default=None, description=("The part of the task that contains the words.")
-    )
-    event: int | None = Field(default=None, description="The number of the event with the words.")
-    excerpt: str = Field(default="", description="The text around the words.")
 
 
 class FoundList(ResponseModel):
@@ -427,11 +425,8 @@ class PromptMessage(_as_body(prompts.PromptMessage)):
     """A message that was sent to a model."""
 
 
-class AskedCall(ResponseModel):
+class AskedCall(_as_body(ToolCall, "name", "arguments")):
     """A tool call in a model's answer."""
-
-    name: str
-    arguments: str = Field(description="JSON as the model wrote it.")
 
 
 class ModelUsage(_as_body(Usage)):
@@ -657,47 +652,12 @@ class WaitingCount(ResponseModel):
     )
 
 
-class DecidedView(ResponseModel):
+class DecidedView(_as_body(answering.DecisionRow)):
     """The decision about a request, with the person who decided."""
 
-    decision: str
-    by: str
-    reason: str | None = None
-    remember: Literal["no", "task", "until_revoked"] = "no"
-    covers: Literal["call", "action"] = "call"
-    arguments: dict[str, Any] | None = None
-    answer: Any = Field(default=None, description="The answer to a question.")
-    at: Time
-    via: str = Field(default="", description="The channel of the decision.")
-    others: list[str] = Field(
-        default_factory=list[str],
-        description=("The person who approved first, if a rule requires two."),
-    )
-    is_final: bool = Field(
-        default=True, description="False if another person must approve it, too."
-    )
 
-
-class Remembered(ResponseModel):
+class Remembered(_as_body(answering.RememberedRow)):
     """A remembered approval, which approves later calls."""
-
-    request_id: str = Field(description="The request that was approved.")
-    task_id: str
-    worker: str | None = None
-    action: str
-    covers: Literal["call", "action"]
-    arguments: dict[str, Any] | None = Field(
-        default=None, description="The arguments of calls that pass; null for any arguments."
-    )
-    flow_rules: list[str] = Field(
-        default_factory=list, description="Flows of other people's words that pass, too."
-    )
-    by: str
-    key: str | None = Field(
-        default=None, description="The person whose tasks it applies to; null for the local user."
-    )
-    project: str | None = Field(default=None, description="The folder of their project.")
-    at: Time
 
 
 class RememberedList(ResponseModel):

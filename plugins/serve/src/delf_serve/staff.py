@@ -20,7 +20,6 @@ from delf_serve import schemas as s
 from delf_serve.call import Call, page_of
 from delf_serve.people import Changer, RequestedChanges, require_active, without_key
 from delf_serve.problems import ProblemError
-from delf_serve.sessions import id_of
 
 _COLUMNS: Final = ("at", "what", "by", "via", "about", "task_id", "request_id")
 # Characters that a spreadsheet takes for the start of a formula.
@@ -116,7 +115,7 @@ async def end_session(call: Call, name: str, session_id: str) -> None:
     """
     _require_manager(call)
     for login in await _logins(call, name):
-        if id_of(login.digest) == session_id:
+        if login.id == session_id:
             await call.service.sessions.end_digest(login.digest)
             return
     raise ProblemError(404, "no such session is known", "GET /people/{name}/sessions")
@@ -136,7 +135,7 @@ def login_view(login: SessionRecord, *, is_current: bool) -> s.Login:
         login: The session.
         is_current: Whether the caller uses this session for the present request.
     """
-    return s.Login.of(login, id=id_of(login.digest), is_this=is_current)
+    return s.Login.of(login, is_this=is_current)
 
 
 async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:

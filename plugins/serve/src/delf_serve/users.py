@@ -22,6 +22,7 @@ from delf.protocols.people import (
     check_name,
     new_secret,
 )
+from delf.protocols.sessions import SessionRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
@@ -38,7 +39,6 @@ from delf_serve.people import (
     require_active,
     without_key,
 )
-from delf_serve.sessions import id_of
 
 # The default name of a key.
 _DEFAULT_LABEL: Final = "first"
@@ -58,6 +58,7 @@ _PERSON_FIELDS: Final = (
     "keys",
 )
 _KEY_FIELDS: Final = ("label", "made_at", "rights", "scope", "revoked_at")
+_SESSION_FIELDS: Final = ("id", "name", "began", "until", "way", "client", "browser")
 
 
 class _NewKeyRow(TypedDict):
@@ -68,28 +69,6 @@ class _NewKeyRow(TypedDict):
     """
 
     key: str | None
-
-
-class _SessionRow(TypedDict):
-    """The JSON of a login session.
-
-    Args:
-        id: The id of the session for ``--end``.
-        name: The name of the person.
-        began: The Unix time at which the session began.
-        until: The Unix time at which the session ends.
-        way: The login method: ``key`` or ``oidc``.
-        client: The address of the person's machine.
-        browser: The browser's name for itself.
-    """
-
-    id: str
-    name: str
-    began: float
-    until: float
-    way: str
-    client: str
-    browser: str
 
 
 @click.group("users", cls=LazyGroup, group="users ", bare_command="list")
@@ -245,17 +224,17 @@ def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -
 @users.command("sessions")
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--end", "session", metavar="ID", help="End the session with this ID.")
-@as_json_option(_SessionRow)
+@as_json_option(SessionRecord, _SESSION_FIELDS)
 @click.pass_context
 def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_json: bool) -> None:
     """List the login sessions of the web page, of all people or of one person; or end a session."""
 
-    async def list_or_end(journal: SharedJournal) -> list[_SessionRow]:
+    async def list_or_end(journal: SharedJournal) -> list[SessionRecord]:
         """Return the login sessions.
 
         If the command names a session to end, end that session and return only that one.
         """
-        logins = await journal.logins()
+        logins = list(await journal.logins())
         if name is not None:
             logins = [login for login in logins if login.name == name]
         if session is not None:
@@ -265,25 +244,15 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
                 raise ConfigurationError("no such session, or several", hint="delf users sessions")
             check_id_prefix(session, logins[0].digest)
             await journal.end_login(logins[0].digest)
-        return [
-            _SessionRow(
-                id=id_of(login.digest),
-                name=login.name,
-                began=login.began,
-                until=login.until,
-                way=login.way,
-                client=login.client,
-                browser=login.browser,
-            )
-            for login in logins
-        ]
+        return logins
 
     logins = ask_journal(ctx, list_or_end)
     if as_json:
-        click.echo(json_text(logins, indent=2))
+        rows = [{name: getattr(login, name) for name in _SESSION_FIELDS} for login in logins]
+        click.echo(json_text(rows, indent=2))
         return
     for login in logins:
-        words = [login["id"], login["name"], login["client"]]
+        words = [login.id, login.name, login.client]
         if session is not None:
             words.append("ended")
         click.echo(" ".join(word for word in words if word))
