@@ -68,21 +68,14 @@ def add_task(
     Raises:
         ConfigurationError: If the task cannot become a case, or the file is not a YAML data set.
     """
-    first_event = start_event(events)
-    last_event = next((e for e in reversed(events) if isinstance(e, TaskFinished)), None)
-    _check_can_be_case(record, first_event, last_event)
+    first_event, last_event = _start_and_end(record, events)
     if path.suffix == ".json":
         raise ConfigurationError(f"{path} is JSON", hint="cases are added to YAML: --to NAME")
     if path.exists() and name in names_of_cases(read_data(path)):
         raise ConfigurationError(f"{path} has a case {name!r}", hint="choose another: --name NAME")
-    assert first_event is not None and last_event is not None  # noqa: PT018, S101 - checked above
     folder = path.parent / RECORDINGS
     recording = folder / f"{short_id(record.task_id)}.json"
-    calls = [vars(call) for call in past_calls(events)]
-    data = {"calls": calls, "context": dict(context)}
-    # dumps() tags values of types that JSON lacks, in one long line; indent the JSON for people.
-    text = json.dumps(json.loads(dumps(data)), indent=1, ensure_ascii=False)
-    write(recording, f"{text}\n")
+    _write_recording(recording, events, context)
     inputs: dict[str, Any] = {
         "task": first_event.task,
         "recording": f"{RECORDINGS}/{recording.name}",
@@ -92,33 +85,47 @@ def add_task(
         files = _copy_files(paths, folder / short_id(record.task_id))
         inputs["files"] = [f"{RECORDINGS}/{file}" for file in files]
     for field in ("output", "variables"):
-        if first_event.setup.get(field) is not None:  # a schema without conditions is empty
+        if first_event.setup.get(field) is not None:  # {} is a schema, too
             inputs[field] = first_event.setup[field]
     has_typed_answer = "output" in inputs
     case: dict[str, Any] = {"name": name, "inputs": inputs}
     case["expected_output"] = last_event.value if has_typed_answer else last_event.text.strip()
+    case["evaluators"] = _checks(events, judged=judged)
+    case_of_plain_values = json.loads(json.dumps(case, default=str))
+    _append_case(path, case_of_plain_values)
+    return case
+
+
+def _write_recording(path: Path, events: Sequence[Event], context: Mapping[str, str]) -> None:
+    """Write the results of a task's calls, and the facts for its prompt, to a file."""
+    calls = [vars(call) for call in past_calls(events)]
+    data = {"calls": calls, "context": dict(context)}
+    # dumps() tags values of types that JSON lacks, in one long line; indent the JSON for people.
+    text = json.dumps(json.loads(dumps(data)), indent=1, ensure_ascii=False)
+    write(path, f"{text}\n")
+
+
+def _checks(events: Sequence[Event], *, judged: bool) -> list[Any]:
+    """Return checks that expect the task's answer, and its calls that changed something."""
     answer_check: Any = "EqualsExpected"
     if judged:
         answer_check = {"LLMJudge": {"rubric": _RUBRIC, "include_expected_output": True}}
     started_calls = [event for event in events if isinstance(event, CallStarted)]
     changing_actions = [call.action for call in started_calls if call.effect != "read"]
     call_checks = [{"Called": action} for action in dict.fromkeys(changing_actions)]
-    case["evaluators"] = [answer_check, *(call_checks or ["NoChanges"])]
-    case_of_plain_values = json.loads(json.dumps(case, default=str))
-    _append_case(path, case_of_plain_values)
-    return case
+    return [answer_check, *(call_checks or ["NoChanges"])]
 
 
-def _check_can_be_case(
-    record: TaskRecord,
-    first_event: TaskQueued | TaskStarted | None,
-    last_event: TaskFinished | None,
-) -> None:
-    """Check that an evaluation case can be made of a task.
+def _start_and_end(
+    record: TaskRecord, events: Sequence[Event]
+) -> tuple[TaskQueued | TaskStarted, TaskFinished]:
+    """Return the first and the last event of a task of which a case can be made.
 
     Raises:
         ConfigurationError: If the task is not done, or if it continues a conversation.
     """
+    first_event = start_event(events)
+    last_event = next((e for e in reversed(events) if isinstance(e, TaskFinished)), None)
     task = f"the task {short_id(record.task_id)}"
     if first_event is None or last_event is None:
         raise ConfigurationError(
@@ -134,6 +141,7 @@ def _check_can_be_case(
             f"{task} continues a conversation, which a case does not have",
             hint="say the whole task at once: delf run TASK",
         )
+    return first_event, last_event
 
 
 def _copy_files(paths: Sequence[Path], folder: Path) -> list[str]:

@@ -276,9 +276,10 @@ async def _run_variants(
     checks = list(dataset.evaluators)
     for case in dataset.cases:
         checks += case.evaluators
-    if any(hasattr(check, "model") for check in checks):  # a model judges the answers
+    checks_by_model = [check for check in checks if hasattr(check, "model")]
+    if checks_by_model:
         judge_models = running.make_judge(Setup.of(state, options), judge)
-        judge_models.serve(checks)
+        judge_models.use_agent_models(checks_by_model)
     async with AsyncExitStack() as stack:
         # Start all agents before the first run, so that an error in a variant costs no paid runs.
         setups = [

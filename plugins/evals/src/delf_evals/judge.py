@@ -50,19 +50,18 @@ class Judge:
         """Stop the agent that is asked to judge."""
         await self._agent.astop()
 
-    def serve(self, checks: Iterable[Evaluator[Any, Any, Any]]) -> None:
+    def use_agent_models(self, checks: Iterable[Evaluator[Any, Any, Any]]) -> None:
         """Let checks ask their models through delf's agent.
 
         Args:
-            checks: The checks. For a check that names a model, the agent asks that model; for other
-                checks, the agent asks its own model.
+            checks: Checks with an attribute ``model``: the name of the model that the agent asks;
+                for any other value, the agent asks its own model.
         """
         for check in checks:
-            if hasattr(check, "model"):
-                named_model = getattr(check, "model", None)
-                model_name = named_model if isinstance(named_model, str) else None
-                model: Any = self._agent_model(model_name)
-                setattr(check, "model", model)  # noqa: B010 - the class Evaluator declares no model
+            named_model = getattr(check, "model", None)
+            model_name = named_model if isinstance(named_model, str) else None
+            model: Any = self._agent_model(model_name)
+            setattr(check, "model", model)  # noqa: B010 - the class Evaluator declares no model
 
     def _agent_model(self, name: str | None) -> FunctionModel:
         """Return a pydantic-ai model that answers each request with a task of the agent.

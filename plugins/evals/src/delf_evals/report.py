@@ -42,20 +42,18 @@ class CheckResult(BaseModel):
     @property
     def problem(self) -> str:
         """The name of a failed check, what it expected, and what came instead."""
-        wanted = self.wanted
-        reason = self.reason or ""
         words: list[str] = []
-        if wanted is not None:
-            # The check ``WroteFile a.csv`` expects ``'a.csv'``, which its name says already.
-            is_quoted = wanted[0] in "'\""
-            without_quotes = wanted[1:-1]
-            is_in_name = is_quoted and self.name.endswith(f" {without_quotes}")
-            is_in_reason = is_quoted and wanted in reason
-            if not is_in_name and not is_in_reason:
-                words.append(f"expected {wanted}")
-        if reason:
-            words.append(reason)
+        if self.wanted is not None and not self._repeats(self.wanted):
+            words.append(f"expected {self.wanted}")
+        if self.reason:
+            words.append(self.reason)
         return f"{self.name}: {'; '.join(words)}" if words else self.name
+
+    def _repeats(self, wanted: str) -> bool:
+        """Return True if the name or the reason has a quoted text, as ``WroteFile a.csv`` has."""
+        is_quoted = wanted[0] in "'\""
+        is_in_name = self.name.endswith(f" {wanted[1:-1]}")
+        return is_quoted and (is_in_name or wanted in (self.reason or ""))
 
 
 class CallMade(BaseModel):
