@@ -40,7 +40,6 @@ _SETTINGS: Final = {
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
-    "max_tokens": "max_tokens",
     "stop": "stop_sequences",
     "service_tier": "service_tier",
 }
@@ -94,32 +93,23 @@ class Messages:
     def body(self, parts: RequestParts) -> dict[str, Any]:
         """Return the JSON body of a request."""
         request = parts.request
-        facts = parts.facts
+        thinking = _thinking(parts)
         result: dict[str, Any] = {
             "model": parts.endpoint.name,
-            "max_tokens": self.max_tokens(facts),
+            "max_tokens": self._output_limit(parts, thinking),
             "messages": [
                 {"role": message.role, "content": content_of(message.parts)}
                 for message in request.messages
                 if message.role != "system"
             ],
+            **thinking,
         }
         if system := _system(request.messages):
             result["system"] = system
+        refuses_sampling = parts.facts.refuses_sampling or _is_on(thinking)
         for name, value in parts.settings.items():
-            if name in _SETTINGS and not (facts.refuses_sampling and name in _SAMPLING):
+            if name in _SETTINGS and not (refuses_sampling and name in _SAMPLING):
                 result[_SETTINGS[name]] = listed(value) if name == "stop" else value
-        thinking = _thinking(parts)
-        if thinking:
-            result |= thinking
-        if _is_on(thinking):
-            for name in _SAMPLING:  # refused together with thinking
-                result.pop(name, None)
-            if "max_tokens" not in parts.settings:
-                # The default is for the answer alone, but the API counts the thinking, too.
-                result["max_tokens"] += integer_field(thinking["thinking"], "budget_tokens")
-        if facts.max_output_tokens:
-            result["max_tokens"] = min(result["max_tokens"], facts.max_output_tokens)
         if tools := _tools(parts):
             result["tools"] = tools
         must_call = request.tools and request.must_call
@@ -129,7 +119,16 @@ class Messages:
             result["stream"] = True
         return result
 
-    def max_tokens(self, facts: Facts) -> int | None:
+    def _output_limit(self, parts: RequestParts, thinking: Mapping[str, Any]) -> int:
+        """Return the maximum of output tokens of a request, thinking included."""
+        limit = parts.settings.get("max_tokens")
+        if limit is None:
+            limit = self.max_tokens(parts.facts)  # of the answer alone
+            if _is_on(thinking):
+                limit += integer_field(thinking["thinking"], "budget_tokens")
+        return min(limit, parts.facts.max_output_tokens or limit)
+
+    def max_tokens(self, facts: Facts) -> int:
         """Return the maximum of output tokens, which every request of this API must state."""
         if facts.max_output_tokens:
             return min(_DEFAULT_MAX_TOKENS, facts.max_output_tokens)

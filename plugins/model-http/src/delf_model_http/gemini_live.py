@@ -89,9 +89,9 @@ class GeminiLive:
         parts = list(chain.from_iterable(message.parts for message in messages))
         results = [part for part in parts if isinstance(part, ToolResult)]
         texts = [part.text for part in parts if isinstance(part, TextPart)]
-        # A message of the model is only sent to a session that does not have the model's calls.
-        answers_calls_of_session = all(message.role == "user" for message in messages)
-        if results and answers_calls_of_session:
+        # A new session gets the whole conversation, with the model's messages.
+        is_continuing = all(message.role == "user" for message in messages)
+        if results and is_continuing:
             function_responses = [_response(result) for result in results]
             if texts:  # a separate text would interrupt the model
                 function_responses[-1]["response"]["notice"] = "\n".join(texts)

@@ -332,10 +332,6 @@ class HttpModel(EndpointModel):
         cost = facts.cost(answer.tokens)
         total_cost = None if cost is None or fees is None else cost + fees
         usage = answer.tokens.usage if answer.tokens else None
-        default_limit = None
-        if "max_tokens" not in self._settings:
-            # The limit that delf chose, not the user: an error about a truncated answer names it.
-            default_limit = self._dialect.max_tokens(facts)
         reply = ModelReply(
             text=answer.text,
             model=self._endpoint.model,
@@ -344,7 +340,8 @@ class HttpModel(EndpointModel):
             finish_reason=self._dialect_of(request).finish_reasons.get(reason, reason),
             calls=answer.calls,
             reply_id=answer.reply_id,
-            max_tokens=default_limit,
+            # For an error about a truncated answer: delf's own limit, if the user set no limit.
+            max_tokens=None if "max_tokens" in self._settings else self._dialect.max_tokens(facts),
         )
         return replace(reply, usage=usage) if usage else reply
 

@@ -135,40 +135,39 @@ class ChatCompletions:
 
 
 def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-    """Add a streamed piece of a call; return the deltas to emit.
-
-    Most servers number the calls of an answer: each piece has the index of its call. But some
-    servers send no index, or the index 0 for all calls.
-    """
+    """Add a streamed piece of a call; return the deltas to emit."""
     function = fields(call.get("function"))
     arguments = _arguments(function)
-    call_id = call.get("id")
     name = function.get("name")
     index = _index_of_piece(call, name, answer)
-    has_new_index = index > answer.last_call_index
-    has_new_id_at_used_index = bool(name) and answer.is_new_call(index, call_id)
-    if has_new_index or has_new_id_at_used_index:
+    if index > answer.last_call_index:
         return answer.add_call(
-            call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
+            call.get("id"), name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
-    if index >= 0 and answer.is_emitted(index):
-        # This call is complete: the server sends its index for the latest call, too.
-        index = answer.last_call_index
     answer.name_call(index, name)
     return answer.add_arguments(index, arguments)
 
 
 def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
-    """Return the index of the call to which a piece belongs; -1 if no call has begun."""
-    server_index = call.get("index")
-    if isinstance(server_index, int):
-        return answer.index_of(server_index)
+    """Return the index of the call to which a piece belongs; for a new call, the next index.
+
+    Most servers send the index of the call in each piece. Others send no index, or the index 0 for
+    all calls: then a new id begins a call, or a name after a complete call. The result is -1 if no
+    call has begun.
+    """
     call_id = call.get("id")
-    has_new_id = bool(call_id) and not answer.is_last(call_id)
-    begins_first_call = bool(name) and not answer.has_calls
-    if has_new_id or begins_first_call:
-        return answer.last_call_index + 1
-    return answer.last_call_index
+    server_index = call.get("index")
+    next_index = answer.last_call_index + 1
+    if isinstance(server_index, int):
+        index = answer.index_of(server_index)
+    elif (call_id and not answer.is_last(call_id)) or (name and not answer.has_calls):
+        index = next_index
+    else:
+        index = answer.last_call_index
+    if index == next_index or (name and answer.is_new_call(index, call_id)):
+        return next_index
+    # A complete call gets no more pieces, so that its index then means the latest call.
+    return answer.last_call_index if index >= 0 and answer.is_emitted(index) else index
 
 
 def _calls_in(message: Any) -> list[Any]:
