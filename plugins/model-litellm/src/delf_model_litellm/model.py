@@ -17,7 +17,7 @@ from delf_model_litellm import convert, library
 from delf_model_litellm.clients import Clients, cancellable
 from delf_model_litellm.failures import explain
 from delf_model_litellm.providers import OTHERS
-from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
+from delf_model_litellm.streams import NotStreamedError, StreamedError, wants_stream
 from delf_model_providers import searches
 from delf_model_providers.chat import SYSTEM_ROLE, is_json
 from delf_model_providers.endpoint import Endpoint, resolve
@@ -76,17 +76,16 @@ class _StreamContent:
             part: The piece of a call, with the server's number of the call.
         """
         number = int(part.index)
-        last_index = len(self.calls) - 1
-        if number > last_index:
+        if number >= len(self.calls):
             return number
         known_call = self.calls[number]
-        is_complete = known_call.is_complete
-        # Each piece of a call may have the call's name and id.
-        is_of_other_call = part.id != known_call.id if part.id else is_complete
+        is_of_other_call = known_call.is_complete
+        if part.id:  # each piece of a call may have the call's name and id
+            is_of_other_call = part.id != known_call.id
         if part.function.name and is_of_other_call:
-            return last_index + 1
-        # A complete call gets no more pieces: the server gives its number to the last call, too.
-        return last_index if is_complete else number
+            return len(self.calls)
+        # A complete call gets no more pieces, so that its number then means the latest call.
+        return len(self.calls) - 1 if known_call.is_complete else number
 
 
 class LiteLLMModel(EndpointModel):
@@ -185,8 +184,8 @@ class LiteLLMModel(EndpointModel):
         return False
 
     def _is_missing_stream(self, error: Exception) -> bool:
-        # check_response() raises WholeError for a complete reply in place of the requested stream.
-        return any(isinstance(one, WholeError) for one in chain(error))
+        # check_response() raises the error for a complete reply in place of the requested stream.
+        return any(isinstance(one, NotStreamedError) for one in chain(error))
 
     async def _complete_once(self, request: ModelRequest) -> ModelReply:
         async with asyncio.timeout(self._timeout(request)):

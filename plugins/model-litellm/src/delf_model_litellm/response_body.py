@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 
 from delf.network.bodies import BodyError, Inflater
-from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
+from delf_model_litellm.streams import NotStreamedError, StreamedError, wants_stream
 from delf_model_providers.failures import UnreadableError
 
 _OK: Final = 200
@@ -72,11 +72,11 @@ class CheckedBody(httpx.AsyncByteStream):
 
 
 async def check_response(response: httpx.Response) -> None:
-    """Limit the size of a response, and check that it is a stream or a whole, as requested.
+    """Limit the size of a response, and check that its answer is streamed if and only if requested.
 
     Raises:
-        StreamedError: If the response is a stream that was not requested.
-        WholeError: If the response is not the requested stream.
+        StreamedError: If the answer is streamed although no stream was requested.
+        NotStreamedError: If the answer is a whole completion although a stream was requested.
         UnreadableError: If the body cannot be inflated.
     """
     body = response.stream
@@ -97,7 +97,7 @@ async def check_response(response: httpx.Response) -> None:
     if is_json_answer and wanted:
         is_completion = b'"choices"' in await response.aread()  # an error has no choices
         if is_completion:
-            raise WholeError("the completion is not streamed")
+            raise NotStreamedError("the completion is not streamed")
 
 
 def is_complete(stream: Any) -> bool:

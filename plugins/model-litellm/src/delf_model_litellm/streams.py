@@ -16,5 +16,5 @@ class StreamedError(UnreadableError):
     """The server streamed an answer although no stream was requested."""
 
 
-class WholeError(UnreadableError):
+class NotStreamedError(UnreadableError):
     """The server did not stream an answer although a stream was requested."""
