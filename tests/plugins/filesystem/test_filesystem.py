@@ -271,13 +271,13 @@ async def test_prompt_shows_only_allowed_actions(notes: Path) -> None:
     allowed = [a.name for a in actions_of(Filesystem, files, "disk") if is_allowed(files.allow, a)]
     assert allowed == ["read_file"]
     assert "notes/ (read only)" in str(await files.context("anything"))
-    assert files.readable("notes/plan.md") is not None
+    assert files.readable_file("notes/plan.md") is not None
     whole = Filesystem(roots={"notes": notes}, allow=["reading"])
     allowed = [a.name for a in actions_of(Filesystem, whole, "disk") if is_allowed(whole.allow, a)]
     assert allowed == ["read_file", "read_document", "read_bytes"]
     lists = Filesystem(roots={"notes": notes}, allow=["list_files"])
     with pytest.raises(ToolRefusedError, match="may not read files"):
-        lists.readable("notes/plan.md")
+        lists.readable_file("notes/plan.md")
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ class Filesystem(Connection[FilesystemSettings]):
             item for item in actions_of(type(self), self, self.name) if is_allowed(self.allow, item)
         ]
 
-    def readable(self, path: str) -> ReadableFile | None:
+    def readable_file(self, path: str) -> ReadableFile | None:
         """Return a file for another connection, such as ``workers``, to read.
 
         Args:

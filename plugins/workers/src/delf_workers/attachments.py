@@ -36,7 +36,7 @@ class ReadableFile:
 class SupportsFiles(Protocol):
     """A connection whose files scripts can attach to a worker's task."""
 
-    def readable(self, path: str) -> ReadableFile | None:
+    def readable_file(self, path: str) -> ReadableFile | None:
         """Return a file by its path. Called in a thread.
 
         Args:
@@ -91,7 +91,7 @@ def _find(context: CallContext, path: str) -> ReadableFile:
         return ReadableFile(name=file_path.name, size=size, read=file_path.read_bytes)
     for connection in context.tools.values():
         if isinstance(connection, SupportsFiles):
-            file = connection.readable(path)
+            file = connection.readable_file(path)
             if file is not None:
                 return file
     raise ToolRefusedError(
