@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 import textwrap
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -87,47 +87,54 @@ def demo(
     first: on a terminal you decide, elsewhere it is rejected.
     """
     model, model_reason = choose_model(llm)
-    kept_folder = make or keep  # --make DIR or --keep DIR; the shop is else in a temporary folder
-    is_temporary = kept_folder is None
-    with _shop_folder(kept_folder) as folder:
+    echo = _print_nothing if as_json else _print
+    is_temporary = make is None and keep is None
+    with _shop_folder(make or keep) as folder:
         tables, rows = make_shop(folder / "shop.db")
-        config = folder / _CONFIG_FILE
-        config_options = ["--config", str(config)]
+        shop = f"A small tea shop: {tables} tables, {rows:,} rows of SQLite"
         text = shop_config(model, folder)
         if web or is_temporary:
             # A journal of its own keeps the demo's tasks out of the user's list of tasks, and the
             # user's tasks off the page.
             text += _journal_section(folder)
-        write_private(config, text.encode())
-        folder_note = ""
+        write_private(folder / _CONFIG_FILE, text.encode())
+        config_options = ["--config", str(folder / _CONFIG_FILE)]
         if is_temporary:
             config_options += ["--trust", str(folder)]
+            echo(f"{shop}.")
         else:
             _trust_shop(folder, text)
-            folder_note = f" in {_relative_path(folder)}"
-        echo = _print_nothing if as_json else _print
-        echo(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite{folder_note}.")
+            echo(f"{shop} in {_relative_path(folder)}.")
         if make is not None:
             echo(f"\nNext:\n  cd {shlex.quote(_relative_path(folder))}")
             echo(f'  delf run "{SHORT_QUESTION}"')
-            ctx.exit(0)
+            return
         echo(_wrap_text(f"Scripts are written by {model_reason}."))
         if web:
             tasks = ["--task", QUESTION, "--task", CHANGE]
-            ctx.exit(_run_delf(ctx, ["serve", *config_options, "--port", str(port), *tasks]))
-        options = _options_of_run(model, approve, verbose=verbose, as_json=as_json)
-        status = 0
-        for number, (title, task) in enumerate(_TITLED_TASKS, 1):
-            echo(f"\n{number}. {title}", bold=True)
-            echo(f"{_wrap_text(task)}\n")
-            status = max(status, _run_delf(ctx, ["run", task, *config_options, *options]))
-            if status > 2:  # interrupted
-                break
-        if approve == "ask" and not sys.stdin.isatty():
-            echo("\nNobody could be asked here: delf demo --approve all says yes to the change.")
-        for line in _next_steps(folder if keep is not None else None, model):
-            echo(line)
+            status = _run_delf(ctx, ["serve", *config_options, "--port", str(port), *tasks])
+        else:
+            options = _options_of_run(model, approve, verbose=verbose, as_json=as_json)
+            status = _run_tasks(ctx, [*config_options, *options], echo)
+            if approve == "ask" and not sys.stdin.isatty():
+                echo(
+                    "\nNobody could be asked here: delf demo --approve all says yes to the change."
+                )
+            for line in _next_steps(folder if keep is not None else None, model):
+                echo(line)
     ctx.exit(status)
+
+
+def _run_tasks(ctx: click.Context, options: list[str], echo: Callable[..., None]) -> int:
+    """Run the demo's tasks with ``delf run``; return the highest exit status."""
+    status = 0
+    for number, (title, task) in enumerate(_TITLED_TASKS, 1):
+        echo(f"\n{number}. {title}", bold=True)
+        echo(f"{_wrap_text(task)}\n")
+        status = max(status, _run_delf(ctx, ["run", task, *options]))
+        if status > 2:  # interrupted
+            break
+    return status
 
 
 def _options_of_run(model: str, approve: str, *, verbose: bool, as_json: bool) -> list[str]:
