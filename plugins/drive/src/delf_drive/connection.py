@@ -65,6 +65,12 @@ def _recipient(who: str) -> str:
 Recipient = Annotated[str, AfterValidator(_recipient)]
 
 
+def _guess_media_type(name: str, content: str | bytes) -> str:
+    """Guess the media type of a file by its name, or else by whether the content is text."""
+    default_type = "text/plain" if isinstance(content, str) else "application/octet-stream"
+    return mimetypes.guess_type(name)[0] or default_type
+
+
 @dataclass(frozen=True, slots=True)
 class _FilePreview:
     """The file that a call would send or affect, for the approving person.
@@ -230,16 +236,12 @@ class Drive(GoogleConnection):
         folder, it is stored at the top. The type "document" turns Markdown into a Google document,
         "spreadsheet" turns CSV into a sheet.
         """  # noqa: D205 - the model reads the whole paragraph
+        if content and file:
+            raise ToolRefusedError("give content or file, not both")
         if file:
-            if content:
-                raise ToolRefusedError("give content or file, not both")
             max_bytes = self.settings.max_bytes
             _, content = await asyncio.to_thread(read_task_file, context, file, max_bytes)
-        default_type = "text/plain" if isinstance(content, str) else "application/octet-stream"
-        if type:
-            media_type = self._media_type_of(type)
-        else:
-            media_type = mimetypes.guess_type(name)[0] or default_type
+        media_type = self._media_type_of(type) if type else _guess_media_type(name, content)
         if media_type == FOLDER:
             raise ToolRefusedError("create_folder makes folders")
         body: dict[str, Any] = {"name": name, "mimeType": media_type}
@@ -248,13 +250,13 @@ class Drive(GoogleConnection):
         if folder not in _ROOT_NAMES:
             body["parents"] = [await self._resolver.folder(folder)]
         data = content.encode() if isinstance(content, str) else content
-        if media_type.startswith(NATIVE):
-            if not data:
-                return file_of(await self._make_empty(body))
-            if media_type not in _UPLOAD_TYPES:
-                raise ToolRefusedError(
-                    f"content cannot become a {type}: give the content or the type, not both"
-                )
+        is_native = media_type.startswith(NATIVE)
+        if is_native and not data:
+            return file_of(await self._make_empty(body))
+        if is_native and media_type not in _UPLOAD_TYPES:
+            raise ToolRefusedError(
+                f"content cannot become a {type}: give the content or the type, not both"
+            )
         request = Request(
             "store a file",
             "POST",

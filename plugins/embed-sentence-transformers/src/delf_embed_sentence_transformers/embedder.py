@@ -20,7 +20,7 @@ from delf_embed_sentence_transformers.prefixes import prefix_of
 _DEFAULT: Final = "all-MiniLM-L6-v2"
 
 
-class _Loaded:
+class _LoadedModel:
     """A model in memory, and the only thread that uses the model.
 
     Several threads would be slower, because torch uses all processors for one batch.
@@ -52,27 +52,27 @@ def _load_model(name: str, device: str | None, download: bool) -> Any:
 
 
 # Weights of hundreds of megabytes are shared by all agents of a process while one of them exists.
-_loaded: WeakValueDictionary[tuple[str, str | None], _Loaded] = WeakValueDictionary()
-_loading = Lock()
+_shared_models: WeakValueDictionary[tuple[str, str | None], _LoadedModel] = WeakValueDictionary()
+_shared_models_lock = Lock()
 
 
-def _load(name: str, device: str | None, download: bool) -> _Loaded:
-    with _loading:
-        loaded = _loaded.get((name, device))
+def _load_shared(name: str, device: str | None, download: bool) -> _LoadedModel:
+    with _shared_models_lock:
+        loaded = _shared_models.get((name, device))
         if loaded is None:
-            loaded = _loaded[name, device] = _Loaded(name, device, download)
+            loaded = _shared_models[name, device] = _LoadedModel(name, device, download)
         return loaded
 
 
-def _load_for(load: Future[_Loaded], name: str, device: str | None, download: bool) -> None:
+def _load_into(future: Future[_LoadedModel], name: str, device: str | None, download: bool) -> None:
     try:
-        load.set_result(_load(name, device, download))
+        future.set_result(_load_shared(name, device, download))
     except BaseException as error:
-        load.set_exception(error)
+        future.set_exception(error)
 
 
-def _has_failed(load: Future[_Loaded]) -> bool:
-    return load.done() and load.exception() is not None
+def _has_failed(future: Future[_LoadedModel]) -> bool:
+    return future.done() and future.exception() is not None
 
 
 def _missing_error(name: str) -> ConfigurationError:
@@ -126,8 +126,8 @@ class SentenceTransformersEmbedder:
         self._device = device
         self._batch_size = batch_size
         self._download = download
-        self._model: _Loaded | None = None
-        self._load_future: Future[_Loaded] | None = None
+        self._model: _LoadedModel | None = None
+        self._load_future: Future[_LoadedModel] | None = None
         self._lock = Lock()
 
     @property
@@ -182,10 +182,10 @@ class SentenceTransformersEmbedder:
             load_future = self._load_future
             if load_future is None or _has_failed(load_future):
                 # A thread of its own: an event loop that ends does not wait for it.
-                load_future = Future[_Loaded]()
+                load_future = Future[_LoadedModel]()
                 self._load_future = load_future
                 arguments = (load_future, self._name, self._device, self._download)
-                Thread(target=_load_for, args=arguments, daemon=True, name="delf-load").start()
+                Thread(target=_load_into, args=arguments, daemon=True, name="delf-load").start()
         self._model = await asyncio.shield(asyncio.wrap_future(load_future))
 
     async def check(self) -> None:

@@ -16,12 +16,12 @@ from delf_gmail.reading import (
     MessageLine,
     Part,
     Resource,
+    checked_mailboxes,
     draft_text,
     files_of,
     headers_of,
     line_of,
     mail_of,
-    people_in,
     separate_text_bodies,
     unbase64,
 )
@@ -473,8 +473,8 @@ class Gmail(GoogleConnection):
         original = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
         payload: dict[str, Any] = original.get("payload") or {}
         is_sent_by_user = "SENT" in (original.get("labelIds") or ())
-        to = people_in(payload, "To") if is_sent_by_user else []
-        to = to or people_in(payload, "Reply-To") or people_in(payload, "From")
+        to = checked_mailboxes(payload, "To") if is_sent_by_user else []
+        to = to or checked_mailboxes(payload, "Reply-To") or checked_mailboxes(payload, "From")
         cc = await self._other_recipients(payload, to) if everyone else ()
         return original, headers_of(payload), to, cc
 
@@ -516,7 +516,7 @@ class Gmail(GoogleConnection):
         """Return the recipients of a message, except the user and the addresses in ``to``."""
         profile = await self.transport.json(Request("read the profile", "GET", f"{_ME}/profile"))
         excluded = {str(profile.get("emailAddress", "")).lower(), *map(str.lower, addresses(to))}
-        people = [*people_in(payload, "To"), *people_in(payload, "Cc")]
+        people = [*checked_mailboxes(payload, "To"), *checked_mailboxes(payload, "Cc")]
         return [person for person in people if address(person).lower() not in excluded]
 
     async def _send(self, raw: bytes, thread: str | None) -> Sent:

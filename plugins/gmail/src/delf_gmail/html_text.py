@@ -58,9 +58,9 @@ def text_of(source: str) -> str:
 
 
 def _visible_pieces(source: str) -> Iterator[tuple[str | None, str]]:
-    """Yield the texts and tags outside of invisible elements, each after the name of its tag.
+    """Yield the visible parts of HTML: pairs of a tag's name and the tag, or of None and a text.
 
-    The name is None for a text. Tags without a name, such as ``<!doctype html>``, are left out.
+    Tags without a name, such as ``<!doctype html>``, are left out.
     """
     # The tag of the open invisible element, and the number of open elements with this tag.
     invisible_tag = ""

@@ -111,7 +111,7 @@ def decoded(value: str) -> str:
     )
 
 
-def people_in(payload: Resource, header: str) -> list[str]:
+def checked_mailboxes(payload: Resource, header: str) -> list[str]:
     """Return the mailboxes in an address header, each as ``name <address>``.
 
     Names are decoded only after parsing, because an encoded name may look like an address.
@@ -130,11 +130,8 @@ def people_in(payload: Resource, header: str) -> list[str]:
     return people
 
 
-def people_of(payload: Resource, header: str) -> list[str]:
-    """Return the mailboxes in an address header, as :func:`people_in` does.
-
-    Mailboxes with an invalid address are returned as their original text.
-    """
+def displayed_mailboxes(payload: Resource, header: str) -> list[str]:
+    """Return the mailboxes in an address header; an invalid address as its original text."""
     return [
         format_mailbox(name, person.address) if person.is_valid else _display_text(person.text)
         for name, person in _people(payload, header)
@@ -175,7 +172,9 @@ def draft_text(resource: Resource) -> str:
     """Return the recipients, subject, attachments and texts of a draft, for review by a person."""
     payload: Resource = resource.get("payload") or {}
     lines = [
-        f"{name}: {person}" for name in ("To", "Cc", "Bcc") for person in people_in(payload, name)
+        f"{name}: {person}"
+        for name in ("To", "Cc", "Bcc")
+        for person in checked_mailboxes(payload, name)
     ]
     lines.append(f"Subject: {headers_of(payload).get('subject', '')}")
     lines += [f"Attached: {part.name}, {part.size:,} bytes" for part in files_of(payload)]
@@ -223,8 +222,8 @@ def line_of(resource: Resource, labels: Sequence[str]) -> MessageLine:
         id=str(resource["id"]),
         thread=str(resource["threadId"]),
         date=moment_of(resource),
-        sender=", ".join(people_of(payload, "From")),
-        to=", ".join(people_of(payload, "To")),
+        sender=", ".join(displayed_mailboxes(payload, "From")),
+        to=", ".join(displayed_mailboxes(payload, "To")),
         subject=headers.get("subject", ""),
         snippet=html.unescape(str(resource.get("snippet") or "")),
         labels=list(labels),
@@ -253,11 +252,11 @@ def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
         id=str(resource["id"]),
         thread=str(resource["threadId"]),
         date=moment_of(resource),
-        sender=", ".join(people_of(payload, "From")),
+        sender=", ".join(displayed_mailboxes(payload, "From")),
         verified_sender=verified_sender(payload),
-        to=people_of(payload, "To"),
-        cc=people_of(payload, "Cc"),
-        reply_to=", ".join(people_of(payload, "Reply-To")),
+        to=displayed_mailboxes(payload, "To"),
+        cc=displayed_mailboxes(payload, "Cc"),
+        reply_to=", ".join(displayed_mailboxes(payload, "Reply-To")),
         subject=headers.get("subject", ""),
         text=text,
         attachments=[

@@ -36,6 +36,7 @@ from delf.events import (
 )
 from delf.messages import Usage
 from delf.providers import Providers
+from delf.types import TaskState
 from delf_otel.context import parent_in
 
 _OTHER: Final = "_OTHER"
@@ -327,10 +328,7 @@ class Spans:
             attributes["delf.cost_usd"] = event.cost_usd
         if self._records_content:
             attributes["gen_ai.output.messages"] = _message("assistant", event.text)
-        has_succeeded = event.status
-        failure: str | None = None
-        if not has_succeeded:
-            failure = event.code or _OTHER
+        is_done = event.state is TaskState.DONE
         return FinishedSpan(
             name="invoke_agent delf",
             client=False,
@@ -342,7 +340,7 @@ class Spans:
             end=event.at,
             attributes=attributes,
             events=tuple(task.events),
-            failure=failure,
+            failure=None if is_done else event.code or _OTHER,
             message=event.error if self._records_content else None,
         )
 
