@@ -279,6 +279,7 @@ class TaskRequests:
         return replace(
             request,
             task=start.task,
+            conversation=None if start.conversation is None else request.conversation,
             # A task whose start nobody watched waits for people.
             wait_approvals=not start.interactive,
             files=setup.get("input_files"),

@@ -283,6 +283,17 @@ async def test_resumed_task_continues_in_its_conversation(bench: Bench) -> None:
     assert [record.conversation for record in chat.conversations()] == ["other"]
 
 
+async def test_resumed_task_without_conversation_joins_none(bench: Bench) -> None:
+    bench.model.writes("print(await look(1))")
+    async with bench.agent(World()) as agent:
+        events = await recorded(bench, agent)
+    await bench.journal.ended_after(events[:-1])
+    chat = Chat()
+    async with bench.agent(World(), chat=chat) as agent:
+        (await agent.aresume(events[0].task_id)).raise_for_status()
+    assert not chat.messages
+
+
 async def test_script_that_reached_a_limit_is_not_run_again(bench: Bench) -> None:
     """The repeated script starts without variables: its progress depends on the machine."""
     bench.model.writes(
