@@ -374,8 +374,7 @@ class Runtime:
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        # Claim in a separate asyncio task, which goes on if the caller is cancelled; stop() waits
-        # for the asyncio task.
+        # In an asyncio task of its own, for which stop() waits.
         claiming = asyncio.ensure_future(
             self._claim(task_id, even_if_ended_at_limit=even_if_ended_at_limit)
         )
@@ -388,12 +387,7 @@ class Runtime:
         await self._claims.release(self.journal, task_id)
 
     async def _claim(self, task_id: str, *, even_if_ended_at_limit: bool) -> Sequence[Event]:
-        """Claim a task, and release the task if the agent was stopped meanwhile.
-
-        Args:
-            task_id: The id of the task.
-            even_if_ended_at_limit: As for :meth:`claim`.
-        """
+        """Claim a task, and release the task if the agent was stopped meanwhile."""
         events = await self._claims.claim(
             self.journal, task_id, even_if_ended_at_limit=even_if_ended_at_limit
         )

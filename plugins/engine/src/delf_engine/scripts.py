@@ -224,7 +224,8 @@ class ScriptRunner(ScriptHost):
             if may_restart:
                 self._gate.close()  # refuse late calls: the restarted task has another gate
                 raise SandboxDied(f"{outcome.message}; the script is run once more")
-        self._replay.end_script(*_end_of(outcome))  # no effect in a new task
+        status, error = describe_outcome(outcome)
+        self._replay.end_script(status, error or "")  # no effect in a new task
         return outcome
 
     async def _run_if_possible(self, code: str, *, is_approved: bool) -> Outcome:
@@ -433,11 +434,6 @@ def _recorded_loss(recorded_end: ScriptFinished) -> Crashed | LimitReached:
             limit=recorded_end.limit or "recorded", message=message, line=recorded_end.line
         )
     return Crashed(message=message)
-
-
-def _end_of(outcome: Outcome) -> tuple[ScriptStatus, str]:
-    status, error = describe_outcome(outcome)
-    return status, error or ""
 
 
 def describe_outcome(outcome: Outcome) -> tuple[ScriptStatus, str | None]:
