@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -142,7 +144,8 @@ class Routines:
         task_id = (await self._tasks.record(given.task_id, caller)).task_id
         draft = self._drafts.get((caller.holder, task_id, given.name, given.seen or ""))
         if draft is None:
-            draft = await self._new_draft(task_id, given)
+            with _conflicts():
+                draft = await self.of_agent().adraft(task_id, given.name, fixed=given.fixed)
         if draft.before is not None:
             await self._check_may_replace(draft.before, caller)
         digest = _digest_of_draft(draft, task_id, given.name)
@@ -150,7 +153,8 @@ class Routines:
         has_seen_preview = given.seen == digest
         is_saved = has_seen_preview and not draft.differences
         if is_saved:
-            await _save(draft)
+            with _conflicts():
+                await asyncio.to_thread(draft.keep)
             self._drafts.pop(key, None)
         else:
             self._keep_draft(draft, key)
@@ -165,12 +169,6 @@ class Routines:
             saved=is_saved,
         )
 
-    async def _new_draft(self, task_id: str, given: s.RoutineSaveRequest) -> DraftRoutine:
-        try:
-            return await self.of_agent().adraft(task_id, given.name, fixed=given.fixed)
-        except DelfError as error:
-            raise ProblemError(409, error.message) from None
-
     def _keep_draft(self, draft: DraftRoutine, key: _DraftKey) -> None:
         """Keep a draft until the caller saves it, or until too many newer drafts are kept."""
         self._drafts[key] = draft
@@ -178,9 +176,11 @@ class Routines:
             self._drafts.popitem(last=False)
 
 
-async def _save(draft: DraftRoutine) -> None:
+@contextmanager
+def _conflicts() -> Generator[None]:
+    """Convert errors of the block to error responses with the status 409."""
     try:
-        await asyncio.to_thread(draft.keep)
+        yield
     except DelfError as error:
         raise ProblemError(409, error.message) from None
 

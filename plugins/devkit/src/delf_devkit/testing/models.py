@@ -6,7 +6,7 @@ import inspect
 import json
 import textwrap
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
@@ -144,7 +144,7 @@ class FileModel(ScriptedModel):
 
     def __init__(self, context: PluginContext, config: LLMConfig) -> None:
         path = Path(config.model.removeprefix(FILE_PREFIX))
-        super().__init__(replies=deque(_texts(json.loads(path.read_text(encoding="utf-8")))))
+        super().__init__(replies=deque(map(str, json.loads(path.read_text(encoding="utf-8")))))
         self._prompts_path = path.with_suffix(PROMPTS_SUFFIX)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
@@ -153,7 +153,3 @@ class FileModel(ScriptedModel):
         with self._prompts_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(text) + "\n")
         return replace(await super().complete(request), model="scripted-file")
-
-
-def _texts(content: Iterable[Any]) -> Iterable[str]:
-    return (str(item) for item in content)

@@ -21,20 +21,11 @@ TESTED_SHIFTS: Final = tuple(
 def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
     """Make an object's package see a later date and time, whichever clock function it uses."""
     package = type(subject).__module__.partition(".")[0]
-    clocks = _Clocks(shift)
     # The shifted clocks, by the function or class that each one replaces.
-    moved: dict[Any, Any] = {
-        dt.datetime: _moved_datetime(shift),
-        dt.date: _moved_date(shift),
-        time.time: clocks.time,
-        time.time_ns: clocks.time_ns,
-        time.localtime: clocks.with_shifted_default(time.localtime),
-        time.gmtime: clocks.with_shifted_default(time.gmtime),
-        time.ctime: clocks.with_shifted_default(time.ctime),
-        time.asctime: clocks.asctime,
-        time.clock_gettime: clocks.shifted_gettime(time.clock_gettime, 1),
-        time.clock_gettime_ns: clocks.shifted_gettime(time.clock_gettime_ns, 10**9),
-        time.strftime: clocks.strftime,
+    shifted_clocks: dict[Any, Any] = {
+        dt.datetime: _shifted_datetime(shift),
+        dt.date: _shifted_date(shift),
+        **_shifted_functions(round(shift.total_seconds())),
     }
     modules = [
         module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package
@@ -43,62 +34,49 @@ def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
         for module in (dt, time, *modules):
             for name, value in list(vars(module).items()):
                 with contextlib.suppress(TypeError):  # unhashable, so not a clock
-                    if value in moved:
-                        patch.setattr(module, name, moved[value])
+                    if value in shifted_clocks:
+                        patch.setattr(module, name, shifted_clocks[value])
         yield
 
 
-class _Clocks:
-    """Replacements for the functions of :mod:`time`, which shift the real time.
+def _shifted_functions(seconds: int) -> dict[Any, Callable[..., Any]]:
+    """Return replacements for the functions of :mod:`time`, whose wall clock is ahead."""
+    # The real functions, because the names in ``time`` are patched while the clocks are used.
+    real_time, real_time_ns = time.time, time.time_ns
+    real_localtime, real_strftime = time.localtime, time.strftime
 
-    Args:
-        shift: The duration to add to the real time.
-    """
+    def now() -> float:
+        return real_time() + seconds
 
-    def __init__(self, shift: dt.timedelta) -> None:
-        self._shift_seconds = round(shift.total_seconds())
-        # The real functions, because the names in ``time`` are patched while the clocks are used.
-        self._time, self._time_ns = time.time, time.time_ns
-        self._local, self._strftime, self._asctime = time.localtime, time.strftime, time.asctime
+    def local_now() -> time.struct_time:
+        return real_localtime(now())
 
-    def time(self) -> float:
-        """Return the real time plus the shift, in seconds since 1970."""
-        return self._time() + self._shift_seconds
-
-    def time_ns(self) -> int:
-        """Return the real time plus the shift, in nanoseconds since 1970."""
-        return self._time_ns() + self._shift_seconds * 10**9
-
-    def with_shifted_default(self, real_function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function such as ``time.localtime``; without an argument, use the shifted time."""
-
-        def function_with_shifted_default(seconds: float | None = None, /) -> Any:
-            return real_function(self.time() if seconds is None else seconds)
+    def with_default(function: Callable[..., Any], default: Callable[[], Any]) -> Any:
+        def function_with_shifted_default(moment: Any = None, /) -> Any:
+            return function(default() if moment is None else moment)
 
         return function_with_shifted_default
 
-    def asctime(self, *given: Any) -> str:
-        return self._asctime(*(given or (self._local(self.time()),)))
+    def strftime(form: str, *moment: Any) -> str:
+        return real_strftime(form, *(moment or (local_now(),)))
 
-    def strftime(self, form: str, *given: Any) -> str:
-        return self._strftime(form, *(given or (self._local(self.time()),)))
+    def with_wall_clock(gettime: Callable[[int], Any], unit: int) -> Callable[[int], Any]:
+        def shifted_gettime(clock: int, /) -> Any:
+            return gettime(clock) + (seconds * unit if clock == time.CLOCK_REALTIME else 0)
 
-    def shifted_gettime(
-        self, real_function: Callable[[int], Any], unit: int
-    ) -> Callable[[int], Any]:
-        """Wrap ``clock_gettime``: shift the wall clock, and no other clock.
+        return shifted_gettime
 
-        Args:
-            real_function: The function to wrap, such as ``time.clock_gettime``.
-            unit: The number of the function's time units in a second.
-        """
-
-        def shifted_function(clock: int, /) -> Any:
-            is_wall_clock = clock == time.CLOCK_REALTIME
-            shift = self._shift_seconds * unit if is_wall_clock else 0
-            return real_function(clock) + shift
-
-        return shifted_function
+    return {
+        time.time: now,
+        time.time_ns: lambda: real_time_ns() + seconds * 10**9,
+        time.localtime: with_default(time.localtime, now),
+        time.gmtime: with_default(time.gmtime, now),
+        time.ctime: with_default(time.ctime, now),
+        time.asctime: with_default(time.asctime, local_now),
+        time.strftime: strftime,
+        time.clock_gettime: with_wall_clock(time.clock_gettime, 1),
+        time.clock_gettime_ns: with_wall_clock(time.clock_gettime_ns, 10**9),
+    }
 
 
 class _ReplacementOfRealClass(type):
@@ -120,14 +98,14 @@ class _ReplacementOfRealClass(type):
         return issubclass(subclass, cls.real_class)
 
 
-def _moved_datetime(shift: dt.timedelta) -> Any:
+def _shifted_datetime(shift: dt.timedelta) -> Any:
     """Return a replacement of ``datetime`` whose current time is later by ``shift``.
 
     The replacement makes instances of the real class, so that they compare as usual.
     """
     real_datetime = dt.datetime
 
-    class Moved(real_datetime, metaclass=_ReplacementOfRealClass):
+    class Shifted(real_datetime, metaclass=_ReplacementOfRealClass):
         def __new__(cls, *given: Any, **named: Any) -> Any:
             # A real datetime, which compares and computes with others as usual.
             return real_datetime(*given, **named)
@@ -144,18 +122,18 @@ def _moved_datetime(shift: dt.timedelta) -> Any:
         def utcnow(cls) -> Any:
             return real_datetime.now(dt.UTC).replace(tzinfo=None) + shift
 
-    Moved.real_class = real_datetime
-    return Moved
+    Shifted.real_class = real_datetime
+    return Shifted
 
 
-def _moved_date(shift: dt.timedelta) -> Any:
+def _shifted_date(shift: dt.timedelta) -> Any:
     """Return a replacement of ``date`` whose ``today()`` is later by ``shift``.
 
     The replacement makes instances of the real class, so that they compare as usual.
     """
     real_date = dt.date
 
-    class Moved(real_date, metaclass=_ReplacementOfRealClass):
+    class Shifted(real_date, metaclass=_ReplacementOfRealClass):
         def __new__(cls, *given: Any, **named: Any) -> Any:
             # A real date, which compares and computes with others as usual.
             return real_date(*given, **named)
@@ -164,8 +142,8 @@ def _moved_date(shift: dt.timedelta) -> Any:
         def today(cls) -> Any:
             return real_date.today() + shift
 
-    Moved.real_class = real_date
-    return Moved
+    Shifted.real_class = real_date
+    return Shifted
 
 
 @contextlib.contextmanager
