@@ -144,7 +144,7 @@ class Routines:
         task_id = (await self._tasks.record(given.task_id, caller)).task_id
         draft = self._drafts.get((caller.holder, task_id, given.name, given.seen or ""))
         if draft is None:
-            with _conflicts():
+            with _errors_as_conflicts():
                 draft = await self.of_agent().adraft(task_id, given.name, fixed=given.fixed)
         if draft.before is not None:
             await self._check_may_replace(draft.before, caller)
@@ -153,7 +153,7 @@ class Routines:
         has_seen_preview = given.seen == digest
         is_saved = has_seen_preview and not draft.differences
         if is_saved:
-            with _conflicts():
+            with _errors_as_conflicts():
                 await asyncio.to_thread(draft.keep)
             self._drafts.pop(key, None)
         else:
@@ -177,7 +177,7 @@ class Routines:
 
 
 @contextmanager
-def _conflicts() -> Generator[None]:
+def _errors_as_conflicts() -> Generator[None]:
     """Convert errors of the block to error responses with the status 409."""
     try:
         yield

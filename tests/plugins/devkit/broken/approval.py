@@ -188,7 +188,7 @@ class TestEditsDropTheRest(Suite):
 
 
 class TestForgets(Suite):
-    breaks = ("test_always_is_passed_on",)
+    breaks = ("test_lasting_approval_is_passed_on",)
     does = {**DOES, "remembers": True}
 
 
@@ -339,7 +339,7 @@ class TestShowsSignsAsTheyAre(Suite):
 
 
 class TestAlwaysCoversTheAction(Suite):
-    breaks = ("test_always_is_passed_on",)
+    breaks = ("test_lasting_approval_is_passed_on",)
     says = "with any arguments"
     does = {**DOES, "remembers": Approved(remember="task", covers="action")}
 
@@ -410,7 +410,7 @@ class TestKeepsAYesForTheNext(ScriptedApprovals):
         return decision
 
 
-@breaks("test_channel_asks_again_after_an_always", says="nobody was asked")
+@breaks("test_channel_asks_again_after_a_lasting_approval", says="nobody was asked")
 class TestRemembersByItself(ScriptedApprovals):
     always = False
 

@@ -129,7 +129,7 @@ class TestPaysForBeingAsked(ScriptedModel):
         return Price(input=-1.0, output=1.0, cached_input=0.0)
 
 
-@breaks("test_stream_ends_with_its_joined_reply")
+@breaks("test_pieces_of_a_stream_join_to_its_reply")
 class TestStreamsNoWhole(ScriptedModel):
     async def stream(self, request):
         async for piece in super().stream(request):

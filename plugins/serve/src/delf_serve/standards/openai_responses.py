@@ -332,7 +332,7 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
 
 
 class _Reasoning:
-    """The first output item of a streamed response, with lines about calls. No line, no item.
+    """The first output item of a streamed response: lines about calls. Left out without calls.
 
     Args:
         task_id: The id of the task.

@@ -109,6 +109,14 @@ def _decision_without_decider(answer: Any) -> Any:
     return answer.decision if isinstance(answer, DecidedBy) else answer
 
 
+async def _decision_or_cancel(asking: asyncio.Future[Any]) -> Any:
+    """Return the decision of a channel; None if the channel has failed, or is still asking."""
+    asking.cancel()
+    await asyncio.wait({asking})
+    has_decided = not asking.cancelled() and asking.exception() is None
+    return _decision_without_decider(asking.result()) if has_decided else None
+
+
 def _can_ask(channel: object) -> bool | None:
     """Return whether the channel can ask somebody; None if the channel does not know."""
     return channel.can_ask() if isinstance(channel, SupportsPresence) else None
@@ -396,7 +404,9 @@ class ApprovalContract(Contract):
         )
 
     @needs("people:remembers")
-    async def test_always_is_passed_on(self, channel_to_person_who: Callable[..., Any]) -> None:
+    async def test_lasting_approval_is_passed_on(
+        self, channel_to_person_who: Callable[..., Any]
+    ) -> None:
         channel = channel_to_person_who("remembers")
         decision = _decision_without_decider(await channel.decide(request_for()))
         assert isinstance(decision, Approved)
@@ -409,7 +419,7 @@ class ApprovalContract(Contract):
         )
 
     @needs("people:remembers")
-    async def test_channel_asks_again_after_an_always(
+    async def test_channel_asks_again_after_a_lasting_approval(
         self, channel_to_person_who: Callable[..., Any]
     ) -> None:
         channel = channel_to_person_who("remembers")
@@ -443,12 +453,7 @@ class ApprovalContract(Contract):
             channel_to_person_who("cannot be reached").decide(request_for())
         )
         await asyncio.wait({asking}, timeout=min(self.seconds, _WAIT_SECONDS))
-        if not asking.done():  # waiting approves nothing
-            asking.cancel()
-            await asyncio.wait({asking})
-        if asking.cancelled() or asking.exception() is not None:
-            return  # the engine treats a failure as no decision
-        decision = _decision_without_decider(asking.result())
+        decision = await _decision_or_cancel(asking)
         problem = f"it answered {decision!r} though nobody was reached"
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem
 
@@ -463,11 +468,7 @@ class ApprovalContract(Contract):
                 await asyncio.wait({waiting}, timeout=0.02)
                 advance_clock(seconds)
             await asyncio.wait({waiting}, timeout=0.05)
-            waiting.cancel()
-            await asyncio.wait({waiting})
-        if waiting.cancelled() or waiting.exception() is not None:
-            return  # an error does not approve anything, either
-        decision = _decision_without_decider(waiting.result())
+            decision = await _decision_or_cancel(waiting)
         assert decision is None or isinstance(decision, (Rejected, Expired)), (
             f"after some hours without an answer it returned {decision!r}: silence is never a yes"
         )

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import pytest
 
 from delf.errors import DelfError
+from delf_devkit.testing.contracts import leavings
 from delf_devkit.testing.contracts.guard import (
     blocking_calls,
     cpu_wait_seconds,
@@ -23,7 +24,6 @@ from delf_devkit.testing.contracts.guard import (
     watched_loop,
 )
 from delf_devkit.testing.contracts.leaks import captured_logs, reprs_of, secrets_of, texts_of
-from delf_devkit.testing.contracts.leavings import check_unchanged_by
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -133,36 +133,7 @@ class Contract:
                 return
         pytest.fail(f"it held the event loop for {_LOOP_SECONDS:g} s or more{where}; use a thread")
 
-    async def check_nothing_remains(
-        self,
-        subject: Any,
-        use: Callable[[], Awaitable[Any]],
-        close: Callable[[], Awaitable[Any]] | None = None,
-        forbidden_texts: Iterable[str] = (),
-        *,
-        may_print: bool = False,
-    ) -> None:
-        """Use an object twice, close it, and check that the process is as before.
-
-        The check fails if the object leaves threads, child processes, open files or shared state.
-
-        Args:
-            subject: The object.
-            use: Uses the object in an ordinary way.
-            close: Closes the object; its ``aclose`` unless given.
-            forbidden_texts: Texts that ``use`` passes to the object. The check fails if a class or
-                module still contains one of the texts afterwards.
-            may_print: Whether the object may print something.
-        """
-        __tracebackhide__ = True
-
-        async def close_subject() -> None:
-            if hasattr(subject, "aclose"):
-                await subject.aclose()
-
-        await check_unchanged_by(
-            subject, use, close or close_subject, forbidden_texts, may_print=may_print
-        )
+    check_nothing_remains = staticmethod(leavings.check_nothing_remains)
 
     async def check_no_secret_is_shown(
         self, subject: Any, use: Callable[[], Awaitable[Any]]

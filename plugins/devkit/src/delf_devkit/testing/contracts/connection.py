@@ -336,7 +336,8 @@ class ConnectionContract(Contract):
         for call in self._calls():
             arguments = (await _action(connection, call.action)).validate(call.arguments)
             limit = next((arguments[name] for name in _LIMITS if name in arguments), None)
-            count = _length_of(await self._make(call, connection))
+            result = await self._make(call, connection)
+            count = len(cast("list[Any]", result)) if isinstance(result, list) else 0
             assert not isinstance(limit, int) or count <= limit, (
                 f"{call.action} gave {count} items where {limit} were asked for: the "
                 "model's prompt becomes longer, and the task more expensive, than intended"
@@ -655,10 +656,6 @@ async def _enum_variants(call: Call, connection: ConnectionLike) -> list[Call]:
             if value != current_value
         ]
     return variants
-
-
-def _length_of(result: Any) -> int:
-    return len(result) if isinstance(result, list) else 0  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _check_no_time(texts: str, texts_without_context: str) -> None:

@@ -54,7 +54,7 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
     @functools.wraps(function)
     async def run(self: Any, *arguments: Any, **named: Any) -> None:
         __tracebackhide__ = True
-        # Before the first use of the fixtures: check_unchanged_by() compares with this state.
+        # Before the first use of the fixtures: check_nothing_remains() compares with this state.
         for fixture in named.values():
             remember_module_state(fixture)
         test = _run_and_close(function(self, *arguments, **named), named.values())

@@ -54,22 +54,22 @@ _USES: Final = 2
 _MULTIPROCESSING_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
-async def check_unchanged_by(
-    subject: object,
+async def check_nothing_remains(
+    subject: Any,
     use: Callable[[], Awaitable[Any]],
-    close: Callable[[], Awaitable[Any]],
+    close: Callable[[], Awaitable[Any]] | None = None,
     forbidden_texts: Iterable[str] = (),
     *,
     may_print: bool = False,
 ) -> None:
-    """Check that the process is as before after two uses of a plugin's object and its close.
+    """Use a plugin's object twice, close it, and check that the process is as before.
 
     The check fails if the object leaves threads, child processes, open files or shared state.
 
     Args:
         subject: The object.
         use: Uses the object in an ordinary way.
-        close: Closes the object.
+        close: Closes the object; its ``aclose``, if there is one, unless given.
         forbidden_texts: Texts that ``use`` passes to the object. The check fails if a class or
             module still contains one of the texts afterwards.
         may_print: Whether the object may print something.
@@ -86,7 +86,10 @@ async def check_unchanged_by(
         patch.setattr(tempfile, "tempdir", folder)
         with contextlib.nullcontext() if may_print else contextlib.redirect_stdout(printed):
             await _use_twice(subject, use, forbidden_texts)
-            await close()
+            if close is not None:
+                await close()
+            elif hasattr(subject, "aclose"):
+                await subject.aclose()
         await _check_running(threads, tasks)
         files = sorted(path.name for path in Path(folder).iterdir())  # noqa: ASYNC240
     _check_process(settings, variables)

@@ -140,7 +140,7 @@ class ModelContract(Contract):
         self._check_reply(await model.complete(question))
         assert asdict(question) == before
 
-    async def test_stream_ends_with_its_joined_reply(
+    async def test_pieces_of_a_stream_join_to_its_reply(
         self, model: Any, question: ModelRequest
     ) -> None:
         *deltas, reply = await _collect(model.stream(question))

@@ -354,14 +354,13 @@ class SharedJournalContract(Contract):
 
     @needs("upkeep")
     async def test_size_counts_events(self, two: Sequence[Any]) -> None:
-        await two[0].append(started("a"))
-        size = await two[0].size()
+        journal = two[0]
+        await journal.append(started("a"))
+        size = await journal.size()
         assert size.events == 1
-        file_or_url = size.place
-        assert file_or_url.strip()
+        assert size.place.strip(), "the file or address of the journal is not known"
         assert size.bytes >= size.free_bytes >= 0
-        retention_seconds = two[0].keep.values()
-        assert all(seconds > 0 for seconds in retention_seconds)
+        assert all(retention_seconds > 0 for retention_seconds in journal.keep.values())
 
     @needs("upkeep")
     async def test_read_all_is_a_snapshot(self, two: Sequence[Any]) -> None:
