@@ -156,6 +156,13 @@ def test_trusted_files_are_those_named_by_the_settings(folder):
     assert "conf/mcp.json" not in files(folder, NOWHERE="elsewhere.json")
 
 
+@pytest.mark.parametrize("connection", ["files", "path", "database"])
+def test_files_of_a_connection_with_the_name_of_a_data_setting_need_trust(folder, connection):
+    (folder / "delf.toml").write_text(f"[connections.{connection}]\nspec = 'api.json'\n")
+    (folder / "api.json").write_text("{}")
+    assert files(folder) == {"delf.toml", "api.json"}
+
+
 @pytest.mark.parametrize(
     ("setting", "name"),
     [

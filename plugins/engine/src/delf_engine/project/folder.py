@@ -44,6 +44,8 @@ _DOCUMENT_SETTINGS: Final = frozenset({"config", "spec"})
 _DATA_SETTINGS: Final = frozenset(
     {"tokens", "path", "cache_dir", "record", "output_dir", "files", "database", "attach"}
 )
+# The sections of ``delf.toml`` with a table for each connection or plugin.
+_NAMED_TABLES: Final = ("connections", "plugins")
 _MAX_PATH_LENGTH: Final = 1000
 # The maximum total size of a folder's files with settings or code, in bytes.
 _MAX_BYTES: Final = 500_000_000
@@ -257,9 +259,17 @@ def _texts_by_keys(settings: _Settings) -> Iterator[tuple[tuple[str, ...], str]]
     for variable, value in settings.env.entries:
         yield (variable.lower().rpartition("_")[2],), value
     for keys, value in leaves(settings.document):
-        if keys[0] in ("connections", "plugins"):
+        if keys[0] in _NAMED_TABLES:
             for text in texts_in(value):
-                yield keys, text
+                yield _option_keys(keys), text
+
+
+def _option_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys of an option in its table, such as ``spec`` for ``connections.shop.spec``.
+
+    The name of a connection must not count as an option, because it may be ``files``.
+    """
+    return keys[2:] if keys[0] in _NAMED_TABLES else keys[1:]
 
 
 def _has_instructions(path: Path, keys: tuple[str, ...]) -> bool:
@@ -267,7 +277,7 @@ def _has_instructions(path: Path, keys: tuple[str, ...]) -> bool:
 
     Args:
         path: The file.
-        keys: The keys of the setting that names the file, such as ``connections.shop.spec``.
+        keys: The keys of the option that names the file, such as ``spec``.
     """
     is_executable = os.access(path, os.X_OK)
     has_settings = any(key in _DOCUMENT_SETTINGS for key in keys)
@@ -282,7 +292,7 @@ def _data_paths(settings: _Settings) -> frozenset[Path]:
     """Return the paths of data files and folders in the settings of :data:`_DATA_SETTINGS`."""
     paths: set[Path] = set()
     for keys, value in leaves(settings.document):
-        if _DATA_SETTINGS.isdisjoint(keys):
+        if _DATA_SETTINGS.isdisjoint(_option_keys(keys)):
             continue
         for text in texts_in(value):
             if len(text) <= _MAX_PATH_LENGTH and "\0" not in text:
