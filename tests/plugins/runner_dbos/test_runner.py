@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import AsyncMock
+from unittest.mock import Mock
 
 import pytest
 
@@ -84,7 +84,7 @@ class NotedQueue:
         self.registered.append(queue)
 
     async def call(self, work: Callable[[Any], Any]) -> Any:
-        return work(SimpleNamespace(list_workflows=lambda **_: self.firings))
+        return work(SimpleNamespace(list_workflows=Mock(return_value=self.firings)))
 
     async def running_workflows(self, _: Collection[str]) -> list[Any]:
         return self.work
@@ -102,9 +102,9 @@ class Agents:
         self.setups: list[Any] = []
         self.does: Any = None
 
-    async def lend(self, setup: Any) -> tuple[Any, Any]:
+    def lend(self, setup: Any) -> Any:
         self.setups.append(setup)
-        return self, lambda: None
+        return contextlib.nullcontext(self)
 
     async def aclose(self) -> None:
         """Nothing is held."""
@@ -430,12 +430,9 @@ async def test_item_of_two_overlapping_firings_starts_one_task(
     async def seen(*_given: Any) -> list[str]:
         return []
 
-    async def lend(_setup: Any) -> tuple[Any, Callable[[], None]]:
-        return None, lambda: None
-
     monkeypatch.setattr(module, "items_of", items)
     monkeypatch.setattr(module, "seen_digests", seen)
-    watchers: Any = SimpleNamespace(lend=lend)
+    watchers: Any = SimpleNamespace(lend=Mock(return_value=contextlib.nullcontext()))
     options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=1, lease=30.0, grace=0.0)
     runner = Runner(journal, queue, agents, watchers, options)
     watch = {"name": "w", "made": 1.0, "task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
@@ -560,7 +557,7 @@ async def test_task_of_a_person_obeys_their_budget_and_reports_its_end(
     options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=1, lease=30.0, grace=0.0)
     paid: dict[str, Any] = {"cost_usd": 0.5, "allow_unpriced": True}
     async with make_agent(str(tmp_path), Outbox(), **paid) as agent:
-        lent: Any = SimpleNamespace(lend=AsyncMock(return_value=(agent, lambda: None)))
+        lent: Any = SimpleNamespace(lend=Mock(return_value=contextlib.nullcontext(agent)))
         runner = Runner(journal, queue, lent, lent, options, people)
         ended = list[str]()
         for name, key in (("t1", ada.holder), ("t2", ada.holder), ("t3", None)):

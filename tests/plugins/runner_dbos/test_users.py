@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ async def test_runner_uses_its_own_context(
     async with office.open(journal="sql") as agent:
 
         class Agents:
-            async def lend(self, setup: Any) -> Any:
-                return agent, lambda: None
+            def lend(self, setup: Any) -> Any:
+                return nullcontext(agent)
 
         queue = NotedQueue()
         options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=30, lease=30.0, grace=0)

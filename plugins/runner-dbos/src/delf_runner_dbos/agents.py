@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -52,8 +53,9 @@ class Agents:
         self._lock = asyncio.Lock()
         self._use_counts: dict[str, int] = {}
 
-    async def lend(self, setup: Mapping[str, Any]) -> tuple[Agent, Callable[[], None]]:
-        """Return an agent for a task, and a function that gives the agent back.
+    @asynccontextmanager
+    async def lend(self, setup: Mapping[str, Any]) -> AsyncGenerator[Agent]:
+        """Yield an agent for a task, which is not stopped inside the ``with`` block.
 
         Args:
             setup: The task's setup: the options of ``delf run`` with which the task was submitted.
@@ -74,12 +76,12 @@ class Agents:
             self._agents.move_to_end(key)
             self._use_counts[key] = self._use_counts.get(key, 0) + 1
             await self._stop_idle_agents()
-        return agent, lambda: self._give_back(key)
-
-    def _give_back(self, key: str) -> None:
-        self._use_counts[key] -= 1
-        if not self._use_counts[key]:
-            del self._use_counts[key]
+        try:
+            yield agent
+        finally:
+            self._use_counts[key] -= 1
+            if not self._use_counts[key]:
+                del self._use_counts[key]
 
     async def _stop_idle_agents(self) -> None:
         """Stop agents that no task uses, while there are more agents than the cache may have."""

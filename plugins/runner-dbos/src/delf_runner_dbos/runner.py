@@ -316,8 +316,7 @@ class Runner:
         if refusal is not None:
             await self._fail(queued, refusal)
             return await self._journal.task(task_id)
-        agent, give_back = await self._agents.lend(queued.setup)
-        try:
+        async with self._agents.lend(queued.setup) as agent:
             owner_options = await self._owner_options(agent, queued)
             ledger = owner_options.get("ledger")
             if ledger is not None and ledger.is_exhausted:
@@ -325,8 +324,6 @@ class Runner:
                 await self._fail(queued, _budget_error(queued))
             else:
                 await self._resume(agent, queued, queue, owner_options)
-        finally:
-            give_back()
         return await self._journal.task(task_id)
 
     async def _resume(
@@ -480,11 +477,8 @@ class Runner:
         return {"tasks": task_ids}
 
     async def _watched_items(self, context: Mapping[str, Any]) -> Sequence[Any]:
-        agent, give_back = await self._read_only_agents.lend(context["setup"])
-        try:
+        async with self._read_only_agents.lend(context["setup"]) as agent:
             return await items_of(agent, context["each"])
-        finally:
-            give_back()
 
     async def _submit_for_items(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[tuple[str, Any]]
