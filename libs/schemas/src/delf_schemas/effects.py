@@ -163,7 +163,7 @@ class DeclaredEffects:
         return digests
 
     def _load(self) -> dict[str, set[str]]:
-        """Return the covered actions; read them from the file at first."""
+        """Return the covered actions; read them from the file on the first call."""
         if self._covered is None:
             try:
                 self._covered = self._read()

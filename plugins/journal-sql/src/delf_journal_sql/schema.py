@@ -125,7 +125,7 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
         with transaction(connection, write=True):
             # Read the version again: another process may have migrated the journal meanwhile.
             version = _version(connection, database)
-            _refuse_unknown(version, newest(migrations), database)
+            _check_version(version, newest(migrations), database)
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
                 connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - only names of this module
@@ -150,7 +150,7 @@ def _version(connection: Connection, database: Database) -> int:
     return int(rows[0][0])
 
 
-def _refuse_unknown(version: int, newest_version: int, database: Database) -> None:
+def _check_version(version: int, newest_version: int, database: Database) -> None:
     if version > newest_version:
         raise JournalSetupError(
             f"the journal {database.name} is of version {version}, and this delf "

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from delf.tools.json_schema import clean
 from delf.types import Effect
-from delf_openapi.bodies import Body, Field, kind_of
+from delf_openapi.bodies import Body, BodyKind, Field, kind_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Endpoint, Operation, Param, read_operation
@@ -263,16 +263,15 @@ def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
     result = _success_response(document, raw)
     if result is None:
         return ""
-    response, _, schema = result
-    description = sentences(response.get("description"), _MAX_RESULT_DOC)
+    description = sentences(result.description, _MAX_RESULT_DOC)
     if not says_more(_GENERIC_RESULT_WORDS, description):
         description = ""  # it only has generic words, such as "OK" or "Success"
     return notes_of(
         document,
-        schema,
+        result.schema,
         _OUTPUT,
         description,
-        sentences(text_of(document, schema), _MAX_RESULT_DOC),
+        sentences(text_of(document, result.schema), _MAX_RESULT_DOC),
     )
 
 
@@ -476,16 +475,17 @@ def _result_type(
         return _ResultType("Any", is_declared=True)
     if result is None:
         return _type_without_content(raw)
-    _, kind, schema = result
-    if kind == "json":
+    schema = result.schema
+    if result.kind == "json":
         if schema is None or schema == {}:
             return _ResultType("Any", is_declared=False)
         if schema == {"type": "object"}:
             return _ResultType("dict", is_declared=False)
         return _ResultType(safe_text(shapes, schema, _OUTPUT, limit), is_declared=True)
-    if kind == "text":
+    if result.kind == "text":
         return _ResultType("str", is_declared=True)
-    is_bytes = kind == "binary" or schema is None or is_binary(document.resolve_or_empty(schema))
+    has_bytes = schema is None or is_binary(document.resolve_or_empty(schema))
+    is_bytes = result.kind == "binary" or has_bytes
     return _ResultType("bytes" if is_bytes else "str", is_declared=True)
 
 
@@ -508,15 +508,22 @@ def _success_statuses(raw: Mapping[str, Any]) -> list[str]:
     return ["DEFAULT"] if "DEFAULT" in responses else []
 
 
-def _success_response(
-    document: Document, raw: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], str, Any] | None:
-    """Return the first declared success response that has content.
+class _SuccessResponse(NamedTuple):
+    """A declared success response that has content.
 
-    Returns:
-        The response, the kind of its content, and its schema; None if no response has content. Of
-        several kinds, JSON is preferred, then the first declared kind.
+    Args:
+        description: The declared description.
+        kind: The kind of content: JSON if declared, else the first declared kind.
+        schema: The schema of this content.
     """
+
+    description: Any
+    kind: BodyKind
+    schema: Any
+
+
+def _success_response(document: Document, raw: Mapping[str, Any]) -> _SuccessResponse | None:
+    """Return the first declared success response that has content; None without one."""
     responses = responses_of(raw)
     for status in _success_statuses(raw):
         response = document.resolve_reference(responses[status])
@@ -525,5 +532,7 @@ def _success_response(
             json_types = [media for media in content if kind_of(str(media)) == "json"]
             media = next(iter(json_types or content))
             spec = document.resolve_reference(content[media])
-            return response, kind_of(str(media)), spec.get("schema")
+            return _SuccessResponse(
+                response.get("description"), kind_of(str(media)), spec.get("schema")
+            )
     return None

@@ -148,7 +148,7 @@ class APITool(Connection[OpenAPISettings]):
         return "openapi"
 
     async def actions(self) -> Sequence[Action]:
-        """Return the operations as actions; load the specification in a thread at first.
+        """Return the operations as actions; load the specification in a thread on the first call.
 
         Raises:
             ConnectionConfigurationError: If the specification is invalid.

@@ -55,7 +55,7 @@ class Trees:
         return any(map(is_web_address, [self.uri, *self.documents]))
 
     def document(self, uri: str) -> dict[str, Any]:
-        """Return the parsed document at an address; load it at first.
+        """Return the parsed document at an address; load it on the first call.
 
         Raises:
             SpecError: If the document is unreadable or not allowed.
