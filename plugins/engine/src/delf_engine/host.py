@@ -392,7 +392,8 @@ class TaskHost:
         changes = [str(change) for change in changes_of(events, attempt)]
         printed = self._printed()
         has_visible_effect = printed.strip() or changes or self.scripts.output.files
-        is_silent = _has_no_value(outcome) and not has_visible_effect
+        has_no_value = isinstance(outcome, Done) and (outcome.value is None or outcome.value == "")
+        is_silent = has_no_value and not has_visible_effect
         # After a silent script, the model gets to know what the script's calls returned.
         returned_texts: Sequence[str] = ()
         found_nothing = False
@@ -628,10 +629,6 @@ class TaskHost:
 def _without_placeholder(outcome: Done) -> Done:
     """Remove the value of a script that ends with ``...``, which stands for no result."""
     return replace(outcome, value=None) if outcome.value == repr(...) else outcome
-
-
-def _has_no_value(outcome: Outcome) -> bool:
-    return isinstance(outcome, Done) and (outcome.value is None or outcome.value == "")
 
 
 def _is_rejection(outcome: Outcome, failed_call: Raised | None, *, was_refused: bool) -> bool:

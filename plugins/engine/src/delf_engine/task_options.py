@@ -266,20 +266,19 @@ class TaskRequests:
             changes: Fields of the request that differ from the recorded ones.
         """
         start = next((e for e in events if isinstance(e, (TaskStarted, TaskQueued))), None)
-        conversation = None
-        if start is not None and self.chat is not None:
-            conversation = start.conversation
         # make() needs a text; the recorded text of the task replaces it below.
-        placeholder_text = "resumed"
-        request = self.make(placeholder_text, timeout, conversation, task_id=task_id)
+        request = self.make("resumed", timeout, task_id=task_id)
         request = replace(request, past=events, **changes)
         if start is None:  # the journal has no start of the task
             return request
+        conversation = None
+        if self.chat is not None and start.conversation is not None:
+            conversation = self.chat.conversation_for(start.conversation)
         setup = start.setup
         return replace(
             request,
             task=start.task,
-            conversation=None if start.conversation is None else request.conversation,
+            conversation=conversation,
             # A task whose start nobody watched waits for people.
             wait_approvals=not start.interactive,
             files=setup.get("input_files"),

@@ -260,7 +260,6 @@ class TaskLog:
     def _print(self, text: str) -> None:
         """Buffer redacted text that a script printed, except text that is recorded already."""
         text = self._replay.skip_recorded_part(text)
-        # While this process gives the task up, only outcomes of calls are recorded.
         if text and not self._is_leaving:
             self._printed.append(text)
             self._flush_soon()
@@ -271,7 +270,6 @@ class TaskLog:
         Args:
             readings: The returned Unix times in nanoseconds.
         """
-        # While this process gives the task up, only outcomes of calls are recorded.
         if not self._is_leaving:
             self._clock_reads += readings
             self._flush_soon()
@@ -283,7 +281,6 @@ class TaskLog:
             turns: Pairs of numbers in one list. ``[7, 2, 8, -1]`` means: in iteration 7 of the
                 script's event loop, call 2 was answered; in iteration 8, timer 1 fired.
         """
-        # While this process gives the task up, only outcomes of calls are recorded.
         if not self._is_leaving:
             self._loop_turns += turns
             self._flush_soon()
