@@ -439,8 +439,7 @@ class ApprovalContract(Contract):
     async def test_channel_without_a_person_never_approves(
         self, channel_to_person_who: Callable[..., Any]
     ) -> None:
-        person: Person = "is away"
-        channel = channel_to_person_who(person)
+        channel = channel_to_person_who("is away")
         assert not _can_ask(channel), "can_ask() is true, although the only person is away"
         decision = _decision_without_decider(await channel.decide(request_for()))
         # None passes the request on to the next channel.

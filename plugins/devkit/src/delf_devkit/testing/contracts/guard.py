@@ -32,7 +32,7 @@ _CHECK_SECONDS: Final = 0.05
 _MIN_BLOCKED_SECONDS: Final = 5.0
 # For coroutines, async generators and generators: the attributes that hold the frame of the object
 # and the inner object that it awaits.
-_NAMES_OF_FRAME_AND_INNER: Final = (
+_FRAME_AND_INNER: Final = (
     ("cr_frame", "cr_await"),
     ("ag_frame", "ag_await"),
     ("gi_frame", "gi_yieldfrom"),
@@ -178,33 +178,25 @@ def function_name_of(work: object) -> str:
 
 def place_of(work: object) -> str:
     """Describe the line at which a coroutine waits, for a message; empty if unknown."""
-    frames = list(_frames(work))
-    if not frames:
+    innermost_frame: FrameType | None = None
+    current: Any = work
+    while current is not None:
+        if isinstance(current, asyncio.Task):
+            current = cast("asyncio.Task[Any]", current).get_coro()
+        names = next((names for names in _FRAME_AND_INNER if hasattr(current, names[0])), None)
+        if names is None:
+            break
+        frame_name, inner_name = names
+        innermost_frame = getattr(current, frame_name) or innermost_frame
+        current = getattr(current, inner_name)
+    if innermost_frame is None:
         return ""
-    return f": it waits at {_line(frames[-1].f_code, frames[-1].f_lineno)}"
+    return f": it waits at {_line(innermost_frame.f_code, innermost_frame.f_lineno)}"
 
 
 def _line(code: CodeType, number: int) -> str:
     source = linecache.getline(code.co_filename, number).strip()
     return f"{Path(code.co_filename).name}:{number}" + (f", `{source}`" if source else "")
-
-
-def _frames(work: object) -> Generator[FrameType]:
-    """Yield the frames of an awaited coroutine, the outermost first."""
-    current: Any = work
-    while current is not None:
-        if isinstance(current, asyncio.Task):
-            current = cast("asyncio.Task[Any]", current).get_coro()
-        inner: Any = None
-        frame: FrameType | None = None
-        for frame_name, inner_name in _NAMES_OF_FRAME_AND_INNER:
-            if hasattr(current, frame_name):
-                frame = getattr(current, frame_name)
-                inner = getattr(current, inner_name, None)
-                break
-        if frame is not None:
-            yield frame
-        current = inner
 
 
 class _Awaited(NamedTuple):

@@ -35,7 +35,6 @@ class Secrets:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         parts = {part for secret in secrets for part in _secret_parts(secret)}
-        # For hide(), because the redactor leaves very short secrets unchanged.
         self._plain = sorted(parts, key=len, reverse=True)
         self._redactor = Redactor(parts)
 
