@@ -36,8 +36,9 @@ class Tickets(Connection[TicketSettings]):
 class Custom:
     """A connection with a constructor of its own."""
 
-    def __init__(self, spec, *, name, allow=None, confirm=None, depth=1):
+    def __init__(self, spec, *, name, allow=None, confirm=None, depth=1, llm=None):
         self.made = (spec, name, allow, confirm, depth)
+        self.llm = llm
 
 
 class Dead:
@@ -217,6 +218,11 @@ def test_connection_with_a_custom_constructor_is_created(host, project):
         found.connector(host)("api")
     with pytest.raises(ConnectionConfigurationError, match="setting 'spec' is missing"):
         project("").connector(host)("custom")
+
+
+def test_model_of_a_connection_is_passed_as_it_is_written(host, project):
+    found = project("[connections.api]\ntype = 'custom'\nspec = 'x'\nllm = 'small'\n")
+    assert found.connector(host)("api").llm == "small"
 
 
 def test_plugin_setting_error_names_the_plugin(host, project):

@@ -333,7 +333,9 @@ def _values_from_file(path: Path | None, section: str, table: Mapping[str, Any])
     values = Values()
     folder = path.parent if path is not None else None
     for key, value in table.items():
-        values.put((key,), _with_model_as_table((key,), value), label, folder)
+        # In another section, ``llm`` is an option of a connection or plugin.
+        setting = _with_model_as_table((key,), value) if section == "agent" else value
+        values.put((key,), setting, label, folder)
     return values
 
 
