@@ -60,15 +60,11 @@ class _Message:
 
 
 def _with_query(url: str, query: str) -> str:
-    if not query:
+    """Add a query to a URL, unless the URL has all parameters of the query already."""
+    if set(query.split("&")) <= {"", *urlsplit(url).query.split("&")}:
         return url
     separator = "&" if "?" in url else "?"
     return f"{url}{separator}{query}"
-
-
-def _has_query(url: str, query: str) -> bool:
-    """Return True if a URL has all parameters of a query, which may be empty."""
-    return set(query.split("&")) <= {"", *urlsplit(url).query.split("&")}
 
 
 class Transport:
@@ -201,8 +197,8 @@ class Transport:
             if origin_of(url) != original_origin:
                 await check_redirect(url, original_origin, message.method, request.label)
                 message = message.without_call_data()
-            if not _has_query(url, message.query):  # the redirect dropped the query with the key
-                url = _with_query(url, message.query)
+            # A redirect within the API may drop the query, which can hold the key: add it again.
+            url = _with_query(url, message.query)
         raise ToolExecutionError(f"{request.label}: over {_MAX_REDIRECTS} redirects")
 
     # -- one exchange -------------------------------------------------------------------
