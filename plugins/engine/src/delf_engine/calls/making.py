@@ -109,7 +109,11 @@ class CallMaker:
         self._redactor.log_failure(_log, about, error, logging.DEBUG)
         if isinstance(error, (TaskLimitError, BudgetExceededError)):
             # This failure may end the script, which would cancel the script's other calls.
-            await self._wait_until_other_calls_ended(call, started)
+            try:
+                await self._records.let_other_calls_end(call)
+            except asyncio.CancelledError:  # of this call
+                await self._records.cancel(call, "cancelled", started)
+                raise
         return await self._fail(call, started, describe_failure(error), cause=error)
 
     async def _run_action(self, call: Call) -> tuple[Any, Iterable[str]]:
@@ -136,14 +140,6 @@ class CallMaker:
             # child tasks. If the script abandoned the call, the child tasks end.
             is_cut_off = is_cancelled() and not call.abandoned
             await self._contexts.end_call(call, is_cut_off=is_cut_off)
-
-    async def _wait_until_other_calls_ended(self, call: Call, started: float) -> None:
-        """Wait for the other calls of the script, which the failure of this call may cancel."""
-        try:
-            await self._records.let_other_calls_end(call)
-        except asyncio.CancelledError:  # of this call
-            await self._records.cancel(call, "cancelled", started)
-            raise
 
     async def _fail(
         self,

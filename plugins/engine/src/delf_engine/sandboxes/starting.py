@@ -80,7 +80,7 @@ class _Search:
     context: PluginContext
 
     async def try_backend(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
-        """Create a backend; return the reason if it does not work or isolates too weakly."""
+        """Return a backend that works and is strong enough, or close it and return the reason."""
         if self._is_weak(spec.isolation):
             return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
         backend = make_sandbox(
