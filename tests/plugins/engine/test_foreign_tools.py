@@ -1,5 +1,6 @@
 """Tests that tools of other frameworks, recognised by their shape, work unchanged."""
 
+from datetime import date
 from types import SimpleNamespace
 from typing import Any
 
@@ -176,7 +177,7 @@ WHOLE = {
 }
 FITS = {
     "code": "AT", "step": 10, "same": 5, "more": 5, "rate": 0.5, "maybe": None, "who": {"age": 3}, "bare": 2,
-    "tags": ["a", "b"], "people": [{"name": "Ada"}], "some": None, "both": 2, "free": {"x": 1}, "any": [1],
+    "tags": ["a", "b"], "people": [{"name": "Ada"}], "some": None, "both": 2, "free": {"x": date(2026, 1, 2)}, "any": [1],
     "part": 3, "loose": [1],
 }  # fmt: skip
 FAULTS = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import keyword
 import re
 import sys
@@ -19,6 +20,7 @@ from typing import Annotated, Any, Final, Literal, Union, cast
 from delf.errors import ToolDefinitionError, ToolExecutionError
 from delf.protocols.connection import ConnectionLike
 from delf.tools.function import as_connection, tool
+from delf.tools.json_schema import Checker, resolve_reference
 from delf.values.sequences import one_or_more
 
 _TYPES: Final[Mapping[str, Any]] = {
@@ -31,12 +33,6 @@ _TYPES: Final[Mapping[str, Any]] = {
     "null": None,
 }
 _MAX_VALUES: Final = 100
-# Schema keywords that do not restrict values, apart from ``type``, which is checked separately.
-_UNRESTRICTING_KEYWORDS: Final = frozenset(
-    {"title", "description", "default", "examples", "format", "deprecated", "strict", "type"}
-    | {"$defs", "definitions", "$schema", "$id", "$comment", "readOnly", "writeOnly"}
-)
-_CHOICES: Final = frozenset({"enum", "const", "anyOf", "$ref"})
 _NUMBERS: Final = {
     "minimum": "ge",
     "maximum": "le",
@@ -48,11 +44,6 @@ _LIMITS: Final[Mapping[str, Mapping[str, str]]] = {
     "number": _NUMBERS,
     "string": {"minLength": "min_length", "maxLength": "max_length"},
     "array": {"minItems": "min_length", "maxItems": "max_length"},
-}
-_UNRESTRICTING_VALUES: Final[Mapping[str, Any]] = {
-    "additionalProperties": True,
-    "properties": {},
-    "required": [],
 }
 _DEEPEST: Final = 8
 _ONE_TEXT: Final[Mapping[str, Any]] = {
@@ -355,15 +346,20 @@ def _make_function(
     schema_names = {_python_identifier(schema_name): schema_name for schema_name in properties}
     if len(schema_names) < len(properties):
         raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
+    checker: Checker | None = None
+    if not validates_itself:
+        # Without ``required``, the schema can check one parameter alone.
+        checked_keys = ("$schema", "$defs", "definitions", "properties")
+        checked = {key: schema[key] for key in checked_keys if key in schema}
+        checker = Checker(_as_json(checked), f"the tool {name!r}")
     hints: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     docs: list[str] = []
     for python_name, schema_name in schema_names.items():
         part = properties[schema_name]
         hint = _type_of_schema(part, schema)
-        if not validates_itself and not _is_type_exact(part, schema):
-            # The type accepts values that the schema forbids: check the values by the schema.
-            hint = _with_validation(hint, schema_name, schema, name)
+        if checker is not None:
+            hint = _with_check(hint, schema_name, checker)
         # A schema such as True has neither a default nor a description.
         annotations: Mapping[str, Any] = {}
         if isinstance(part, Mapping):
@@ -405,101 +401,29 @@ def _make_function(
     return function
 
 
-def _with_validation(hint: Any, schema_name: str, schema: Mapping[str, Any], tool: str) -> Any:
+def _with_check(hint: Any, schema_name: str, checker: Checker) -> Any:
     """Return a parameter's type that also validates values against the tool's schema.
 
     Args:
         hint: The type of the parameter.
         schema_name: The name of the parameter in the schema.
-        schema: The schema of all parameters.
-        tool: The name of the tool, for messages.
+        checker: Checks the parameters of the tool.
     """
     from pydantic import AfterValidator
 
-    from delf.tools.json_schema import Checker, Fault
-
-    # Without ``required``, the schema can check one parameter alone.
-    checked_keys = ("$schema", "$defs", "definitions", "properties")
-    checker = Checker(
-        {key: schema[key] for key in checked_keys if key in schema}, f"the tool {tool!r}"
-    )
-
     def check(value: Any) -> Any:
-        fault = checker.fault({schema_name: value})
+        fault = checker.fault(_as_json({schema_name: value}))
         if fault is not None:
             path_in_value = fault.path[1:]  # without the parameter, which the error names anyway
-            raise ValueError(str(Fault(path_in_value, fault.message)))
+            raise ValueError(str(fault._replace(path=path_in_value)))
         return value
 
     return Annotated[hint, AfterValidator(check)]
 
 
-def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Return True if the Python type made from a schema is as strict as the schema.
-
-    Limits such as ``minimum`` are part of the type; ``pattern`` is not.
-
-    Args:
-        part: The schema; None if it is missing.
-        root: The schema that has the definitions of references.
-        depth: The depth of the schema within the tool's schema.
-    """
-    if not isinstance(part, Mapping):
-        return part is not False  # the type is ``Any``, but the schema False allows no value
-    schema = cast("Mapping[str, Any]", part)
-    if depth > _DEEPEST:
-        return False
-    keywords = _restricting_keywords(schema)
-    if keywords & _CHOICES:
-        # The type has nothing but the choice: for ``{"enum": [1, 9], "minimum": 5}``, it allows 1.
-        return len(keywords) == 1 and _is_choice_exact(schema, root, depth)
-    if "items" in keywords:
-        if "type" not in schema:
-            return False  # the type is ``Any``, which allows any items
-        if not _is_type_exact(schema["items"], root, depth + 1):
-            return False
-    return all(_is_limit(keyword_name, schema) for keyword_name in keywords - {"items"})
-
-
-def _restricting_keywords(schema: Mapping[str, Any]) -> set[str]:
-    """Return the keywords of a schema that restrict values, except ``type``.
-
-    A keyword such as ``required`` restricts nothing if its value is empty.
-    """
-    keywords: set[str] = set()
-    for key, value in schema.items():
-        if key not in _UNRESTRICTING_KEYWORDS and value != _UNRESTRICTING_VALUES.get(key):
-            keywords.add(key)
-    return keywords
-
-
-def _is_limit(keyword: str, schema: Mapping[str, Any]) -> bool:
-    """Return whether a keyword is a limit that :func:`_type_of_schema` puts into the type.
-
-    For example, ``minimum`` is such a limit in a schema with the type ``integer``.
-    """
-    kinds: Any = schema.get("type") or []
-    if isinstance(kinds, str):
-        kinds = [kinds]
-    has_limit = any(keyword in _LIMITS.get(kind, {}) for kind in kinds)
-    return has_limit and _is_number(schema[keyword])
-
-
-def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
-    """Return True if the type of a schema with a choice is as strict as the schema.
-
-    The choice is one of ``$ref``, ``anyOf``, ``enum`` and ``const``. The type, which
-    :func:`_type_of_schema` makes, must refuse each value that the schema refuses.
-    """
-    if "$ref" in schema:
-        target = _target(str(schema["$ref"]), root)
-        if target is None:
-            return True  # without a target, the schema and its type allow any value
-        return _is_type_exact(target, root, depth + 1)
-    if "anyOf" in schema:
-        return all(_is_type_exact(each, root, depth + 1) for each in schema["anyOf"])
-    values = schema["enum"] if "enum" in schema else [schema["const"]]
-    return len(values) <= _MAX_VALUES and all(map(_is_literal, values))
+def _as_json(value: Any) -> Any:
+    """Return a copy of a value as JSON data; what JSON does not have, such as a date, is text."""
+    return json.loads(json.dumps(value, default=str, skipkeys=True))
 
 
 def _is_number(value: Any) -> bool:
@@ -512,8 +436,6 @@ def _is_literal(value: Any) -> bool:
 
 def _target(ref: str, root: Mapping[str, Any]) -> Any:
     """Return the schema that a reference names; None if it is not in the root schema."""
-    from delf.tools.json_schema import resolve_reference
-
     try:
         return resolve_reference(root, ref)
     except ValueError:
