@@ -165,6 +165,7 @@ BARE = {
     "+": "shop.query('select * from c where id = ' + name)",
     "shlex.quote": "import shlex\nshop.query('select 1 where id = ' + shlex.quote(name))",
     "quotes and none": "shop.query(f\"select '{name}' where id = {name}\")",
+    "repr in quotes": "shop.query(f\"select '{name!r}'\")",
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 from xml.sax.saxutils import quoteattr
 
 import click
@@ -282,30 +282,38 @@ def save(
         agent, record.task_id, name, events, store.root, store.trust, fixed=fixed
     )
     draft = asyncio.run(drafting)
-    if draft.cost_usd != 0:
-        cost = "" if draft.cost_usd is None else f", which cost {draft.cost_usd:.4f} USD"
-        click.echo(f"a model merged the task's scripts into one script{cost}", err=True)
+    _show_draft(draft, as_json=as_json)
+    if not confirm(f"\nsave it as {name}?", yes=yes):
+        ctx.exit(1)
+    draft.keep()
+    inputs = dict(draft.case.inputs)
+    input_options = "".join(f" --input {key}={value}" for key, value in inputs.items())
+    tools = tool_options(first_event.setup)
+    path = store.path(name)
+    row = _SavedRow(
+        name=name,
+        path=str(path),
+        inputs=inputs,
+        cost_usd=draft.cost_usd,
+        warnings=[*draft.warnings],
+    )
+    text = f"saved as {path}\nrun it with: delf run {name}{input_options}{tools}"
+    write_result(text, row, as_json=as_json)
+
+
+def _show_draft(draft: BoundDraft, *, as_json: bool) -> None:
+    """Show a draft with its cost and warnings; raise if its replay differs from the task."""
+    if draft.cost_usd is None:  # the model's price is unknown
+        click.echo("a model merged the task's scripts into one script", err=True)
+    elif draft.cost_usd > 0:
+        cost = f"{draft.cost_usd:.4f} USD"
+        click.echo(
+            f"a model merged the task's scripts into one script, which cost {cost}", err=True
+        )
     click.echo(visible(draft.change), nl=False, err=as_json)
     # With the task's recorded results, the routine must make the task's calls and give its answer.
     draft.raise_if_replay_differs()
     _warn_of_remaining_values(draft.routine)
-    if not confirm(f"\nsave it as {name}?", yes=yes):
-        ctx.exit(1)
-    draft.keep()
-    input_options = "".join(f" --input {key}={value}" for key, value in draft.case.inputs.items())
-    tools = tool_options(first_event.setup)
-    path = store.path(name)
-    write_result(
-        f"saved as {path}\nrun it with: delf run {name}{input_options}{tools}",
-        _SavedRow(
-            name=name,
-            path=str(path),
-            inputs=dict(draft.case.inputs),
-            cost_usd=draft.cost_usd,
-            warnings=[*draft.warnings],
-        ),
-        as_json=as_json,
-    )
 
 
 def _find_call(task: str) -> RoutineCall | None:
@@ -454,13 +462,13 @@ def diff(ctx: click.Context, name: str, as_json: bool) -> None:
     state = state_of(ctx)
     store = _store(state)
     routine = store.find(name)
-    new, _ = _pending_change(store, routine, lambda: _describe_tools(state))
-    change = difference(routine, new)
+    change = _pending_change(store, routine, lambda: _describe_tools(state))
+    text = "" if change is None else difference(routine, change.routine)
     if as_json:
-        click.echo(json_text(_DiffRow(name=name, diff=change), indent=2))
+        click.echo(json_text(_DiffRow(name=name, diff=text), indent=2))
         return
-    click.echo(visible(change), nl=False)
-    if new == routine:
+    click.echo(visible(text), nl=False)
+    if change is None:
         click.echo(f"nothing of {name} changes", err=True)
 
 
@@ -477,16 +485,17 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     state = state_of(ctx)
     store = _store(state)
     routine = store.find(name)
-    new, case = _pending_change(store, routine, lambda: _describe_tools(state))
-    if new == routine:
+    change = _pending_change(store, routine, lambda: _describe_tools(state))
+    if change is None:
         store.drop_proposal(name)
         result = _AcceptedRow(name=name, changed=False)
         write_result(f"nothing of {name} changes", result, as_json=as_json)
         return
-    click.echo(visible(difference(routine, new)), nl=False, err=as_json)
-    if case is not None:
+    click.echo(visible(difference(routine, change.routine)), nl=False, err=as_json)
+    if change.case is not None:
         host = state.discover(state.load_project().environ)
-        differences = asyncio.run(run_case(new, case, partial(Agent, host=host)))
+        run = run_case(change.routine, change.case, partial(Agent, host=host))
+        differences = asyncio.run(run)
         for line in differences:
             errors.say("warning", visible(line))
         if differences:
@@ -494,10 +503,10 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
                 "the repaired script behaves differently with its recorded results",
                 hint=f"delf routines reject {name}, or edit {store.path(name)} yourself",
             )
-    _warn_of_remaining_values(new)
+    _warn_of_remaining_values(change.routine)
     if not confirm(f"\ntake this for {name}?", yes=yes):
         ctx.exit(1)
-    path = store.keep(new, None if case is None else case.text())
+    path = store.keep(change.routine, None if change.case is None else change.case.text())
     store.drop_proposal(name)
     write_result(f"saved as {path}", _AcceptedRow(name=name, changed=True), as_json=as_json)
 
@@ -516,28 +525,37 @@ def reject(ctx: click.Context, name: str, as_json: bool) -> None:
     write_result(text, _DeletedRow(name=name, deleted=proposed), as_json=as_json)
 
 
+class _PendingChange(NamedTuple):
+    """A change of a routine that a person may accept.
+
+    Args:
+        routine: The changed routine.
+        case: The test case made from the failure that a model repaired; None for an update of the
+            recorded actions.
+    """
+
+    routine: Routine
+    case: Case | None = None
+
+
 def _pending_change(
     store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
-) -> tuple[Routine, Case | None]:
-    """Return a routine with the change that a person may accept, and a test case or None.
-
-    The change is a model's repair after a failure, with a test case made from that failure.
-    Without a repair, the change is the new description of changed tools, if any.
-    """
+) -> _PendingChange | None:
+    """Return a model's repair of a routine, or else an update after changed tools, if any."""
     proposal = store.proposed(routine.name)
-    if proposal is not None:  # a model has repaired the routine
-        proposed, case = proposal
-        return proposed, Case.of_bytes(case, f"the proposal of {routine.name}")
+    if proposal is not None:
+        proposed, content = proposal
+        case = Case.of_bytes(content, f"the proposal of {routine.name}")
+        return None if proposed == routine else _PendingChange(proposed, case)
     described = tools()
-    have_tools_changed = bool(drift_of(routine, described))
-    if not have_tools_changed:
-        return routine, None
+    if not drift_of(routine, described):
+        return None
     # No tool describes which actions may return an empty result: keep what the routine says.
     never_empty = {name for name, recorded in routine.actions.items() if not recorded.empty}
     actions = named_actions(
         routine.script, described, called=routine.actions, never_empty=never_empty
     )
-    return replace(routine, actions=actions), None
+    return _PendingChange(replace(routine, actions=actions))
 
 
 @routines.command("rename")

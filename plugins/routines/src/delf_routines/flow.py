@@ -12,14 +12,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from delf.events import ASK
 
 # Regex lookahead that refuses options, comments, ``.`` and ``..`` in a part of a path.
 _SAFE_PREFIX: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
-QUOTED_VALUE: Final = rf"{_SAFE_PREFIX}[\w .@-]+"
+VALUE_WITHOUT_QUOTES: Final = rf"{_SAFE_PREFIX}[\w .@-]+"
 """Regex of the parameter values that are safe between quotes in a text that a script builds.
 
 An example of a text is the query ``f"name = '{value}'"``.
@@ -52,9 +52,9 @@ def value_patterns(
 ) -> Mapping[str, str | None]:
     """Return a regex for the values of each parameter; None if any value is safe.
 
-    - Any value is safe if the script never inserts the parameter into another text.
-    - Values without quotes are safe if the script inserts them only between quotes.
-    - Otherwise, only values of the same form as the default are safe.
+    - Any value is safe if the script inserts no value into another text: ``send(to=name)``.
+    - Only values without quotes are safe between quotes, as in ``f"name = '{name}'"``.
+    - Only values of the same form as the default are safe anywhere else: ``f"id = {number}"``.
 
     Args:
         script: The Python source.
@@ -66,23 +66,23 @@ def value_patterns(
         tree = ast.parse(script)
         all_actions = {*actions, *_BUILT_IN_ACTIONS}
         # The same analysis for two assumptions about the values.
-        with_any_value = _VariableUses(tree, all_actions, without_quotes=False)
-        with_unquoted_value = _VariableUses(tree, all_actions, without_quotes=True)
+        of_any_value = _VariableUses(tree, all_actions, without_quotes=False)
+        of_value_without_quotes = _VariableUses(tree, all_actions, without_quotes=True)
         for name, default in defaults.items():
-            if with_any_value.has_only_harmless_uses(name, is_parameter=True):
+            if of_any_value.has_only_harmless_uses(name, is_parameter=True):
                 patterns[name] = None
-            elif with_unquoted_value.has_only_harmless_uses(name, is_parameter=True):
-                patterns[name] = QUOTED_VALUE
+            elif of_value_without_quotes.has_only_harmless_uses(name, is_parameter=True):
+                patterns[name] = VALUE_WITHOUT_QUOTES
             else:
-                patterns[name] = _unquoted_pattern(default)
+                patterns[name] = _pattern_like(default)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # Without an analysis, all parameters get the strictest regex.
-        return {name: _unquoted_pattern(default) for name, default in defaults.items()}
+        return {name: _pattern_like(default) for name, default in defaults.items()}
     return patterns
 
 
-def _unquoted_pattern(default: str) -> str:
-    """Return the regex for values of a parameter that is inserted into a text without quotes.
+def _pattern_like(default: str) -> str:
+    """Return the regex for values of the same form as a default.
 
     If the default is a number, values are numbers. Otherwise they have at most as many words as the
     default, and begin with no dash, which could make the value an option of a command.
@@ -97,19 +97,20 @@ def _unquoted_pattern(default: str) -> str:
 
 
 def _in_quotes(value: ast.FormattedValue, f_string: ast.JoinedStr) -> bool:
-    """Return True if an f-string has quotes around a value that the f-string inserts."""
+    """Return True if an f-string has quotes around a value: ``'{name}'`` or ``{name!r}``."""
     if value.format_spec is not None:  # a format may cut off a quote, as in {name!r:.3}
         return False
-    adds_quotes = value.conversion == ord("r")  # as in {name!r}
-    is_after_open_quote = False
-    text = ""  # the text of the f-string so far, without the inserted values
-    for piece in f_string.values:
-        if piece is value:
-            is_after_open_quote = bool(_open_quote(text))
-        elif isinstance(piece, ast.Constant):
-            text += str(piece.value)
-    has_unpaired_quote = bool(_open_quote(text))  # such as the apostrophe in "it's"
-    return not has_unpaired_quote and (adds_quotes or is_after_open_quote)
+    if _open_quote(_text_without_values(f_string.values)):  # the apostrophe of "it's" is unpaired
+        return False
+    open_quote = _open_quote(_text_without_values(f_string.values[: f_string.values.index(value)]))
+    if value.conversion == ord("r"):  # the quotes of {name!r} close an open one: ''Ann''
+        return open_quote != "'"
+    return open_quote != ""
+
+
+def _text_without_values(pieces: Iterable[ast.expr]) -> str:
+    """Return the text of an f-string's pieces without the inserted values."""
+    return "".join(str(piece.value) for piece in pieces if isinstance(piece, ast.Constant))
 
 
 def _open_quote(text: str) -> str:
@@ -217,20 +218,20 @@ class _VariableUses:
                 return self._is_harmless_assignment(parent, node)
 
     def _is_harmless_assignment(self, statement: Any, right_side: Any) -> bool:
-        """Return True if a statement assigns exactly a value to a variable with harmless uses.
+        """Return True if a statement assigns a value itself to a variable with harmless uses.
 
-        Examples are ``other = name``, ``other = str(name)`` and ``for other in [name]``. The result
-        is False for ``other = [name]``, as ``other[0]`` may follow, and for ``for other in name``,
-        which gets single characters.
+        Examples are ``other = name``, ``other = str(name)`` and ``for other in [name]``. In
+        ``other = [name]``, the variable is a container of the value; in ``for other in name``, the
+        variable is a part of the value.
         """
         match statement:
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
-                gets_exact_value = isinstance(right_side, (ast.Name, ast.Call))
+                gets_value_itself = isinstance(right_side, (ast.Name, ast.Call))
             case ast.For(target=ast.Name(id=word)) | ast.comprehension(target=ast.Name(id=word)):
-                gets_exact_value = isinstance(right_side, (ast.List, ast.Tuple, ast.Set))
+                gets_value_itself = isinstance(right_side, (ast.List, ast.Tuple, ast.Set))
             case _:
                 return False
-        return gets_exact_value and self._is_harmless_variable(word, statement)
+        return gets_value_itself and self._is_harmless_variable(word, statement)
 
     def _is_harmless_field(self, field: ast.FormattedValue) -> bool:
         """Return True if an f-string inserts a value harmlessly: in quotes, or only to print it.
@@ -308,13 +309,13 @@ class _VariableUses:
         return self._is_harmless_use(call)
 
     def _is_only_printed(self, f_string: Any) -> bool:
-        """Return True if an f-string is only printed."""
-        outer = self._parents.get(id(f_string))
-        match outer:
+        """Return True if an f-string is only printed, and not to a file."""
+        parent = self._parents.get(id(f_string))
+        match parent:
             case ast.Expr():  # a statement of its own, whose value is shown at most
                 return True
             case ast.Call(func=ast.Name(id="print")):
-                return f_string in outer.args and self._is_harmless_argument(outer, f_string)
+                return f_string in parent.args and self._is_harmless_argument(parent, f_string)
             case _:
                 return False
 

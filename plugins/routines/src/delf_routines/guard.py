@@ -118,7 +118,7 @@ class RoutineGuard:
         reasons = [
             f"{action} returned nothing for the first time" for action in self.unexpectedly_empty
         ]
-        # A call with the same arguments is no longer among the unrepeated ones.
+        # before_call() has answered a call with the same arguments, so the arguments here differ.
         if call.name in [past_call.call.name for past_call in self.unrepeated_changes]:
             reasons.append(f"{call.name} was called with other values before the routine failed")
         return self._approval_verdict(call, reasons)
@@ -143,6 +143,9 @@ class RoutineGuard:
         """Record a call and its result, and note a result that is unexpectedly empty.
 
         An empty result is expected only if the action had one when the routine was saved.
+
+        Returns:
+            The same answer, for the script.
         """
         if call.built_in:
             return answer

@@ -26,7 +26,7 @@ from delf.events import (
 from delf.protocols.strategy import ToolDescription
 from delf_routines.cases import answer_of
 from delf_routines.drift import named_actions
-from delf_routines.flow import QUOTED_VALUE
+from delf_routines.flow import VALUE_WITHOUT_QUOTES
 from delf_routines.guard import is_empty
 from delf_routines.routine import Parameter, ParameterType, Routine, Value, is_date, shape_of
 
@@ -374,12 +374,9 @@ class _LiteralFinder(ast.NodeVisitor):
             self._replace_text(node, value)
         # Numbers from -1 to 1 are so common in scripts that they need not come from the task.
         elif self._is_number_of_task(value) and abs(value) > 1:
-            kind: ParameterType = "integer" if isinstance(value, int) else "number"
-            parameter = self._parameter(value, kind)
-            if parameter is not None:
-                # For a second visit of the script: here, the parameter has its name already.
-                self._suggest_parameter_name(value)
-                self._replace(node, parameter.name)
+            self._replace_by_parameter(
+                node, value, "integer" if isinstance(value, int) else "number"
+            )
 
     def _is_number_of_task(self, number: str | float) -> bool:
         try:
@@ -387,13 +384,17 @@ class _LiteralFinder(ast.NodeVisitor):
         except OverflowError:  # an int that is too large for a float
             return False
 
-    def _suggest_parameter_name(self, value: Value) -> None:
-        """Suggest a name for the parameter that will replace a literal.
+    def _replace_by_parameter(self, node: ast.Constant, value: Value, kind: ParameterType) -> None:
+        """Replace a literal by a parameter, and suggest a name for the second pass.
 
         The name is the keyword argument, key or variable whose value is the literal, if any.
         """
+        parameter = self._parameter(value, kind)
+        if parameter is None:
+            return
         if self._name_hints[-1]:
             self.suggested_names.setdefault(value, self._name_hints[-1])
+        self._replace(node, parameter.name)
 
     def _visit_with_name(self, hint: str | None, node: ast.AST) -> None:
         self._name_hints.append(hint)
@@ -410,10 +411,7 @@ class _LiteralFinder(ast.NodeVisitor):
         if not is_phrase_of_task or self._is_unquoted_phrase_with_date(value):
             self._replace_pieces(node, value)
             return
-        parameter = self._parameter(value, "date" if is_date(value) else "text")
-        if parameter is not None:
-            self._suggest_parameter_name(value)
-            self._replace(node, parameter.name)
+        self._replace_by_parameter(node, value, "date" if is_date(value) else "text")
 
     def _replace_pieces(self, node: ast.Constant, value: str) -> None:
         """Replace the dates, quoted texts and numbers of a string that occur in the task."""
@@ -449,7 +447,7 @@ class _LiteralFinder(ast.NodeVisitor):
         for piece in pieces:
             kind: ParameterType = "date" if is_date(piece) else "text"
             # The parameter is used between quotes, so its default value must match, too.
-            if kind == "text" and not re.fullmatch(QUOTED_VALUE, piece):
+            if kind == "text" and not re.fullmatch(VALUE_WITHOUT_QUOTES, piece):
                 continue
             parameter = self._parameter(piece, kind)
             if parameter is not None:
@@ -534,43 +532,41 @@ def _find_in_f_strings(
         tree: The parsed script.
         parameters: The parameters by their values.
     """
-    fields_by_value: dict[str, str] = {}
-    short_texts: set[str] = set()
+    fields_of_printed: dict[str, str] = {}
+    fields_of_others: dict[str, str] = {}
     for value, item in parameters.items():
         text = str(value)
-        is_number = item.type in ("number", "integer")
-        if not is_number and len(text) <= _MIN_CHARACTERS:
-            if text.islower():  # may be a common word, such as ``in``
-                continue
-            short_texts.add(text)
-        fields_by_value[text] = f"{{{item.name}}}"
-    if not fields_by_value:
-        return
-    longest_first = sorted(fields_by_value, key=len, reverse=True)
-    pattern = re.compile("|".join(map(whole_word, longest_first)))
+        is_short_text = item.type not in ("number", "integer") and len(text) <= _MIN_CHARACTERS
+        if is_short_text and text.islower():  # may be a common word, such as ``in``
+            continue
+        fields_of_printed[text] = f"{{{item.name}}}"
+        if not is_short_text:
+            fields_of_others[text] = f"{{{item.name}}}"
     # In f"{price:.2f}", the format ``.2f`` is a JoinedStr, too, and must stay as it is.
     format_specs = {n.format_spec for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     printed = set(_printed_f_strings(tree))
     for node in ast.walk(tree):
-        if not isinstance(node, ast.JoinedStr) or node in format_specs:
-            continue
-        segment = ast.get_source_segment(script, node)
-        if segment is None or not _is_single_f_string(segment):
-            continue
-        for start, text in _texts_outside_braces(segment):
-            for match in pattern.finditer(text):
-                is_ambiguous = match[0] in short_texts and node not in printed
-                if is_ambiguous:
-                    continue
-                line, begin = _position_in(node, segment, start + match.start())
-                end_line, end = _position_in(node, segment, start + match.end())
-                yield _Replacement(
-                    line=line,
-                    begin=begin,
-                    end_line=end_line,
-                    end=end,
-                    text=fields_by_value[match[0]],
-                )
+        if isinstance(node, ast.JoinedStr) and node not in format_specs:
+            fields = fields_of_printed if node in printed else fields_of_others
+            yield from _replacements_in(node, script, fields)
+
+
+def _replacements_in(
+    node: ast.JoinedStr, script: str, fields: Mapping[str, str]
+) -> Iterator[_Replacement]:
+    """Yield replacements for the texts of an f-string that have a field, such as ``{city}``."""
+    segment = ast.get_source_segment(script, node)
+    if not fields or segment is None or not _is_single_f_string(segment):
+        return
+    longest_first = sorted(fields, key=len, reverse=True)
+    pattern = re.compile("|".join(map(whole_word, longest_first)))
+    for start, text in _texts_outside_braces(segment):
+        for match in pattern.finditer(text):
+            line, begin = _position_in(node, segment, start + match.start())
+            end_line, end = _position_in(node, segment, start + match.end())
+            yield _Replacement(
+                line=line, begin=begin, end_line=end_line, end=end, text=fields[match[0]]
+            )
 
 
 def _printed_f_strings(tree: ast.AST) -> Iterator[ast.JoinedStr]:

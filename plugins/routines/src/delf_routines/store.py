@@ -115,9 +115,11 @@ class RoutineStore:
     # -- recorded runs --------------------------------------------------------------------
 
     def case_paths(self, name: str) -> list[Path]:
-        """Return the paths of a routine's recorded runs. The first is that of the original task."""
-        further_cases = sorted(self.case_path(name).parent.glob(f"{check_name(name)}.*.json"))
-        return [self.case_path(name), *further_cases]
+        """Return the paths of a routine's recorded runs, that of the original task first."""
+        return [self.case_path(name), *self._added_case_paths(name)]
+
+    def _added_case_paths(self, name: str) -> list[Path]:
+        return sorted(self.case_path(name).parent.glob(f"{check_name(name)}.*.json"))
 
     def add_case(self, name: str, run: str, text: str) -> Path:
         """Store another recorded run of a routine, and return its path.
@@ -202,15 +204,13 @@ class RoutineStore:
         if new in self.names():
             raise ConfigurationError(f"there is a routine {new!r} already")
         routine = self.find(old)
-        case, *further_paths = self.case_paths(old)
-        text = case.read_text(encoding="utf-8") if case.is_file() else None
-        further_cases: dict[str, str] = {}
-        for further_path in further_paths:
-            run = further_path.name.removeprefix(f"{old}.").removesuffix(".json")
-            further_cases[run] = further_path.read_text("utf-8")
-        path = self.keep(replace(routine, name=new), text)
-        for run, content in further_cases.items():
-            self.add_case(new, run, content)
+        old_case = self.case_path(old)
+        added_paths = self._added_case_paths(old)
+        case = old_case.read_text("utf-8") if old_case.is_file() else None
+        added = {path.name.removeprefix(old): path.read_text("utf-8") for path in added_paths}
+        path = self.keep(replace(routine, name=new), case)
+        for suffix, text in added.items():
+            self._write(self.case_path(new).with_name(f"{new}{suffix}"), text)
         self.remove(old)
         return path
 
