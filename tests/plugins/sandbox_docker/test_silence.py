@@ -34,7 +34,7 @@ def asking() -> list[threading.Thread]:
 async def test_finish_does_not_wait_for_a_silent_engine(silent):
     engine = Engine(silent, ping_seconds=0.05)
     requests = {asyncio.ensure_future(engine.run(engine.client)) for _ in range(3)}
-    assert not await engine.finish(requests)
+    assert not await engine.wait_while_responding(requests)
     for request in requests:
         request.cancel()
     engine.close()
@@ -46,7 +46,7 @@ async def test_finish_waits_for_answered_requests(silent):
     engine, go_on = Engine(silent, ping_seconds=5), threading.Event()
     request = asyncio.ensure_future(engine.run(go_on.wait))
     asyncio.get_running_loop().call_soon(go_on.set)
-    assert await engine.finish({request})
+    assert await engine.wait_while_responding({request})
     assert request.result()
 
 

@@ -29,6 +29,8 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
+_SECCOMP_REFUSE = 0x00050001  # with EPERM
+_SECCOMP_ALLOW = 0x7FFF0000  # the engine's own filter still applies
 # For each processor, its constant in seccomp filters and the number of the call ``socket``.
 _ARCHITECTURES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 _EX_OSERR = 71
@@ -135,29 +137,31 @@ def _install_seccomp_filter() -> None:
     if machine is None:
         return
     arch, make_socket = machine
-    # An instruction has an opcode, an operand, and the numbers of the next instructions if its
-    # comparison is true and if it is false. Each comment begins with the instruction's own number.
-    load, equal, at_least, greater, mask, end = 0x20, 0x15, 0x35, 0x25, 0x54, 0x06
-    refuse, allow = 11, 12
+    load, equal, mask, end = 0x20, 0x15, 0x54, 0x06
+    # An instruction has an opcode, an operand, and where to go on if its comparison is true and if
+    # it is false: with the next instruction, or with one of the two at the end.
+    following, refuse, allow = 0, -2, -1
     instructions = (
-        (load, 4, 1, 1),  # 0: load the architecture
-        (equal, arch, 2, refuse),  # 1: is it the expected one?
-        (load, 0, 3, 3),  # 2: load the number of the system call
-        (mask, 0xBFFFFFFF, 4, 4),  # 3: clear the x32 bit
-        (at_least, 425, 5, 6),  # 4: the calls of io_uring have the numbers 425 to 427
-        (greater, 427, 6, refuse),  # 5
-        (equal, make_socket, 7, allow),  # 6: is it socket()?
-        (load, 16, 8, 8),  # 7: load the first argument of socket()
-        (equal, 1, allow, 9),  # 8: AF_UNIX
-        (equal, 2, allow, 10),  # 9: AF_INET
-        (equal, 10, allow, refuse),  # 10: AF_INET6
-        (end, 0x00050001, 12, 12),  # 11: refuse with EPERM
-        (end, 0x7FFF0000, 13, 13),  # 12: allow; the engine's filter still applies
+        (load, 4, following, following),  # the architecture
+        (equal, arch, following, refuse),
+        (load, 0, following, following),  # the number of the system call
+        (mask, 0xBFFFFFFF, following, following),  # clears the x32 bit
+        (equal, 425, refuse, following),  # io_uring_setup
+        (equal, 426, refuse, following),  # io_uring_enter
+        (equal, 427, refuse, following),  # io_uring_register
+        (equal, make_socket, following, allow),
+        (load, 16, following, following),  # the first argument of socket()
+        (equal, 1, allow, following),  # AF_UNIX
+        (equal, 2, allow, following),  # AF_INET
+        (equal, 10, allow, refuse),  # AF_INET6
+        (end, _SECCOMP_REFUSE, following, following),
+        (end, _SECCOMP_ALLOW, following, following),
     )
     code = b""
-    for number, (opcode, operand, if_true, if_false) in enumerate(instructions):
+    for number, (opcode, operand, *targets) in enumerate(instructions, 1):
         # The kernel wants to know how many instructions to skip.
-        code += struct.pack("=HBBI", opcode, if_true - number - 1, if_false - number - 1, operand)
+        skips = (target and len(instructions) + target - number for target in targets)
+        code += struct.pack("=HBBI", opcode, *skips, operand)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(instructions), ctypes.addressof(buffer))
     libc = ctypes.CDLL(None)

@@ -261,7 +261,7 @@ class ContainerProcess:
             # A container that is left over is no error, because the next process removes the
             # container: track() logs a DelfError instead of raising the error.
             with self._engine.removal_outage.track(DelfError):
-                has_ended = await self._engine.finish({removal})
+                has_ended = await self._engine.wait_while_responding({removal})
                 if not has_ended:  # the engine no longer responds
                     removal.cancel()
                     raise self._engine.not_responding_error()

@@ -131,7 +131,7 @@ class Engine:
             self._permits_of_loop = loop, asyncio.Semaphore(_MAX_REQUESTS)
         return self._permits_of_loop[1]
 
-    async def finish(self, work: Collection[asyncio.Future[Any]]) -> bool:
+    async def wait_while_responding(self, requests: Collection[asyncio.Future[Any]]) -> bool:
         """Wait until requests are done, as long as the engine responds to pings.
 
         Return False if some requests are not done.
@@ -139,9 +139,10 @@ class Engine:
         while True:
             # After a failed ping, only look which requests are done already.
             timeout = 0 if self._failed_ping_recently() else self._ping_seconds
-            _, unfinished = await asyncio.wait(work, timeout=timeout)
+            _, unfinished = await asyncio.wait(requests, timeout=timeout)
             if not unfinished:
                 return True
+            # The ping of another caller may have failed meanwhile.
             if self._failed_ping_recently() or not await self._answers_ping():
                 return False
 
