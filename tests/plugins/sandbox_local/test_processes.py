@@ -534,7 +534,7 @@ async def test_allowed_libraries_are_visible():
 @pytest.fixture
 def no_mounts(monkeypatch):
     """The host has no mount namespaces, and its settings say so."""
-    monkeypatch.setattr("delf_sandbox_local.namespaces.are_likely", lambda: False)
+    monkeypatch.setattr("delf_sandbox_local.namespaces.seem_available", lambda: False)
     monkeypatch.setattr(
         "delf_sandbox_local.forkserver.BOOT",
         "import sys; sys.path[:0] = {source!r}; "
@@ -592,7 +592,7 @@ async def test_host_without_mount_namespaces_is_refused(no_mounts):
 async def test_wrongly_detected_mount_support_is_refused_at_the_first_session(
     no_mounts, monkeypatch
 ):
-    monkeypatch.setattr("delf_sandbox_local.namespaces.are_likely", lambda: True)
+    monkeypatch.setattr("delf_sandbox_local.namespaces.seem_available", lambda: True)
     backend = LocalBackend(pool_size=0)
     assert isinstance(await backend.available(), Available)
     with pytest.raises(SandboxUnavailableError, match="no mounts of one's own"):
@@ -603,7 +603,7 @@ async def test_wrongly_detected_mount_support_is_refused_at_the_first_session(
 @pytest.mark.parametrize("system", ["darwin", "freebsd14"])
 async def test_unsupported_system_is_refused(system, monkeypatch):
     monkeypatch.setattr(sys, "platform", system)
-    monkeypatch.setattr("delf_sandbox_local.namespaces.are_likely", lambda: False)
+    monkeypatch.setattr("delf_sandbox_local.namespaces.seem_available", lambda: False)
     state = await LocalBackend().available()
     assert isinstance(state, Unavailable)
     assert "neither from your files nor from the network" in state.reason

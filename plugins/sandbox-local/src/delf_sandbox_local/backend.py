@@ -113,11 +113,10 @@ class LocalBackend:
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
-            # Scripts need mount namespaces, or the user's permission for scratch files on the disk.
-            # Where the system's settings seem to allow mount namespaces, save the time for a test;
-            # if they do not work, the first session fails.
-            if not namespaces.are_likely():
-                await self._server_with_mounts()  # raises if scripts cannot run
+            # A test takes the time to start a process, and is skipped where the system's settings
+            # seem to allow mount namespaces. If they do not work, the first session fails.
+            if not self._on_disk and not namespaces.seem_available():
+                await self._confining_server()  # raises if scripts cannot run
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
         abi = landlock.version()
@@ -136,16 +135,16 @@ class LocalBackend:
 
         return missing_libraries(libraries)
 
-    async def _server_with_mounts(self) -> ForkServer | None:
-        """Return a template process that has its own mount namespace.
+    async def _confining_server(self) -> ForkServer:
+        """Return a template process whose sessions can be confined.
 
-        Return None if scratch files are on the disk, because no mounts are needed then.
+        Sessions need mount namespaces, unless the user permits scratch files on the disk.
 
         Raises:
             SandboxUnavailableError: If sessions would have no mount namespace.
         """
         if self._on_disk:
-            return None
+            return await self._running_server()
         if sys.platform != "linux":
             raise SandboxUnavailableError(_NO_CONFINEMENT, hint=_HINT)
         self.pool.abandon_sessions_of_other_loop()
@@ -220,7 +219,7 @@ class LocalBackend:
     async def _running_server(self) -> ForkServer:
         """Return the template process; start another process if none is alive."""
         server = self._server
-        if server is None or not server.alive:
+        if server is None or not server.is_connected:
             dead_server = server
             server = self._server = ForkServer(guest_archive(), self._python)
             if dead_server is not None:
@@ -229,9 +228,7 @@ class LocalBackend:
 
     async def _start(self, config: SessionConfig) -> _LocalSession:
         """Fork a process for sessions with the given limits, libraries and files."""
-        server = await self._server_with_mounts()
-        if server is None:  # scratch files are on the disk, so no mounts are needed
-            server = await self._running_server()
+        server = await self._confining_server()
         limits, has_libraries, files, links = config
         process, wire = await server.fork(
             limits, libraries=has_libraries, files=files, links=dict(links)

@@ -133,7 +133,7 @@ class ForkServer:
         return self._process.pid
 
     @property
-    def alive(self) -> bool:
+    def is_connected(self) -> bool:
         """True while the template process can fork new guests (sandboxed processes)."""
         return self._control.fileno() >= 0
 
@@ -228,7 +228,7 @@ class ForkServer:
         # Outside the lock: a request with many files takes a while, and forks wait in line.
         payload = json.dumps(request).encode()
         async with self._request_lock:
-            if not self.alive:
+            if not self.is_connected:
                 raise SandboxUnavailableError("the sandbox's template process is gone")
             reply = self._answer = self._loop.create_future()
             try:
@@ -244,10 +244,10 @@ class ForkServer:
                     f"the sandbox's template process is gone: {error}"
                 ) from error
             finally:
-                # A late reply would be taken for the answer to the next request.
+                # Replies have no request id: a late reply would be taken for the next request's.
                 if not reply.done() or reply.cancelled():
                     self.kill()
-                    self._handle_template_end()
+                    self._disconnect()
         if "pid" not in answer:
             raise SandboxUnavailableError(str(answer["error"]))
         return int(answer["pid"])
@@ -292,7 +292,7 @@ class ForkServer:
         except OSError:
             data = b""
         if not data:
-            self._handle_template_end()
+            self._disconnect()
             return
         # The stream has no message boundaries: the last part may be half a line.
         *lines, self._buffer = (self._buffer + data).split(b"\n")
@@ -300,27 +300,29 @@ class ForkServer:
             self._handle_message(json.loads(line))
 
     def _handle_message(self, message: dict[str, Any]) -> None:
-        """Handle a message of the template process: a guest's end, its own start, or an answer."""
-        if "exit" in message:
-            pid, *end_status = message["exit"]
-            guest = self._guests.pop(pid, None)
-            if guest is not None:
-                guest.record_end(*end_status)
-            else:
-                # A guest may end before the answer to its fork was read.
-                self._early_ends[pid] = end_status
-        elif "ready" in message:
-            self.namespaces = frozenset(message["namespaces"])
-            self._ready.set_result(None)
-        elif self._answer is not None and not self._answer.done():
-            self._answer.set_result(message)
+        """Handle a message of the template process: its start, a guest's end, or an answer."""
+        match message:
+            case {"ready": True, "namespaces": namespaces}:
+                self.namespaces = frozenset(namespaces)
+                self._ready.set_result(None)
+            case {"exit": [pid, *end_status]}:
+                guest = self._guests.pop(pid, None)
+                if guest is not None:
+                    guest.record_end(*end_status)
+                else:
+                    # A guest may end before the answer to its fork was read.
+                    self._early_ends[pid] = end_status
+            case _ if self._answer is not None and not self._answer.done():
+                self._answer.set_result(message)
+            case _:
+                pass
 
-    def _handle_template_end(self) -> None:
-        """Fail all pending requests, and record the end of all guests.
+    def _disconnect(self) -> None:
+        """Close the connection to the template process, which has ended or was killed. Idempotent.
 
-        Called when the template process, from which the guests are forked, has ended.
+        Pending requests fail, and the end of all guests is recorded.
         """
-        if not self.alive:
+        if not self.is_connected:
             return
         self._loop.remove_reader(self._control)
         self._loop.remove_writer(self._control)
@@ -381,7 +383,7 @@ class ForkServer:
         if self._process.returncode is None:
             # Reaped before the folders go: a dying process may still write into them.
             await asyncio.to_thread(self._process.wait)
-        self._handle_template_end()
+        self._disconnect()
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._scratch.remove()

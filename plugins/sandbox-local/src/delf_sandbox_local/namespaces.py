@@ -45,7 +45,7 @@ _LAST_CAPABILITY: Final = 63
 _CAPABILITY_VERSION_3: Final = 0x20080522
 
 
-def are_likely() -> bool:
+def seem_available() -> bool:
     """Return True if the system's settings seem to allow mount namespaces.
 
     Only an attempt to create them, which needs a process of its own, shows whether they work.
