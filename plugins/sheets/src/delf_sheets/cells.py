@@ -92,7 +92,7 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
         return {"boolValue": value}, None
     if isinstance(value, (int, float, Decimal)):
         if not _is_finite_as_float(value):
-            # Python writes no int with thousands of digits.
+            # str() raises ValueError for an int with thousands of digits.
             shown = "so large a number" if isinstance(value, int) else value
             raise ToolRefusedError(f"{where}: a cell cannot hold {shown}")
         number = int(value) if isinstance(value, int) else float(value)

@@ -242,7 +242,8 @@ class Sheets(GoogleConnection):
     async def check(self, call: ProposedCall) -> Verdict:
         """Check an action as usual; for a batch, check each step.
 
-        Refuse a batch if a step has to be refused. Ask for approval if a step needs approval.
+        A batch is refused if a step has to be refused, and needs approval if a step does. Any other
+        batch is allowed, with a preview if the setting ``confirm`` names the batch itself.
         """
         if call.action != "batch":
             return await super().check(call)
@@ -255,20 +256,15 @@ class Sheets(GoogleConnection):
         steps_to_approve = [
             name for name in names if needs_confirmation(self.confirm, steps_by_name[name])
         ]
-        if steps_to_approve:
-            shown = await self._preview_batch(call, steps)
-            reason = f"its steps {', '.join(steps_to_approve)} need approval"
-            return NeedsApproval(reason=reason, preview=shown.preview, basis=shown.basis)
-        if needs_confirmation(self.confirm, steps_by_name["batch"]):
-            # `confirm` names the batch itself: the engine asks for approval, with this preview.
-            return await self._preview_batch(call, steps)
-        return Allowed()
-
-    async def _preview_batch(self, call: ProposedCall, steps: list[dict[str, Any]]) -> Allowed:
+        if not steps_to_approve and not needs_confirmation(self.confirm, steps_by_name["batch"]):
+            return Allowed()
         title = _title(await self._book(str(call.arguments["spreadsheet"])))
         preview = "\n".join([title, *map(_display_step, steps)])
-        # The title identifies the approved spreadsheet.
-        return Allowed(preview=preview, basis=title)
+        # The basis is the title, which identifies the approved spreadsheet.
+        if not steps_to_approve:  # the engine asks for approval, with this preview
+            return Allowed(preview=preview, basis=title)
+        reason = f"its steps {', '.join(steps_to_approve)} need approval"
+        return NeedsApproval(reason=reason, preview=preview, basis=title)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the spreadsheet, and the cells that would be overwritten.

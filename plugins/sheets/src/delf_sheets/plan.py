@@ -223,19 +223,17 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any], column_count: int) -> l
 def _names_for(
     header: Sequence[Any], records: Sequence[Mapping[Any, Any]], column_count: int
 ) -> list[str]:
-    """Return the names of the columns, such as ``["id", "name", "column_3"]``.
+    """Return the names of the header's columns, and of further columns that a record uses.
 
-    Here, ``column_3`` is a column without a name in the header, and a record has this key.
+    For the header ``["id", "name"]`` and a record with the key ``column_4``, the result is
+    ``["id", "name", "column_3", "column_4"]``.
     """
-    names = column_names(header)
     used_names = {_name_of(key) for record in records for key in record}
-    if used_names.issubset(names):
-        return names
     right_of_header = [None] * (column_count - len(header))
-    all_names = column_names([*header, *right_of_header])
-    while len(all_names) > len(names) and all_names[-1] not in used_names:
-        all_names.pop()
-    return all_names
+    names = column_names([*header, *right_of_header])
+    while len(names) > len(header) and names[-1] not in used_names:
+        names.pop()
+    return names
 
 
 def _name_of(key: Any) -> str:
