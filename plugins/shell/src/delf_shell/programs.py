@@ -52,7 +52,7 @@ _READING_PROGRAMS: Final = frozenset(_UNSAFE_OPTIONS_OF_READING_PROGRAMS)
 
 
 def wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:
-    """Return True if the program only reads the files whose names the wildcards of a rule matched.
+    """Return True if the words that the wildcards of a rule matched can only be files to read.
 
     Args:
         command: All words of the command, starting with the program.

@@ -73,22 +73,21 @@ class Rule:
         A wildcard, except ``**`` at the end, matches only the names of files that the program
         reads.
         """
-        last_word = self.words[-1]
         # ``grep *`` allows further words that are names of files to read, ``grep **`` any words.
-        allows_further_words = last_word in ("*", "**") and len(self.words) > 1
-        pattern_words = self.words[:-1] if allows_further_words else self.words
+        end = self.words[-1] if len(self.words) > 1 and self.words[-1] in ("*", "**") else ""
+        pattern_words = self.words[:-1] if end else self.words
         further_words = command[len(pattern_words) :]
-        if len(command) < len(pattern_words) or (further_words and not allows_further_words):
+        if len(command) < len(pattern_words) or (further_words and not end):
             return False
         if not all(map(_matches_word, pattern_words, command)):
+            return False
+        if end == "*" and not all(map(_stays_in_folder, further_words)):
             return False
         # A matching word that differs from the word of the pattern was matched by a wildcard.
         wildcard_indexes = [
             index for index, word in enumerate(pattern_words) if word != command[index]
         ]
-        if last_word == "*" and allows_further_words:
-            if not all(map(_stays_in_folder, further_words)):
-                return False
+        if end == "*":
             wildcard_indexes += range(len(pattern_words), len(command))
         return wildcards_are_safe(command, wildcard_indexes)
 

@@ -41,14 +41,14 @@ def _has_skills_connection(folder: UntrustedFolder) -> bool:
 
 
 def _connection_settings(folder: UntrustedFolder) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of each setting of a connection.
+    """Yield each value in the settings of connections, with the name of the top-level setting.
 
-    A value inside a table of settings has the name of the table.
+    For a value at ``connections.mail.trust.orders``, the name is ``trust``.
     """
     for keys, value in leaves(folder.document):
         match keys:
-            case ("connections", _, setting, *_):
-                yield setting, value
+            case ("connections", _, top_level_setting, *_):
+                yield top_level_setting, value
             case _:
                 pass
 

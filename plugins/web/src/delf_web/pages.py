@@ -57,7 +57,9 @@ class Text(TypedDict):
 
 
 def read_text(document: Document, *, whole: bool = False) -> Text:
-    """Return the main text of an HTML page as Markdown.
+    """Return the main text of an HTML page as Markdown, or all visible text.
+
+    A page without a main text, such as a list of links, is returned with all its visible text.
 
     Args:
         document: A page of HTML.
@@ -72,10 +74,11 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
     if tree is None:
         return Text(title="", date=None, text=plain(page))
     visible_text = whole_text(tree)
-    text = "" if whole else _main_text(tree, document.url)
-    if text and not whole:
-        _note_differing_length(text, visible_text)
-    if not (text or visible_text):
+    main_text = "" if whole else _main_text(tree, document.url)
+    if main_text:
+        _note_differing_length(main_text, visible_text)
+    text = main_text or visible_text
+    if not text:
         note(f"{document.url} shows no text: it is empty, has pictures, or is written by scripts")
     metadata: Any = trafilatura.extract_metadata(
         copy.deepcopy(tree), default_url=document.url, date_config={"extensive_search": False}
@@ -83,12 +86,7 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
     title = ""
     if metadata is not None:
         title = metadata.title or ""
-    # A page without a main part, such as a list of links, is returned with all its visible text.
-    return Text(
-        title=title,
-        date=stated_date(tree, document.url),
-        text=text or visible_text,
-    )
+    return Text(title=title, date=stated_date(tree, document.url), text=text)
 
 
 def _main_text(tree: Any, url: str) -> str:
@@ -162,9 +160,8 @@ def whole_text(tree: Any) -> str:
 def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
     """Yield ("start", element) and ("end", element) pairs in document order.
 
-    Children of invisible elements are skipped. There is no "end" for the body: at each "end", the
-    caller reads the text that follows the element (``tail`` in lxml), and the text that follows the
-    body is not part of the page.
+    Children of invisible elements are skipped. At an "end", the caller reads the text after the
+    element, ``tail`` in lxml. The body has no "end", because text after it is no part of the page.
     """
     open_elements: list[tuple[Any, Any]] = [(body, iter(body))]
     yield "start", body
