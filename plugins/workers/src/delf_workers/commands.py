@@ -161,10 +161,8 @@ class _ConnectionChecker:
 
         project = state.load_project()
         self._registry = registry
-        # The connection through which an agent calls workers.
-        self._workers = Workers(folders=[str(folder) for folder in registry.folders])
-        # In place of the registry that Workers() has created: this one has the trust decisions.
-        self._workers.registry = registry
+        # The connection of an agent that calls workers: a checked worker gets a copy.
+        self._workers = Workers.of_registry(registry)
         create_connection = project.connector(state.discover(project.environ))
         connections = {
             connection.name: connection

@@ -73,19 +73,26 @@ class Workers(Connection[WorkersSettings]):
             options["confirm"] = False
         super().__init__(**options)
         self.registry = Registry(*self.settings.places("folders", FOLDER), current_trust())
-        self.allowed_patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
-        """The name patterns of the caller, then those that the caller inherited from its makers.
-
-        A worker can be called only if each of these tuples has a pattern that matches its name.
-        """
         self.caller: WorkerDefinition | None = None
         """The worker that uses this connection; None for the agent itself."""
+        self.pattern_groups: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
+        """The name patterns of the caller, then a group for each maker of a generated caller.
+
+        A worker can be called only if each group has a pattern that matches the worker's name.
+        """
         self.agent_workers: Workers = self
-        """The agent's own connection: this connection, or the one of which this is a copy."""
+        """The agent's own connection: this connection, or the original of this copy."""
         self.workshop: Workshop[Workers] | None = None
         """Creates the connections of workers; None before the agent's first call."""
         self.plugin_context: PluginContext | None = None
         """The agent's context; None before the agent is started."""
+
+    @classmethod
+    def of_registry(cls, registry: Registry) -> Workers:
+        """Return a connection for a registry, which keeps the registry's trust decisions."""
+        workers = cls(name="workers", folders=[str(folder) for folder in registry.folders])
+        workers.registry = registry
+        return workers
 
     def use_context(self, context: PluginContext) -> None:
         """Implements :class:`delf.protocols.connection.SupportsPluginContext`."""
@@ -98,13 +105,12 @@ class Workers(Connection[WorkersSettings]):
             worker: The worker, which calls other workers with the copy.
             patterns: Patterns of the names of callable workers.
         """
-        workers = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
-        workers.registry = self.registry
+        workers = Workers.of_registry(self.registry)
+        workers.caller = worker
         # A generated worker can call only workers that its maker can call. The maker is the agent
         # or worker that uses this connection (``self``).
-        inherited_patterns = self.allowed_patterns if worker.generated else ()
-        workers.allowed_patterns = (patterns, *inherited_patterns)
-        workers.caller = worker
+        inherited_groups = self.pattern_groups if worker.generated else ()
+        workers.pattern_groups = (patterns, *inherited_groups)
         workers.agent_workers = self.agent_workers
         # The user's ``allow`` and ``confirm`` apply to calls by workers, too.
         workers.allow = self.allow
@@ -140,10 +146,10 @@ class Workers(Connection[WorkersSettings]):
         return "\n".join([f"{self.name}.call:", *lines])
 
     def _may_call(self, name: str) -> bool:
-        for patterns in self.allowed_patterns:
-            if not any(fnmatchcase(name, pattern) for pattern in patterns):
-                return False
-        return True
+        return all(
+            any(fnmatchcase(name, pattern) for pattern in patterns)
+            for patterns in self.pattern_groups
+        )
 
     def _find_callable(self, name: str) -> WorkerDefinition:
         """Return a worker, or raise :class:`ToolRefusedError` if it may not be called here."""
@@ -163,8 +169,8 @@ class Workers(Connection[WorkersSettings]):
         """
         agent = self.agent_workers
         if agent.workshop is None:
-            # The first call comes from the agent, so the context has the agent's connections.
-            # Workers get connections, and can make calls, only from the workshop.
+            # The context has the agent's connections, because the first call comes from the agent:
+            # a worker is started only after the workshop has made the worker's connections.
             agent.workshop = Workshop(
                 agent.registry, context.tools, context.connect, os.environ, Workers.for_worker
             )
@@ -351,7 +357,7 @@ class Workers(Connection[WorkersSettings]):
         if "workers" in names:
             # The new worker may call the workers that its maker may call. The file has only the
             # maker's own patterns, because for_worker() adds the inherited ones at each call.
-            own_patterns_of_maker, *_inherited_patterns = self.allowed_patterns
+            own_patterns_of_maker = self.pattern_groups[0]
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
             settings["workers"] = {"allow_workers": list(own_patterns_of_maker)}
             table["connections"] = settings
@@ -381,10 +387,10 @@ def _check_maker_has(names: Sequence[str], tools: Mapping[str, Any]) -> None:
 
 
 def _strategy_of_worker(context: CallContext, trust: Trust) -> str | None:
-    """Return the name of the strategy that a called worker's task shall use, if any.
+    """Return the name of the strategy for a called worker's task; None for the caller's strategy.
 
-    If the caller's task has the strategy ``worker``, which passes the whole task to a worker, the
-    worker's task gets the strategy in the project's configuration. None for other callers.
+    A caller with the strategy ``worker`` only passes its task on to the called worker, whose task
+    gets the strategy of the project's configuration.
 
     Args:
         context: The context of the call.

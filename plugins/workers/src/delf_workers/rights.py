@@ -12,6 +12,7 @@ from delf.protocols.connection import ConnectionLike, SupportsClose
 from delf.tools.context import Connect
 from delf.tools.function import Tool
 from delf.tools.permissions import check_permission
+from delf.types import Permission
 from delf_cli.toolfile import load_tools
 from delf_workers.definition import TOOLS, WorkerDefinition
 from delf_workers.registry import Registry
@@ -83,28 +84,30 @@ class Workshop(Generic[W]):
     def _connection(
         self, worker: WorkerDefinition, name: str, agent_workers: W
     ) -> Iterator[ConnectionLike]:
-        """Create and yield the connections for one entry of ``connections`` in a worker's file."""
+        """Create and yield the connections for one entry of ``connections`` in a worker's file.
+
+        The entry ``tools`` stands for functions of ``tools.py``, and the entry ``workers`` for a
+        restricted copy of the agent's connection. An entry with permissions at most restricts the
+        agent's connection of that name, and an entry with other settings makes a connection.
+        """
         where = worker.place("connections", name)
         settings = dict(worker.connections[name])
         has_type = settings.pop("type", None) is not None
-        if name == TOOLS:
-            yield from self._tools_of_file(worker, settings, where)
-            return
-        kind = worker.kind_of(name) or name
-        if kind == WORKERS:
-            yield self.for_worker(agent_workers, worker, _patterns(settings, where))
-            return
+        kind = worker.kind_of(name) or name  # an unknown name may be a type that a plugin provides
         if kind == "filesystem" and worker.sandbox.paths:
             # The folders of llm-do's sandbox are the roots of the connection.
             roots = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
             settings.setdefault("roots", roots)
-        has_only_permissions = settings.keys() <= _PERMISSIONS  # such as ``allow``
-        if has_only_permissions and not has_type:  # restricts the agent's connection of this name
+        if name == TOOLS:
+            yield from self._tools_of_file(worker, settings, where)
+        elif kind == WORKERS:
+            yield self.for_worker(agent_workers, worker, _patterns(settings, where))
+        elif settings.keys() <= _PERMISSIONS and not has_type:
             yield _with_permissions(self._connection_by_name(name, where), settings, where)
-            return
-        # The name may be the import path of a class; scripts use the last part.
-        name_in_scripts = name.rpartition(".")[2].lower()
-        yield self._make_connection(name_in_scripts, kind, settings, where)
+        else:
+            # The name may be the import path of a class; scripts use the last part.
+            name_in_scripts = name.rpartition(".")[2].lower()
+            yield self._make_connection(name_in_scripts, kind, settings, where)
 
     def _make_connection(
         self, name: str, kind: str | None, settings: Mapping[str, Any], where: str
@@ -285,21 +288,20 @@ def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> Co
             action that the maker may not call stays forbidden.
         where: The place of the setting, for error messages.
     """
-    if allow is None:
+    names = _names_in(check_permission(allow, "allow", where))
+    if names is None:
         return connection
-    permission = check_permission(allow, "allow", where)
-    # A permission is True or None for all actions, False for no action, or the names of actions.
-    names = (permission,) if isinstance(permission, str) else permission
-    maker_allow = connection.allow
-    maker_names = (maker_allow,) if isinstance(maker_allow, str) else maker_allow
+    maker_names = _names_in(connection.allow)
     narrowed = copy.copy(connection)
-    if names is False or maker_names is False:
-        narrowed.allow = False
-    elif names is True or names is None:
-        narrowed.allow = maker_allow
-    elif maker_names is True or maker_names is None:
-        narrowed.allow = names
-    else:
-        allowed_names = tuple(name for name in names if name in maker_names)
-        narrowed.allow = allowed_names or False
+    allowed_names = [name for name in names if maker_names is None or name in maker_names]
+    narrowed.allow = tuple(allowed_names) or False
     return narrowed
+
+
+def _names_in(permission: Permission) -> Sequence[str] | None:
+    """Return the names of the allowed actions; None if all actions are allowed."""
+    if permission is None or permission is True:
+        return None
+    if permission is False:
+        return ()
+    return (permission,) if isinstance(permission, str) else permission

@@ -175,11 +175,9 @@ class _ModelCallReporter:
         self._worker_names: dict[str, str] = {}
         # The events about model calls, by task id.
         self._events: dict[str, list[Event]] = {}
-        # The task id and the number of each model call that was reported.
-        self._reported: set[tuple[str, int]] = set()
 
     def __call__(self, event: Event) -> None:
-        """Report the model call that an event completes, if any."""
+        """Report the model call that a reply or failure completes."""
         if isinstance(event, ChildStarted):
             self._worker_names[event.child_id] = event.worker or self._first_worker
         is_of_worker = event.task_id in self._worker_names
@@ -189,11 +187,8 @@ class _ModelCallReporter:
         events.append(event)
         if isinstance(event, ModelCalled):
             return
-        for model_call in prompts_of(events):
-            key = event.task_id, model_call.number
-            is_complete = model_call.answer is not None or model_call.error is not None
-            if is_complete and key not in self._reported:
-                self._reported.add(key)
+        for model_call in prompts_of(events):  # from all events: a prompt continues earlier ones
+            if model_call.number == event.number:
                 self._callback(self._worker_names[event.task_id], model_call)
 
 
