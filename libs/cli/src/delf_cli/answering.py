@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Final, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypedDict, TypeVar
 
 from delf.errors import (
     ApprovalRejectedError,
@@ -23,7 +23,6 @@ from delf.events import (
     CallStarted,
     Covers,
     DecisionKind,
-    Event,
     Remember,
     TaskFinished,
 )
@@ -54,8 +53,10 @@ RESPONSE_SECONDS: Final = 15.0
 
 The process usually responds immediately, unless it is suspended.
 """
-_POLL_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.1
 _MAX_SUGGESTIONS: Final = 5
+
+E = TypeVar("E", bound=ApprovalDecided | ApprovalVoted | ApprovalCommented | ApprovalAssigned)
 
 
 class DecisionRow(TypedDict):
@@ -324,22 +325,14 @@ async def send(
     if request.rule.get("two_of") and isinstance(decision, Approved):
         events = await journal.read(request.task_id, request.seq)
         check_vote(decider, votes_in(events, request.request_id))
-    # Subscribe before sending, to receive even an immediate decision.
-    live = journal.subscribe(request.task_id)
     data = answer_data(request.request_id, request.digest, decision, decider)
-    answer_position = await journal.post(request.task_id, ANSWER_KIND, data)
-    decision_event = await _wait_for_decision(journal, request.request_id, live, answer_position)
-    if isinstance(decision_event, ApprovalVoted):
-        return record, decision_event
-    # An event's ``note`` is the journal position of the answer that led to the decision.
-    is_decided_by_this_answer = decision_event.note == answer_position
-    if not is_decided_by_this_answer:
-        raise _not_pending_error(
-            request.request_id, f"it was {decision_event.decision} by {decision_event.by} already"
-        )
-    if isinstance(decision, Edited):
-        await _wait_for_validation(journal, record, decision_event, live)
-    return record, decision_event
+    position = await journal.post(request.task_id, ANSWER_KIND, data)
+    event = await _wait_for_event(
+        journal, request.request_id, position, (ApprovalDecided, ApprovalVoted)
+    )
+    if isinstance(event, ApprovalDecided) and isinstance(decision, Edited):
+        await _wait_for_validation(journal, request.call_id, event)
+    return record, event
 
 
 async def comment(
@@ -399,23 +392,12 @@ async def _post_and_wait(
     _require_waiting(record)
     request = record.requested
     check_remark(remark, record.discussion)
-    live = journal.subscribe(request.task_id)
-    message_position = await journal.post(
+    position = await journal.post(
         request.task_id, REMARK_KIND, encode_remark(request.request_id, remark, decider)
     )
-    deadline = time.monotonic() + RESPONSE_SECONDS
-    awaited_kinds = (ApprovalCommented, ApprovalAssigned, ApprovalDecided, TaskFinished)
-    while time.monotonic() < deadline:
-        event = await _next_or_timeout(live)
-        is_timeout = event is None
-        if not is_timeout and not isinstance(event, awaited_kinds):
-            continue
-        current = await find_request(journal, request.request_id)
-        # ``note`` is the position of the message that the task's process has turned into the event.
-        if any(event.note == message_position for event in current.discussion):
-            return current
-        _require_waiting(current)
-    raise _no_response(request.request_id)
+    kinds = (ApprovalCommented, ApprovalAssigned)
+    await _wait_for_event(journal, request.request_id, position, kinds)
+    return await find_request(journal, request.request_id)
 
 
 async def assignable_people(journal: SharedJournal, record: RequestRecord) -> Sequence[Person]:
@@ -468,33 +450,30 @@ def why_not_approve(record: RequestRecord, decider: Decider) -> str | None:
     return refusal
 
 
-async def _wait_for_decision(
-    journal: SharedJournal, request_id: str, live: AsyncIterator[Event], answer_position: int
-) -> ApprovalDecided | ApprovalVoted:
-    """Wait until a person's answer is recorded as a decision or a vote, and return the event.
-
-    If another person's answer decides the request first, return that decision.
+async def _wait_for_event(
+    journal: SharedJournal, request_id: str, position: int, kinds: tuple[type[E], ...]
+) -> E:
+    """Wait until the task's process has recorded a message as an event, and return the event.
 
     Args:
         journal: The journal.
-        request_id: The answered request.
-        live: The new events of the request's task.
-        answer_position: The position of the person's answer in the journal's inbox.
+        request_id: The request.
+        position: The position of the message in the journal's inbox.
+        kinds: The possible classes of the event.
+
+    Raises:
+        UnknownRequestError: If the request is not pending any more.
+        DelfError: If the task's process does not respond.
     """
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:
-        event = await _next_or_timeout(live)
-        if isinstance(event, ApprovalDecided) and event.request_id == request_id:
-            return event
-        # The task's process notes in a vote the inbox position of the answer that it recorded.
-        if isinstance(event, ApprovalVoted) and event.note == answer_position:
-            return event
-        if event is None or isinstance(event, TaskFinished):
-            # The event of the decision may have been missed, but the journal has it.
-            record = await find_request(journal, request_id)
-            if record.decided is not None:
-                return record.decided
-            _require_waiting(record)
+        record = await find_request(journal, request_id)
+        for event in (*record.discussion, record.decided):
+            # ``note`` is the position of the message that the process has turned into the event.
+            if isinstance(event, kinds) and event.note == position:
+                return event
+        _require_waiting(record)
+        await asyncio.sleep(_POLL_SECONDS)
     raise _no_response(request_id)
 
 
@@ -506,10 +485,7 @@ def _no_response(request_id: str) -> DelfError:
 
 
 async def _wait_for_validation(
-    journal: SharedJournal,
-    record: RequestRecord,
-    decision: ApprovalDecided,
-    live: AsyncIterator[Event],
+    journal: SharedJournal, call_id: int, decision: ApprovalDecided
 ) -> None:
     """Wait until the task's process has validated the edited arguments.
 
@@ -518,11 +494,9 @@ async def _wait_for_validation(
     Raises:
         ApprovalRejectedError: If the arguments are invalid, so that no call was made.
     """
-    call_id = record.requested.call_id
     deadline = time.monotonic() + RESPONSE_SECONDS
-    later_events: list[Event] = list(await journal.read(decision.task_id, decision.seq))
     while time.monotonic() < deadline:
-        for event in later_events:
+        for event in await journal.read(decision.task_id, decision.seq):
             if isinstance(event, (CallStarted, ApprovalRequested)) and event.call_id == call_id:
                 return  # the edited arguments were valid
             if isinstance(event, CallFinished) and event.call_id == call_id:
@@ -532,17 +506,4 @@ async def _wait_for_validation(
                 )
             if isinstance(event, TaskFinished):
                 return
-        event = await _next_or_timeout(live)
-        later_events = [] if event is None else [event]
-
-
-async def _next_or_timeout(live: AsyncIterator[Event]) -> Event | None:
-    """Return the next event; None at a timeout, or if the journal was closed.
-
-    After a timeout, the subscription goes on: the next call may return an event.
-    """
-    try:
-        async with asyncio.timeout(_POLL_SECONDS):
-            return await anext(live)
-    except (TimeoutError, StopAsyncIteration):
-        return None
+        await asyncio.sleep(_POLL_SECONDS)
