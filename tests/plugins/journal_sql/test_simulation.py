@@ -26,7 +26,7 @@ from delf_engine.journal.claims import Claims, is_over
 from delf_journal_sql import SqlJournal
 from delf_journal_sql import writer as writers
 from delf_journal_sql.errors import ConnectionLostError, JournalConflictError, JournalError
-from delf_journal_sql.sqlite import SqliteConnection, SqliteDatabase
+from delf_journal_sql.sqlite import SqliteConnection
 
 LEASE = 4.0
 PROCESSES = 3
@@ -268,7 +268,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[range], C
             raise ConnectionLostError(JournalError("lost"))
 
     monkeypatch.setattr(SqliteConnection, "commit", perhaps_lost)
-    monkeypatch.setattr(SqliteDatabase, "now", lambda _self, _connection: world.clock)
+    monkeypatch.setattr(SqliteConnection, "now", lambda _self: world.clock)
     time = SimpleNamespace(monotonic=lambda: world.clock, sleep=lambda s: world.sleep(s))
     monkeypatch.setattr(writers, "time", time)
 

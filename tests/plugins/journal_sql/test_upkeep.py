@@ -19,8 +19,8 @@ from delf_engine.retention import prune
 from delf_journal_sql import owners
 from delf_journal_sql import writer as writers
 from delf_journal_sql.errors import ConnectionLostError, JournalError
-from delf_journal_sql.postgresql import PostgresDatabase
-from delf_journal_sql.sqlite import SqliteDatabase
+from delf_journal_sql.postgresql import PostgresConnection
+from delf_journal_sql.sqlite import SqliteConnection, SqliteDatabase
 from support.until import until
 
 END = {"text": "", "duration_ms": 1.0}
@@ -143,8 +143,8 @@ def clock(monkeypatch):
     Processes write no heartbeats by themselves, because one after a jump would look like life.
     """
     clock = SimpleNamespace(now=1_000_000.0)
-    for database in (SqliteDatabase, PostgresDatabase):
-        monkeypatch.setattr(database, "now", lambda _self, _connection: clock.now)
+    for connection in (SqliteConnection, PostgresConnection):
+        monkeypatch.setattr(connection, "now", lambda _self: clock.now)
     time_ = SimpleNamespace(monotonic=lambda: clock.now, sleep=time.sleep)
     monkeypatch.setattr(writers, "time", time_)
 
@@ -397,7 +397,7 @@ async def test_failed_backup_leaves_no_file(journal_url, open_journal, tmp_path,
     def fails(*_):
         raise JournalError("the disk is full")
 
-    monkeypatch.setattr(journal.database, "back_up", fails)
+    monkeypatch.setattr("delf_journal_sql.journal.back_up", fails)
     with pytest.raises(JournalError):
         await journal.back_up(tmp_path / "copy.db")
     assert not (tmp_path / "copy.db").exists()

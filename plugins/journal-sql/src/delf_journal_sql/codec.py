@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from delf.errors import UnreadableEventError
 from delf.events import Event, decode, encode
-from delf_journal_sql.database import SqlRow
+from delf_journal_sql.statements import SqlRow
 
 _log = logging.getLogger(__name__)
 DAMAGE: Final = (ValueError, KeyError, TypeError, AttributeError, zlib.error)

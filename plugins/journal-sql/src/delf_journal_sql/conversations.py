@@ -11,7 +11,8 @@ from delf.messages import Role
 from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
 from delf.types import Trust
 from delf_journal_sql.codec import plain_text
-from delf_journal_sql.database import Connection, SqlRow
+from delf_journal_sql.database import Connection
+from delf_journal_sql.statements import SqlRow
 
 T = TypeVar("T")
 

@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Final
 
-from delf_journal_sql.database import Connection
+from delf_journal_sql.database import Connection, Database, transaction
+from delf_journal_sql.schema import migrate
+from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.sqlite import SqliteDatabase
 
 _BATCH_SIZE: Final = 128
 _NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
 # The table with the ids of removed tasks.
 _TABLE_OF_REMOVED_TASKS: Final = "delf_removed"
+
+
+def back_up(database: Database, path: Path, settings: JournalSettings) -> None:
+    """Copy a consistent snapshot of a database into an empty file, as a SQLite database.
+
+    Raises:
+        JournalError: If the copy fails.
+    """
+    if isinstance(database, SqliteDatabase):
+        database.copy_to(path)
+        return
+    copy = SqliteDatabase(path, settings)
+    source = database.connect()
+    try:
+        migrate(copy)
+        # One transaction gives one snapshot of all tables. Without ``long``, the server would
+        # abort it while the copy is written to disk.
+        source.begin(write=False, long=True)
+        target = copy.connect()
+        try:
+            with transaction(target, write=True):
+                copy_tables(source, target)
+        finally:
+            target.close()
+    finally:
+        source.close()
+        copy.close()
 
 
 def copy_tables(source: Connection, target: Connection) -> bool:

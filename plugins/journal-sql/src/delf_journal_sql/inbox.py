@@ -26,9 +26,10 @@ from delf.protocols.journal import Note, RequestRecord, TaskRecord
 from delf.types import TaskState
 from delf.values.encoding import from_jsonable
 from delf_journal_sql.codec import DAMAGE, unpack, warn_of_unreadable
-from delf_journal_sql.database import Connection, SqlRow
+from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, cached_is_alive
 from delf_journal_sql.schema import REMEMBERED, REQUESTS
+from delf_journal_sql.statements import SqlRow
 from delf_journal_sql.store import (
     EVENT,
     TASK,

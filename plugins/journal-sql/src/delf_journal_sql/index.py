@@ -20,7 +20,8 @@ from delf.protocols.people import name_of_holder
 from delf.protocols.search import Place
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import DAMAGE, value_of, warn_of_unreadable
-from delf_journal_sql.database import Connection, Database, SqlRow
+from delf_journal_sql.database import Connection, Database
+from delf_journal_sql.statements import SqlRow
 
 # The version of the index's format. After an increase, older indexes are rebuilt.
 _VERSION: Final = 3

@@ -35,7 +35,7 @@ from delf.values.sizes import LARGE, run_in_thread
 from delf_journal_sql import inbox, index, people, search, sessions, store
 from delf_journal_sql.codec import Packed, pack
 from delf_journal_sql.conversations import SqlConversations, namespaces
-from delf_journal_sql.copying import copy_tables
+from delf_journal_sql.copying import back_up, copy_tables
 from delf_journal_sql.database import Connection, transaction
 from delf_journal_sql.errors import ConnectionLostError, JournalError, JournalSetupError
 from delf_journal_sql.opening import open_database
@@ -139,17 +139,15 @@ class SqlJournal:
         self, limit: int = 100, **conditions: Unpack[Conditions]
     ) -> Sequence[TaskRecord]:
         """Return the records of the newest tasks that meet all conditions, newest first."""
-        return await self._read(
-            lambda c: store.find_tasks(c, self.database.now(c), limit=limit, **conditions)
-        )
+        return await self._read(lambda c: store.find_tasks(c, c.now(), limit=limit, **conditions))
 
     async def count(self) -> Mapping[TaskState, int]:
         """Count the tasks by state, omitting states without tasks."""
-        return await self._read(lambda c: store.count_tasks(c, self.database.now(c)))
+        return await self._read(lambda c: store.count_tasks(c, c.now()))
 
     async def check(self) -> None:
         """Check the integrity of the stored journal."""
-        await self._read(self.database.check)
+        await self._read(lambda c: c.check())
 
     @property
     def keep(self) -> Ages:
@@ -160,7 +158,7 @@ class SqlJournal:
         """Return the size of the journal in bytes and events."""
 
         def measure(connection: Connection) -> JournalSize:
-            total, free = self.database.size(connection)
+            total, free = connection.size()
             ((events,),) = connection.execute("SELECT COUNT(*) FROM delf_events")
             return JournalSize(place=self.place, bytes=total, free_bytes=free, events=int(events))
 
@@ -173,7 +171,7 @@ class SqlJournal:
             self._open()
             _make_file(path)
             try:
-                self.database.back_up(path)
+                back_up(self.database, path, self._settings)
             except BaseException:
                 path.unlink()
                 raise
@@ -204,7 +202,7 @@ class SqlJournal:
                         f"the journal {self.place} is not empty",
                         hint="restore it into a new journal, or set the path of the backup as url",
                     )
-            return sum(store.count_tasks(connection, self.database.now(connection)).values())
+            return sum(store.count_tasks(connection, connection.now()).values())
 
         try:
             await self._in_thread(prepare)
@@ -302,7 +300,7 @@ class SqlJournal:
 
     async def task(self, task_id: str) -> TaskRecord:
         """Return the record of one task."""
-        return await self._read(lambda c: store.one_task(c, self.database.now(c), task_id))
+        return await self._read(lambda c: store.one_task(c, c.now(), task_id))
 
     def lease(self, seconds: float) -> None:
         """Set the lease of this process.
@@ -348,9 +346,7 @@ class SqlJournal:
             The position of the note among the notes of all tasks.
         """
         json_data = to_jsonable(dict(data))
-        return await self._write(
-            lambda c: inbox.add_note(c, self.database.now(c), task_id, kind, json_data)
-        )
+        return await self._write(lambda c: inbox.add_note(c, c.now(), task_id, kind, json_data))
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
         """Return the notes of one task or of all tasks after a position, in order."""
@@ -392,9 +388,7 @@ class SqlJournal:
     ) -> Sequence[RequestRecord]:
         """Return the newest ``limit`` requests whose id begins with ``start``, oldest first."""
         return await self._read(
-            lambda c: inbox.find_requests(
-                c, self.database.now(c), id_prefix=start, waiting=waiting, limit=limit
-            )
+            lambda c: inbox.find_requests(c, c.now(), id_prefix=start, waiting=waiting, limit=limit)
         )
 
     async def begin_login(self, session: SessionRecord) -> None:
@@ -440,7 +434,7 @@ class SqlJournal:
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
         """Revoke a remembered approval decision for all processes; return the decision."""
-        return await self._write(lambda c: inbox.revoke(c, self.database.now(c), request_id, by))
+        return await self._write(lambda c: inbox.revoke(c, c.now(), request_id, by))
 
     async def prune(
         self, older_than: float | Ages | None = None, keep: int = 0, *, dry_run: bool = False
@@ -448,7 +442,7 @@ class SqlJournal:
         """Remove old tasks with all their events, except running and queued tasks."""
 
         def choose(connection: Connection, limit: int) -> list[str]:
-            now = self.database.now(connection)
+            now = connection.now()
             return store.to_prune(connection, now, older_than=older_than, keep=keep, limit=limit)
 
         if dry_run:
@@ -467,7 +461,7 @@ class SqlJournal:
             events += batch.events
             files += batch.files
             inputs += batch.inputs
-        await self._write(lambda c: forget_dead(c, self.database.now(c)))
+        await self._write(lambda c: forget_dead(c, c.now()))
         await self._forget_prompts()
         await self._reclaim()
         return Pruned(tasks=tuple(tasks), events=events, files=tuple(files), inputs=tuple(inputs))
@@ -478,7 +472,7 @@ class SqlJournal:
 
         def forget(connection: Connection, after: int) -> int | None:
             """Process a batch; return the position of its last event, or None if none is left."""
-            before = self.database.now(connection) - seconds
+            before = connection.now() - seconds
             return store.forget_prompts(connection, before, after, _PRUNE_BATCH_SIZE)
 
         position: int | None = 0
@@ -488,7 +482,7 @@ class SqlJournal:
     async def remove(self, task_ids: Collection[str]) -> Pruned:
         """Remove tasks with all their events, except running and queued tasks."""
         names = tuple(task_ids)
-        return await self._write(lambda c: store.remove_tasks(c, names, self.database.now(c)))
+        return await self._write(lambda c: store.remove_tasks(c, names, c.now()))
 
     async def was_removed(self, task_id: str) -> bool:
         """Return True if a task with this id was removed in the last 90 days."""

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from delf.protocols.journal import PerhapsAlive
 from delf.types import TaskState
-from delf_journal_sql.database import Connection, Database, SqlRow
+from delf_journal_sql.database import Connection
+from delf_journal_sql.statements import SqlRow
 
 HEARTBEAT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 30.0
@@ -101,7 +102,7 @@ class Owner:
             return HEARTBEAT_SECONDS
         return min(HEARTBEAT_SECONDS, self.lease / 4)
 
-    def register(self, connection: Connection, database: Database) -> None:
+    def register(self, connection: Connection) -> None:
         """Store this process with a new heartbeat, within a transaction."""
         row = {
             "owner": self.key,
@@ -109,7 +110,7 @@ class Owner:
             "birth": self.birth,  # the start time, because process ids are reused
             "host": self.host,
             "place": self.machine,  # the machine, its boot and the pid namespace
-            "heartbeat": database.now(connection),
+            "heartbeat": connection.now(),
             "lease": self.lease,
         }
         # Delete and insert, because SQLite and PostgreSQL have different upsert statements.

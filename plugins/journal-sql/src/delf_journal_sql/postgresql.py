@@ -12,27 +12,22 @@ import time
 import urllib.parse
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import OptionalDependencyError
-from delf_journal_sql.copying import copy_tables
-from delf_journal_sql.database import (
-    Connection,
-    SqlRow,
-    WordSearch,
-    insert_statements,
-    name_columns,
-    transaction,
-)
 from delf_journal_sql.errors import (
     ConnectionLostError,
     DuplicateRowError,
     JournalError,
     JournalSetupError,
 )
-from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.statements import (
+    SqlRow,
+    WordSearch,
+    insert_statements,
+    name_columns,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -53,7 +48,10 @@ _PARAMETER: Final = re.compile(r":(\w+)")
 
 
 class PostgresConnection:
-    """Implements :class:`delf_journal_sql.database.Connection`.
+    """A connection to PostgreSQL; parameters in its statements are written as ``:name``.
+
+    Failures raise :class:`JournalError`, :class:`DuplicateRowError` or
+    :class:`ConnectionLostError`. The methods do the same as those of ``SqliteConnection``.
 
     Args:
         database: The database, which pools the connection.
@@ -134,6 +132,23 @@ class PostgresConnection:
                     f"(SELECT COALESCE(MAX({column}), 0) + 1 FROM {table}), false)"
                 )
 
+    def size(self) -> tuple[int, int]:
+        """Return the size of the tables and indexes in bytes, and 0 as unknown free space."""
+        ((total,),) = self.execute(
+            "SELECT CAST(COALESCE(SUM(pg_total_relation_size(oid)), 0) AS bigint) FROM pg_class "
+            "WHERE relkind = 'r' AND relname LIKE 'delf\\_%' "
+            "AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
+        )
+        return int(total), 0
+
+    def check(self) -> None:
+        """Do nothing, because the server checks its own files."""
+
+    def now(self) -> float:
+        """Return the server's Unix time, with which heartbeats are compared."""
+        sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+        return float(self.execute(sql)[0][0])
+
     def begin(self, *, write: bool, long: bool = False) -> None:
         """Begin a transaction.
 
@@ -173,7 +188,7 @@ class PostgresConnection:
 
 
 class PostgresDatabase:
-    """Implements :class:`delf_journal_sql.database.Database`.
+    """A PostgreSQL database in which a journal is stored.
 
     Args:
         url_without_scheme: The part of the URL after ``postgresql://``.
@@ -252,12 +267,12 @@ class PostgresDatabase:
         except self.errors as error:
             raise self._explain(error, raw) from error
 
-    def connect(self) -> Connection:
+    def connect(self) -> PostgresConnection:
         """Open a connection for writing."""
         return self._checkout()
 
     @contextmanager
-    def reader(self) -> Generator[Connection]:
+    def reader(self) -> Generator[PostgresConnection]:
         """Borrow a pooled connection for reading."""
         connection = self._checkout()
         try:
@@ -295,46 +310,8 @@ class PostgresDatabase:
             return True
         return True
 
-    def size(self, connection: Connection) -> tuple[int, int]:
-        """Return the size of the tables and indexes in bytes, and 0 as unknown free space."""
-        ((total,),) = connection.execute(
-            "SELECT CAST(COALESCE(SUM(pg_total_relation_size(oid)), 0) AS bigint) FROM pg_class "
-            "WHERE relkind = 'r' AND relname LIKE 'delf\\_%' "
-            "AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
-        )
-        return int(total), 0
-
-    def back_up(self, path: Path) -> None:
-        """Copy a consistent snapshot into an empty SQLite file."""
-        from delf_journal_sql.sqlite import SqliteDatabase
-
-        copy = SqliteDatabase(path, self._settings)
-        source = self.connect()
-        try:
-            migrate(copy)
-            # One transaction gives one snapshot of all tables. Without ``long``, the server would
-            # abort it while the copy is written to disk.
-            source.begin(write=False, long=True)
-            target = copy.connect()
-            try:
-                with transaction(target, write=True):
-                    copy_tables(source, target)
-            finally:
-                target.close()
-        finally:
-            source.close()
-            copy.close()
-
-    def check(self, connection: Connection) -> None:
-        """Do nothing, because the server checks its own files."""
-
     def reclaim(self) -> None:
         """Do nothing, because PostgreSQL reuses space itself."""
-
-    def now(self, connection: Connection) -> float:
-        """Return the server's Unix time, which is the same for all processes."""
-        sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
-        return float(connection.execute(sql)[0][0])
 
     def close(self) -> None:
         """Close pooled connections."""

@@ -16,7 +16,7 @@ from delf.types import TaskState
 from delf.values.encoding import to_jsonable
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
-from delf_journal_sql.database import Connection, Database, SqlRow
+from delf_journal_sql.database import Connection, Database
 from delf_journal_sql.index import (
     SEQ_BITS,
     count_unindexed_events,
@@ -29,6 +29,7 @@ from delf_journal_sql.index import (
 )
 from delf_journal_sql.owners import COLUMNS, SILENCE_SECONDS, IsAlive, cached_is_alive
 from delf_journal_sql.schema import OTHER_NAMES
+from delf_journal_sql.statements import SqlRow
 from delf_journal_sql.store import EVENT, TASK, in_state, key_of, owned_by, stored_task
 
 # The number of characters before and after a match in an excerpt.
@@ -92,7 +93,7 @@ def find(
     has_only_punctuation = bool(wanted.text) and not terms
     if has_only_punctuation or not index_exists(connection):
         return Found(behind=unindexed)
-    is_alive = cached_is_alive(database.now(connection))
+    is_alive = cached_is_alive(connection.now())
     before_key = None if before is None else key_of(connection, before)
     wanted_count = limit + 1  # the last of these tasks only shows that there are more
     if terms:
@@ -232,7 +233,7 @@ def figures(
     time_zone = zone_of(zone)
     if not index_exists(connection):
         return []
-    now = database.now(connection)
+    now = connection.now()
     where, values = _conditions(connection, cached_is_alive(now), wanted)
     terms = terms_of(wanted.text or "")
     if wanted.text and not terms:

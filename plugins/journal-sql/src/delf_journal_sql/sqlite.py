@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.machine.own_files import make_private_folder
-from delf_journal_sql.database import (
-    Connection,
+from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
+from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.statements import (
     SqlRow,
     WordSearch,
     insert_statements,
     name_columns,
 )
-from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
-from delf_journal_sql.settings import JournalSettings
 
 _VACUUM_PAGES: Final = 1000
 _MIN_POLL_SECONDS: Final = 0.004
@@ -32,7 +31,9 @@ _ACCESS_ERRORS: Final = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "S
 
 
 class SqliteConnection:
-    """Implements :class:`delf_journal_sql.database.Connection`.
+    """A connection to a SQLite file; parameters in its statements are written as ``:name``.
+
+    Failures raise :class:`JournalError` or :class:`DuplicateRowError`.
 
     Args:
         path: The file.
@@ -63,7 +64,7 @@ class SqliteConnection:
             raise
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
-        """Run a statement; return its rows."""
+        """Run a statement; return its rows as named tuples."""
         try:
             cursor = self._raw.execute(sql, parameters or {})
             rows = cursor.fetchall()
@@ -98,7 +99,18 @@ class SqliteConnection:
         *,
         unique: str | None = None,
     ) -> list[SqlRow]:
-        """Insert rows into a table, many with one statement."""
+        """Insert rows into a table, many with one statement.
+
+        Args:
+            table: The table.
+            columns: The columns.
+            rows: The values of the columns.
+            unique: A unique column. Rows whose value exists already are skipped.
+
+        Returns:
+            With ``unique``, the id and the unique value of each inserted row; otherwise
+            nothing.
+        """
         inserted: list[SqlRow] = []
         statements = insert_statements(table, columns, rows, unique=unique, placeholder="?")
         try:
@@ -133,6 +145,31 @@ class SqliteConnection:
 
     def advance_id_sequences(self, tables: Collection[str]) -> None:
         """Do nothing, because SQLite itself continues after the highest id."""
+
+    def size(self) -> tuple[int, int]:
+        """Return the size of all pages and of the free pages in bytes."""
+        ((page,),) = self.execute("PRAGMA page_size")
+        ((pages,),) = self.execute("PRAGMA page_count")
+        ((free,),) = self.execute("PRAGMA freelist_count")
+        return page * pages, page * free
+
+    def check(self) -> None:
+        """Check the integrity of the file.
+
+        Raises:
+            JournalError: If the file is damaged.
+        """
+        ((outcome,),) = self.execute("PRAGMA quick_check(1)")
+        if outcome != "ok":
+            # ``waited`` is only for errors about locks, and this one is about damage.
+            raise explain(_damage(str(outcome)), self._path, waited=0.0)
+
+    def now(self) -> float:
+        """Return this machine's Unix time, with which heartbeats are compared.
+
+        All processes of a SQLite file run on one machine.
+        """
+        return time.time()
 
     def begin(self, *, write: bool, long: bool = False) -> None:
         """Begin a transaction.
@@ -172,14 +209,14 @@ class SqliteConnection:
         self.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Roll back the transaction."""
+        """Roll back the transaction. Never fails."""
         try:
             self._raw.rollback()
         except sqlite3.Error:
             return  # SQLite has already rolled back
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection. Never fails."""
         try:
             self._raw.close()
         except sqlite3.Error:
@@ -187,7 +224,7 @@ class SqliteConnection:
 
 
 class SqliteDatabase:
-    """Implements :class:`delf_journal_sql.database.Database`.
+    """A SQLite file in which a journal is stored.
 
     Args:
         path: The path of the file. On first use the file and its folder are created, accessible
@@ -219,12 +256,12 @@ class SqliteDatabase:
         self._idle: list[SqliteConnection] = []
         self._prepared = False
 
-    def connect(self) -> Connection:
-        """Open a connection for writing."""
+    def connect(self) -> SqliteConnection:
+        """Open a connection for writing, which the caller must close."""
         return self._open()
 
     @contextmanager
-    def reader(self) -> Generator[Connection]:
+    def reader(self) -> Generator[SqliteConnection]:
         """Borrow a pooled connection for reading."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
@@ -243,27 +280,13 @@ class SqliteDatabase:
         """Start watching for writes of any process."""
         return SqliteChanges(self._open())
 
-    def size(self, connection: Connection) -> tuple[int, int]:
-        """Return the size of all pages and of the free pages in bytes."""
-        ((page,),) = connection.execute("PRAGMA page_size")
-        ((pages,),) = connection.execute("PRAGMA page_count")
-        ((free,),) = connection.execute("PRAGMA freelist_count")
-        return page * pages, page * free
-
-    def back_up(self, path: Path) -> None:
+    def copy_to(self, path: Path) -> None:
         """Copy the database into an empty file; other processes can read and write meanwhile."""
         connection = self._open()
         try:
             connection.copy_to(path)
         finally:
             connection.close()
-
-    def check(self, connection: Connection) -> None:
-        """Check the integrity of the file."""
-        ((outcome,),) = connection.execute("PRAGMA quick_check(1)")
-        if outcome != "ok":
-            # ``waited`` is only for errors about locks, and this one is about damage.
-            raise explain(_damage(str(outcome)), self._path, waited=0.0)
 
     def reclaim(self) -> None:
         """Release the space of deleted rows."""
@@ -286,16 +309,12 @@ class SqliteDatabase:
             if free >= old_free:
                 return
 
-    def now(self, connection: Connection) -> float:
-        """Return this machine's time, because all processes of a SQLite file run on one machine."""
-        return time.time()
-
     def is_responding(self) -> bool:
         """Return True, because a file is always available."""
         return True
 
     def close(self) -> None:
-        """Close pooled connections."""
+        """Close pooled connections. Later use opens new connections."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._prepared = False

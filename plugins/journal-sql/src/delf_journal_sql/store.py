@@ -15,10 +15,11 @@ from delf.types import TaskState
 from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import DAMAGE, unpack, warn_of_unreadable
-from delf_journal_sql.database import Connection, SqlRow
+from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, IsAlive, cached_is_alive, live_owners, owner_of
 from delf_journal_sql.schema import INPUTS, OTHER_NAMES
 from delf_journal_sql.settings import AT_REST
+from delf_journal_sql.statements import SqlRow
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
 # A mapping from each field of ``TaskRecord``, except ``owner``, to its column.

@@ -10,7 +10,7 @@ from delf.events import Event, TaskFinished, TaskPostponed, TaskQueued
 from delf.protocols.journal import PerhapsAlive, TaskRecord
 from delf.types import TaskState
 from delf_journal_sql.codec import Packed, plain_text
-from delf_journal_sql.database import Connection, Database
+from delf_journal_sql.database import Connection
 from delf_journal_sql.errors import JournalConflictError
 from delf_journal_sql.owners import (
     COLUMNS,
@@ -41,7 +41,6 @@ class Tasks:
 
     Args:
         owner: This process as an owner of tasks.
-        database: The database.
         cached_tasks: The cached state of the tasks that this process writes to, by id.
         claimed_tasks: The ids of the tasks that this process has claimed.
         tasks_of_other_processes: The ids of tasks that other processes have claimed from this
@@ -49,7 +48,6 @@ class Tasks:
     """
 
     owner: Owner
-    database: Database
     cached_tasks: dict[str, _Task] = field(default_factory=dict[str, _Task])
     claimed_tasks: set[str] = field(default_factory=set[str])
     tasks_of_other_processes: set[str] = field(default_factory=set[str])
@@ -242,7 +240,7 @@ class Tasks:
 
     def _require_dead(self, connection: Connection, task_id: str, owner: Process) -> None:
         """Raise JournalConflictError if the owner of a task is alive."""
-        if not is_alive(owner, self.database.now(connection)):
+        if not is_alive(owner, connection.now()):
             return
         this_process = (self.owner.pid, self.owner.birth, self.owner.machine)
         if (owner.pid, owner.birth, owner.machine) == this_process:

@@ -114,7 +114,7 @@ class Writer:
         self._outage = Outage(
             _log, f"the journal {database.name} takes no heartbeat", database.name
         )
-        self._tasks = Tasks(self.owner, database)
+        self._tasks = Tasks(self.owner)
         self._connection: Connection | None = None
         self.next_heartbeat_at = time.monotonic() + self.owner.heartbeat_seconds
         """The time of the next heartbeat, on the clock of ``time.monotonic()``."""
@@ -315,11 +315,11 @@ class Writer:
         self._has_uncommitted_heartbeat = False
         if self._has_recent_heartbeat():
             return
-        self.owner.register(connection, self._database)
+        self.owner.register(connection)
         self._has_uncommitted_heartbeat = True  # the caller confirms the heartbeat after the commit
         if self._last_heartbeat_at is None:
             # The first heartbeat of a process is the occasion to remove the records of dead ones.
-            forget_dead(connection, self._database.now(connection))
+            forget_dead(connection, connection.now())
 
     def _has_recent_heartbeat(self) -> bool:
         if self._last_heartbeat_at is None:
