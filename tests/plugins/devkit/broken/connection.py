@@ -1,13 +1,11 @@
 """Connections that break one thing each."""
 
 import asyncio
-import atexit
 import base64
 import contextlib
 import datetime as dt
 import logging
 import os
-import random
 import socket
 import tempfile
 import threading
@@ -344,39 +342,6 @@ class TestIgnoresItsLimit(Desk):
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[dict[str, str]]:
         """Tickets in a state."""
         return [{"id": "1", "state": state}] * 50
-
-
-@breaks("test_use_leaves_the_process_unchanged", says="exit handler")
-class TestRegistersExitHandlers(Desk):
-    @action("edit", effect="write")
-    def close(self, ticket: str) -> bool:
-        """Close a ticket."""
-        atexit.register(int)
-        return Desk.close(self, ticket)
-
-
-@breaks("test_use_leaves_the_process_unchanged", says="seeds Python's random numbers")
-class TestSeedsRandomNumbers(Desk):
-    @action("edit", effect="write")
-    def close(self, ticket: str) -> bool:
-        """Close a ticket."""
-        random.seed(7)
-        return Desk.close(self, ticket)
-
-
-class TestGoodDraw(Suite):
-    """Random numbers may be drawn, also by the first use alone."""
-
-    passes = ("test_use_leaves_the_process_unchanged",)
-
-    class kind(Desk):
-        drawn: float | None = None
-
-        @action("edit", effect="write")
-        def close(self, ticket: str) -> bool:
-            """Close a ticket."""
-            self.drawn = self.drawn or random.random()
-            return Desk.close(self, ticket)
 
 
 async def look(desk, state, seen={}):  # noqa: B006 - that is the fault

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import builtins
 import contextlib
-import decimal
-import functools
-import gc
 import io
-import locale
 import logging
 import os
-import random
 import re
 import signal
 import socket
-import ssl
-import subprocess
 import sys
 import tempfile
 import threading
-import time
-import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import pytest
 
@@ -75,8 +64,7 @@ async def check_nothing_remains(
         may_print: Whether the object may print something.
     """
     __tracebackhide__ = True
-    settings = _process_settings()
-    variables = dict(os.environ)
+    process_state = _process_state()
     threads = {*threading.enumerate()}
     tasks = asyncio.all_tasks()
     children = _children()
@@ -92,7 +80,7 @@ async def check_nothing_remains(
                 await subject.aclose()
         await _check_running(threads, tasks)
         files = sorted(path.name for path in Path(folder).iterdir())  # noqa: ASYNC240
-    _check_process(settings, variables)
+    _check_process(process_state)
     assert not printed.getvalue(), (
         f"it prints {printed.getvalue()[:80]!r}: the answer of a task goes to the standard output "
         "of the command, and nothing else may; use logging"
@@ -110,25 +98,10 @@ async def _use_twice(
     """Use an object twice; fail if each use changes state that the whole process shares."""
     __tracebackhide__ = True
     shared = _SharedState(subject, forbidden_texts)
-    handlers_before = _exit_handler_count()
     await use()
     shared.remember()
-    handlers_after_first_use = _exit_handler_count()
-    random_state_after_first_use = random.getstate()
-    # Change the state. If the second use nevertheless ends with the state of the first one, both
-    # uses have called random.seed().
-    random.random()  # noqa: S311 - no secret
     await use()
     shared.check()
-    assert random.getstate() != random_state_after_first_use, (
-        "it seeds Python's random numbers on each use: what other plugins and the program draw "
-        "repeats; use an own random.Random(seed)"
-    )
-    grows_on_each_use = handlers_before < handlers_after_first_use < _exit_handler_count()
-    assert not grows_on_each_use, (
-        "it registers an exit handler (atexit) on each use, which keeps its objects until the "
-        "process ends: register one, or close in aclose()"
-    )
 
 
 def _check_open_files(opened_before: Sequence[str]) -> None:
@@ -200,12 +173,6 @@ def _running(
     return names
 
 
-def _exit_handler_count() -> int:
-    """Return the number of exit handlers; 0 if this Python does not report it."""
-    count: Callable[[], int] | None = getattr(atexit, "_ncallbacks", None)
-    return 0 if count is None else count()
-
-
 def _children() -> set[int]:
     """Return the running children of this process; an empty set without ``/proc``."""
     children: set[int] = set()
@@ -238,68 +205,93 @@ def _is_multiprocessing_helper(pid: int) -> bool:
     return any(name in _command(pid) for name in _MULTIPROCESSING_HELPERS)
 
 
-# Functions and classes that libraries such as gevent replace for the whole process.
-_PATCHED: Final = (
-    *((socket, name) for name in ("socket", "create_connection", "getaddrinfo")),
-    *((builtins, name) for name in ("open", "print", "__import__")),
-    (ssl, "_create_default_https_context"),
-    (subprocess, "Popen"),
-    (time, "time"),
-)
-
 # -- the process ---------------------------------------------------------------------------------
 
 
-def _process_settings() -> dict[str, object]:
-    """Return the values of the settings that all plugins of a process share.
+class _Setting(NamedTuple):
+    """A setting that all plugins of a process share.
 
-    The keys are descriptions of the settings.
+    Args:
+        name: The name in messages.
+        read: Returns the value.
+        restore: Sets the value.
     """
-    root = logging.getLogger()
-    mask = os.umask(0)
-    os.umask(mask)  # the mask can only be read by setting it
-    state: dict[str, object] = {
-        "the current folder": Path.cwd(),
-        "the umask": mask,
-        "the level of the root logger": root.level,
-        "the handlers of the root logger": tuple(map(id, root.handlers)),
-        "the default timeout of sockets": socket.getdefaulttimeout(),
-        "the locale": locale.setlocale(locale.LC_ALL),
-        "sys.path": tuple(sys.path),
-        "sys.excepthook": sys.excepthook,
-        "sys.stdout": id(sys.stdout),
-        "sys.stderr": id(sys.stderr),
-        "the limit of recursion": sys.getrecursionlimit(),
-        "the collector of garbage (gc)": gc.isenabled(),
-        "the list of filters of warnings": tuple(warnings.filters),
-        "the precision of decimals": decimal.getcontext().prec,
-        "threading.excepthook": threading.excepthook,
-        "logging.disable": root.manager.disable,
-    }
-    with contextlib.suppress(RuntimeError):  # no event loop runs
-        loop = asyncio.get_running_loop()
-        state["the exception handler of the event loop"] = loop.get_exception_handler()
-        state["the task factory of the event loop"] = loop.get_task_factory()
-    for module, name in _PATCHED:
-        state[f"{module.__name__}.{name}"] = getattr(module, name, None)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        state[f"the handler of {number.name}"] = signal.getsignal(number)
-    return state
+
+    name: str
+    read: Callable[[], Any]
+    restore: Callable[[Any], object]
 
 
-def _check_process(before: dict[str, object], variables: dict[str, str]) -> None:
-    """Fail if a setting of the process or an environment variable has changed."""
+def _restore_path(paths: list[str]) -> None:
+    sys.path[:] = paths
+
+
+def _restore_handlers(handlers: list[logging.Handler]) -> None:
+    logging.getLogger().handlers[:] = handlers
+
+
+def _restore_variables(variables: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+
+
+def _restore_signal_handler(handler: Any) -> None:
+    # A handler of None was not set by Python code, and cannot be restored.
+    if handler is not None:
+        signal.signal(signal.SIGTERM, handler)
+
+
+_SETTINGS: Final = (
+    _Setting("a variable", lambda: dict(os.environ), _restore_variables),
+    _Setting("the current folder", Path.cwd, os.chdir),
+    _Setting("sys.path", lambda: list(sys.path), _restore_path),
+    _Setting(
+        "the level of the root logger",
+        lambda: logging.getLogger().level,
+        logging.getLogger().setLevel,
+    ),
+    _Setting(
+        "the handlers of the root logger",
+        lambda: list(logging.getLogger().handlers),
+        _restore_handlers,
+    ),
+    _Setting("the default timeout of sockets", socket.getdefaulttimeout, socket.setdefaulttimeout),
+    _Setting(
+        "the handler of SIGTERM",
+        lambda: signal.getsignal(signal.SIGTERM),
+        _restore_signal_handler,
+    ),
+)
+
+
+def _process_state() -> list[Any]:
+    return [setting.read() for setting in _SETTINGS]
+
+
+def _check_process(before: list[Any]) -> None:
+    """Fail if a setting of the process has changed."""
     __tracebackhide__ = True
-    names = {*variables, *os.environ}
-    changed = sorted(name for name in names if variables.get(name) != os.environ.get(name))
-    assert not changed, (
-        f"the variable {changed[0]} is left changed: programs that other plugins start would get it"
-    )
-    now = _process_settings()
-    other = [what for what, value in before.items() if now[what] != value]
-    assert not other, (
-        f"{other[0]} is left changed, which all plugins and the program that embeds delf share"
-    )
+    for setting, old, new in zip(_SETTINGS, before, _process_state(), strict=True):
+        if old == new:
+            continue
+        name = setting.name
+        if isinstance(old, dict):
+            name = f"the variable {min(variable for variable, _ in old.items() ^ new.items())}"
+        pytest.fail(
+            f"{name} is left changed, which all plugins and the program that embeds delf share"
+        )
+
+
+@contextlib.contextmanager
+def restored_process() -> Generator[None]:
+    """Undo what the block changes in the process, so that the next test starts afresh."""
+    before = _process_state()
+    try:
+        yield
+    finally:
+        for setting, old in zip(_SETTINGS, before, strict=True):
+            if setting.read() != old:
+                setting.restore(old)
 
 
 # -- classes and modules -------------------------------------------------------------------------
@@ -380,46 +372,6 @@ def remember_module_state(subject: object) -> None:
         _STATE_BEFORE_FIRST_TEST[kind] = _class_and_module_state(kind)
 
 
-@contextlib.contextmanager
-def restored_process() -> Generator[None]:
-    """Undo what the block changes in the process, so that the next test starts afresh."""
-    variables = dict(os.environ)
-    mask = os.umask(0)
-    os.umask(mask)  # the mask can only be read by setting it
-    root = logging.getLogger()
-    timeout = socket.getdefaulttimeout()
-    level = root.level
-    handler = signal.getsignal(signal.SIGTERM)
-    collects_garbage = gc.isenabled()
-    recursion_limit = sys.getrecursionlimit()
-    filters = warnings.filters[:]
-    precision = decimal.getcontext().prec
-    disabled = root.manager.disable
-    patched = {place: getattr(*place) for place in _PATCHED if hasattr(*place)}
-    try:
-        yield
-    finally:
-        if dict(os.environ) != variables:
-            os.environ.clear()
-            os.environ.update(variables)
-        os.umask(mask)
-        root.setLevel(level)
-        logging.disable(disabled)
-        socket.setdefaulttimeout(timeout)
-        if collects_garbage:
-            gc.enable()
-        else:
-            gc.disable()
-        sys.setrecursionlimit(recursion_limit)
-        warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue]
-        decimal.getcontext().prec = precision
-        for (module, name), value in patched.items():
-            setattr(module, name, value)
-        # A handler of None was not set by Python code, and cannot be restored.
-        if handler is not None and signal.getsignal(signal.SIGTERM) is not handler:
-            signal.signal(signal.SIGTERM, handler)
-
-
 def _package(kind: type) -> str:
     return kind.__module__.partition(".")[0]
 
@@ -436,8 +388,12 @@ def _class_and_module_state(kind: type) -> dict[str, str]:
         belongs_to_package = name.partition(".")[0] == package and package not in _EXEMPT_PACKAGES
         # Modules with tests keep texts of the tests; one of them may define the tested class.
         is_other_test_module = name != kind.__module__ and bool(_TEST_MODULE.search(name))
-        if belongs_to_package and not is_other_test_module:
-            state |= dict(_module_state(module))
+        if not belongs_to_package or is_other_test_module:
+            continue
+        state |= dict(_variables_with_state(module))
+        for value in list(vars(module).values()):
+            if isinstance(value, type) and value.__module__ == name:
+                state |= dict(_variables_with_state(value))
     return {name: _text(value) for name, value in state.items()}
 
 
@@ -452,75 +408,34 @@ def _text(value: object) -> str:
         return ""
 
 
-def _state_held_by(value: object, package: str) -> object:
-    """Return what the value of a module variable can keep from one call to the next, or None.
-
-    This is the state of a function, or the attributes of a thread-local or of an object whose class
-    is in ``package``.
-    """
-    if isinstance(value, FunctionType):
-        return _state_of_function(value)
-    defining_package = str(getattr(type(value), "__module__", "")).partition(".")[0]
-    if defining_package == package or isinstance(value, threading.local):
-        return getattr(value, "__dict__", None) or None
-    return None
-
-
-def _state_of_function(function: FunctionType) -> object:
-    """Return what a function can keep from one call to the next; None if it can keep nothing.
-
-    This is its attributes, its mutable defaults and the mutable values of its closure.
-    """
-    values: list[Any] = list(function.__defaults__ or ())
-    values += (function.__kwdefaults__ or {}).values()
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # an empty cell
-            values.append(cell.cell_contents)
-    state: list[Any] = [function.__dict__] if function.__dict__ else []
-    state += [value for value in values if type(value) in _MUTABLE]
-    return state or None
-
-
 def _class_state(kind: type) -> Iterator[tuple[str, object]]:
-    """Yield the state that a class and its bases hold, each value with its name.
-
-    The values are collections, numbers, the contents of thread-locals, the sizes of caches, and
-    what functions keep in their attributes, mutable defaults and closures.
-    """
+    """Yield the state that a class and its bases hold, each value with its name."""
     for cls in kind.__mro__:
-        if cls.__module__.partition(".")[0] in _EXEMPT_PACKAGES:
-            continue
-        for name, value in vars(cls).items():
-            if name.startswith("__"):
-                continue
-            if isinstance(value, functools._lru_cache_wrapper):  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-                size = cast("Any", value).cache_info().currsize
-                yield f"the cache of {cls.__name__}.{name}", size
-            elif _is_small_collection(value) or type(value) in (int, float):
-                yield f"{cls.__name__}.{name}", cast("object", value)
-            elif isinstance(value, threading.local):
-                yield f"{cls.__name__}.{name}", value.__dict__
-            elif isinstance(value, FunctionType):
-                held = _state_of_function(value)
-                if held is not None:
-                    yield f"the defaults or the closure of {cls.__name__}.{name}", held
+        if _package(cls) not in _EXEMPT_PACKAGES:
+            yield from _variables_with_state(cls)
 
 
-def _module_state(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """Yield the name and value of each variable of a module and its classes that may change.
+def _variables_with_state(owner: type | ModuleType) -> Iterator[tuple[str, object]]:
+    """Yield the name and value of each variable that can keep something from call to call.
 
-    The value is a small collection, or the state of a function or an object.
+    The values are small collections, numbers, the mutable defaults of functions, and in a module
+    the attributes of objects whose class is in the same package.
+
+    Args:
+        owner: The class or module with the variables.
     """
-    package = module.__name__.partition(".")[0]
-    for name, value in list(vars(module).items()):
+    package = owner.__name__.partition(".")[0]
+    variables: dict[str, object] = dict(vars(owner))
+    for name, value in variables.items():
         if name.startswith("__") or name == "pytestmark":
             continue
-        is_class_of_module = isinstance(value, type) and value.__module__ == module.__name__
-        if is_class_of_module:
-            for class_attribute, attribute_value in list(vars(value).items()):
-                if _is_small_collection(attribute_value) and not class_attribute.startswith("__"):
-                    yield f"{value.__qualname__}.{class_attribute}", attribute_value
-        elif _is_small_collection(value):
-            yield f"{module.__name__}.{name}", cast("object", value)
-        elif (state := _state_held_by(value, package)) is not None:
-            yield f"{module.__name__}.{name}", state
+        state: object = None
+        if isinstance(value, FunctionType):
+            defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+            state = [default for default in defaults if type(default) in _MUTABLE]
+        elif _is_small_collection(value) or type(value) in (int, float):
+            state = value
+        elif isinstance(owner, ModuleType) and _package(type(value)) == package:
+            state = getattr(value, "__dict__", None)
+        if state is not None:
+            yield f"{owner.__name__}.{name}", state
