@@ -6,20 +6,22 @@ and statements cannot change settings.
 
 from __future__ import annotations
 
-import datetime as dt
 import importlib
-import json
-import math
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf.values.conversion import unique_names
+from delf_confined.duckdb_values import (
+    CONFINED,
+    prevent_import_of_pandas,
+    python_row,
+    select_items,
+)
 from delf_confined.words import shorten_message
 from delf_files.arrow_schema import note_durations
 from delf_files.forms import DETECTION_BYTES, refuse_other_format
@@ -44,15 +46,6 @@ READERS: Final = {
     "rows": "read_json({path}, format = 'newline_delimited', columns = {columns}, "
     "hive_partitioning = false)",
 }
-_DATE_AND_TIME_TYPES: Final = ("DATE", "TIME", "INTERVAL")
-_DURATION: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d(?:\.\d{1,6})?))?")
-_UNREPRESENTABLE_PATTERNS: Final = {
-    "INTERVAL": r"\d months?|\d years?",
-    "DATE": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
-    "TIMESTAMP": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
-    "TIMESTAMP_NS": r"\.\d{6}\d*[1-9]",
-    "TIME": r"24:00:00",
-}
 _BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)"
 _EXPLAIN: Final = re.compile(
     rf"{_BLANK}*EXPLAIN(?={_BLANK}|\()"
@@ -62,7 +55,6 @@ _EXPLAIN: Final = re.compile(
 )
 _WHOLE_FILE: Final = None
 """The only part of a file whose format has no names for tables."""
-_MICROSECOND_DIGITS: Final = 6
 _GLOB_CHARACTER: Final = re.compile(r"[*?\[]")
 _ROWS_PER_BATCH: Final = 500
 _MIN_BUFFER_BYTES: Final = 32 * 1024 * 1024
@@ -241,17 +233,15 @@ def _run_request_once(request: dict[str, Any]) -> dict[str, Any]:
     """
     import duckdb
 
+    prevent_import_of_pandas()
     connection = duckdb.connect(
         config={
+            **CONFINED,
             "memory_limit": request["memory"],
             "threads": request["threads"],
             # Statements can read this folder, which has only what DuckDB writes during the query.
             "temp_directory": str(Path.cwd() / "spill"),
             "max_temp_directory_size": request["spill"],
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-            "allow_community_extensions": False,
-            "python_enable_replacements": False,
         }
     )
     connection.execute("SET TimeZone = 'UTC'")
@@ -577,9 +567,7 @@ class _Result(NamedTuple):
     """The result of a statement.
 
     Args:
-        cursor: A cursor of rows ``(a, b, text of a, text of b)`` for ``SELECT a, b``. A text is
-            NULL unless Python cannot represent the value; dates and times are texts themselves.
-            The rows of EXPLAIN have no second half.
+        cursor: A cursor of rows for :func:`python_row`.
         columns: The names of the columns.
         kinds: The types of the columns.
     """
@@ -593,21 +581,14 @@ def _run_with_texts(connection: Any, statement: Any, parameters: Any) -> _Result
     """Run a statement that also selects the texts of values that Python cannot represent."""
     import duckdb
 
-    # DuckDB would import pandas to recognise a parameter that is pandas' NaT. The import takes
-    # longer than most statements, and the entry None prevents it.
-    sys.modules.setdefault("pandas", cast("Any", None))
     if statement.type != duckdb.StatementType.SELECT:  # EXPLAIN
         cursor = connection.execute(statement, parameters)
         columns = [str(column[0]) for column in cursor.description]
         return _Result(cursor, columns, ["VARCHAR"] * len(columns))
     relation = connection.sql(statement.query, params=parameters)
     kinds = [str(kind) for kind in relation.types]
-    values = [
-        f"CAST(#{number} AS VARCHAR)" if _is_date_or_time(kind) else f"#{number}"
-        for number, kind in enumerate(kinds, 1)
-    ]
-    texts = [_text_if_unrepresentable(number, kind) for number, kind in enumerate(kinds, 1)]
-    cursor = relation.select(", ".join([*values, *texts]))
+    items = select_items([f"#{number}" for number in range(1, len(kinds) + 1)], kinds)
+    cursor = relation.select(", ".join(items))
     return _Result(cursor, list(relation.columns), kinds)
 
 
@@ -629,7 +610,9 @@ def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str,
         has_more = len(rows) == request["limit"]
         if has_more:
             break
-        cells = _python_cells(row, result.columns, result.kinds, texts)
+        cells, indices_of_texts = python_row(row, result.kinds)
+        for index in indices_of_texts:
+            texts.setdefault(result.columns[index], cells[index])
         total_bytes += sum(map(_approximate_bytes, cells))
         if total_bytes > request["bytes"]:
             raise ToolExecutionError(
@@ -645,148 +628,11 @@ def _fetch_rows(cursor: Any) -> Iterator[Sequence[Any]]:
         yield from batch
 
 
-def _python_cells(
-    row: Sequence[Any], columns: Sequence[str], kinds: Sequence[str], texts: dict[str, str]
-) -> list[Any]:
-    """Convert a row to Python values, or to texts if Python has no such values.
-
-    Args:
-        row: A row of the cursor of a :class:`_Result`.
-        columns: The names of the columns.
-        kinds: The types of the columns.
-        texts: A mapping from column to the first value that became text, which is filled here.
-    """
-    values = row[: len(columns)]
-    texts_of_unrepresentable = row[len(columns) :]
-    cells: list[Any] = []
-    for value, kind, name in zip(values, kinds, columns, strict=True):
-        cells.append(_value(value, kind, name, texts))
-    for index, text in enumerate(texts_of_unrepresentable):
-        if text is not None:
-            cells[index] = text
-            texts.setdefault(columns[index], text)
-    return cells
-
-
-def _is_date_or_time(kind: str) -> bool:
-    """Return True for the types of dates, times and intervals, but not for lists of these."""
-    return kind.startswith(_DATE_AND_TIME_TYPES) and not kind.endswith("]")
-
-
-def _text_if_unrepresentable(number: int, kind: str) -> str:
-    """Return an SQL expression for a value's text if Python cannot represent the value, else NULL.
-
-    Args:
-        number: The number of the column, from 1.
-        kind: The type of the column, such as ``DATE[]``.
-    """
-    if _is_date_or_time(kind):  # always selected as text, and parsed afterwards
-        return "NULL"
-    # A nested type, such as DATE[], may contain a date like ``infinity``.
-    patterns = [pattern for word, pattern in _UNREPRESENTABLE_PATTERNS.items() if word in kind]
-    if not patterns:
-        return "NULL"
-    text = f"CAST(#{number} AS VARCHAR)"
-    return f"CASE WHEN regexp_matches({text}, {_text('|'.join(patterns))}) THEN {text} END"
-
-
 def _approximate_bytes(value: Any) -> int:
     """Estimate the memory that a value takes, with the fixed part of a Python object."""
     if isinstance(value, (str, bytes)):
         return len(value) + 48
     return len(str(value)) + 32
-
-
-def _value(value: Any, kind: str, name: str, texts: dict[str, str]) -> Any:
-    """Convert a value of the result's column ``name`` to a Python value.
-
-    If Python has no such value, return the value as text, and store this text in ``texts`` under
-    the column's name.
-    """
-    if _is_date_or_time(kind):
-        return _parse_time_value(value, kind, name, texts)
-    if kind == "JSON" and isinstance(value, str):
-        return _parse_json(value, name, texts)
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
-def _parse_json(text: str, name: str, texts: dict[str, str]) -> Any:
-    """Parse a JSON text.
-
-    Return the text itself if a number in the text is too large for a float, or if it is not JSON.
-
-    Args:
-        text: The text.
-        name: The name of the column.
-        texts: Receives the text, under the column's name, if a number is too large for a float.
-    """
-    try:
-        return json.loads(text, parse_float=_finite)
-    except OverflowError:
-        texts.setdefault(name, text)
-    except (ValueError, RecursionError):
-        pass  # the text is not JSON, although the statement declared the column as JSON
-    return text
-
-
-def _finite(text: str) -> float:
-    """Parse a number; raise OverflowError if the number is too large for a float."""
-    number = float(text)
-    if math.isinf(number):
-        raise OverflowError(text)
-    return number
-
-
-def _parse_time_value(value: str | None, kind: str, name: str, texts: dict[str, str]) -> Any:
-    """Parse a date, time or duration; return the text if Python cannot represent the value.
-
-    Args:
-        value: The text of the value; None for NULL.
-        kind: The type of the column.
-        name: The name of the column.
-        texts: Receives the text, by column, if Python cannot represent the value.
-    """
-    if value is None:
-        return None
-    if kind.startswith("INTERVAL"):
-        parsed = _parse_duration(value)
-    else:
-        parsed = _parse_date_or_time(value, kind)
-    if parsed is None:
-        texts.setdefault(name, value)
-        return value
-    return parsed
-
-
-def _parse_date_or_time(value: str, kind: str) -> Any:
-    """Parse a date or time of SQL; return None if Python cannot represent the value."""
-    after_point = value.partition(".")[2]
-    fraction_digits = re.split(r"[^0-9]", after_point, maxsplit=1)[0].rstrip("0")
-    is_end_of_day = value.startswith("24:")  # Python has no time 24:00
-    if len(fraction_digits) > _MICROSECOND_DIGITS or is_end_of_day:
-        return None
-    python_type = {"DATE": dt.date, "TIME": dt.time}.get(kind.partition(" ")[0], dt.datetime)
-    try:
-        return python_type.fromisoformat(value)
-    except ValueError:
-        return None
-
-
-def _parse_duration(value: str) -> dt.timedelta | None:
-    """Parse an interval of DuckDB; None for an interval that is no timedelta, such as months."""
-    match = _DURATION.fullmatch(value)
-    if match is None or not value:  # the pattern also matches an empty text
-        return None
-    days, sign, hours, minutes, seconds = match.groups()
-    clock = dt.timedelta(
-        hours=int(hours or 0), minutes=int(minutes or 0), seconds=float(seconds or 0)
-    )
-    if sign:
-        clock = -clock
-    try:
-        return dt.timedelta(days=int(days or 0)) + clock
-    except OverflowError:
-        return None
 
 
 def quoted_forms(name: str) -> tuple[str, str, str]:

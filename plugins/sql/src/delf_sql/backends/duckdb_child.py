@@ -7,22 +7,25 @@ DuckDB opens a file either for reading or for writing, so the file is closed aft
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
-import json
-import sys
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 import duckdb
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from delf.errors import DelfError, ToolRefusedError
+from delf_confined.duckdb_values import (
+    CONFINED,
+    prevent_import_of_pandas,
+    python_row,
+    select_items,
+)
 from delf_confined.words import shorten_message
 from delf_sql.backends.base import FailedAt, Problem, WriteResult, first_line
 from delf_sql.backends.engine import EngineBackend, origin
@@ -39,38 +42,14 @@ _THREADS: Final = 2
 _BUSY_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.05
 _CONFINED: Final = {
+    **CONFINED,
     "memory_limit": _MEMORY,
     "max_temp_directory_size": _SPILL,
     "threads": _THREADS,
     "enable_external_access": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "allow_community_extensions": False,
-    "python_enable_replacements": False,
     "secret_directory": "/nonexistent",
 }
 _COUNT_COLUMNS: Final = (("Count",), ("Success",))
-_TIME_TYPES: Final = ("DATE", "TIME", "TIMESTAMP")
-_JSON: Final = "JSON"
-_ZONED: Final = "TIMESTAMP WITH TIME ZONE"
-# SQL conditions, by column type, that find values without a Python equivalent: intervals with
-# months or years, infinite dates and times, and nanoseconds.
-_UNREPRESENTABLE: Final = {
-    "INTERVAL": "datepart('year', {0}) <> 0 OR datepart('month', {0}) <> 0",
-    "DATE": "NOT isfinite({0})",
-    "TIMESTAMP": "NOT isfinite({0})",
-    "TIMESTAMP_NS": "NOT isfinite({0}) OR epoch_ns({0}) % 1000 <> 0",
-    _ZONED: "NOT isfinite({0})",
-}
-# Regular expressions for the text of a list, struct or map: each finds values of a type that have
-# no Python equivalent.
-_UNREPRESENTABLE_TEXTS: Final = {
-    "INTERVAL": r"\d months?|\d years?",
-    "DATE": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
-    "TIMESTAMP": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
-    "TIMESTAMP_NS": r"\.\d{{6}}\d*[1-9]",
-    "TIME": r"24:00:00",
-}
 _CATALOGUE: Final = Catalogue(
     relations="""
 SELECT schema_name || chr(31) || name, nullif(schema_name, 'main'), name, is_view, comment FROM (
@@ -154,13 +133,11 @@ class DuckdbEngine(EngineBackend):
         _check_is_query(session, bound)
         kinds = self._describe(session, _wrap(bound, "DESCRIBE ", ""))
         names = [f"c{number}" for number in range(len(kinds))]
-        # Each column is selected twice: as value, and as text for values that Python cannot hold.
-        items = [_select_item(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
-        items += [_text_item(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
+        items = select_items(names, [kind for _, kind in kinds])
         head = f"SELECT {', '.join(items)} FROM (\n"  # noqa: S608 - names made here
         wrapped = _wrap(bound, head, f"\n) AS delf({', '.join(names)})")
         fetched = self._fetch(session, wrapped, limit, streams=False)
-        rows: list[Sequence[Any]] = [_converted_row(row, kinds) for row in fetched.rows]
+        rows: list[Sequence[Any]] = [_python_row(row, kinds) for row in fetched.rows]
         return Fetched(tuple(name for name, _ in kinds), rows, fetched.more)
 
     def _describe(self, session: sa.Connection, describe: BoundStatement) -> list[tuple[str, str]]:
@@ -244,9 +221,7 @@ def run(
     Returns:
         A dict with the function's result as ``value``, or with DuckDB's error as ``problem``.
     """
-    # DuckDB would import pandas, only to compare parameters with ``pandas.NaT``. The import takes
-    # longer than most statements, and parameters from JSON are never NaT.
-    sys.modules.setdefault("pandas", cast("Any", None))
+    prevent_import_of_pandas()
     target = Target(dialect="duckdb", label="DuckDB", database=database)
     engine = DuckdbEngine(target, SQLSettings.model_construct(**settings))
     try:
@@ -324,60 +299,8 @@ def _wrap(bound: BoundStatement, head: str, tail: str) -> BoundStatement:
     return BoundStatement(pieces, bound.values)
 
 
-def _select_item(name: str, kind: str) -> str:
-    """Return a SQL expression that selects a column, in a form that the driver can return.
-
-    :func:`_converted_row` converts the returned values.
-    """
-    if kind == _JSON:  # the driver parses JSON inconsistently
-        return f"{name}::VARCHAR"
-    if kind == _ZONED:  # a time without its zone, because the driver needs pytz for zones
-        return f"{name} AT TIME ZONE 'UTC'"
-    return name
-
-
-def _text_item(name: str, kind: str) -> str:
-    """Return a SQL expression that gives a column's value as text if Python cannot represent it.
-
-    For any other value the expression gives NULL.
-    """
-    condition = _UNREPRESENTABLE.get(kind) or _unrepresentable_inside(kind)
-    if condition:
-        return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END"
-    return "NULL"
-
-
-def _unrepresentable_inside(kind: str) -> str | None:
-    """Return a SQL condition for a list, struct or map with values that Python cannot represent.
-
-    In the condition, ``{0}`` stands for the list, struct or map. The result is None if the type has
-    no such values.
-    """
-    patterns = [pattern for word, pattern in _UNREPRESENTABLE_TEXTS.items() if word in kind]
-    if not patterns:
-        return None
-    any_pattern = "|".join(patterns)
-    return f"regexp_matches({{0}}::VARCHAR, '{any_pattern}')"
-
-
-def _converted_row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
-    """Convert a result row to a list of values.
-
-    For the columns ``a`` and ``b``, the row is ``(a, b, text of a, text of b)``. Each of these
-    texts is None unless Python cannot represent the value.
-    """
-    values: list[Any] = []
-    for number, (_, kind) in enumerate(kinds):
-        value = row[number]
-        text = row[len(kinds) + number]
-        is_time_as_text = isinstance(value, str) and kind.startswith(_TIME_TYPES)
-        if text is not None:
-            value = AsText(text)
-        elif is_time_as_text:  # the driver returns a text for a date outside of Python's range
-            value = AsText(value)
-        elif kind == _ZONED and isinstance(value, dt.datetime):
-            value = value.replace(tzinfo=dt.UTC)
-        elif kind == _JSON and isinstance(value, str):
-            value = json.loads(value)
-        values.append(value)
-    return values
+def _python_row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
+    cells, indices_of_texts = python_row(row, [kind for _, kind in kinds])
+    for index in indices_of_texts:
+        cells[index] = AsText(cells[index])
+    return cells
