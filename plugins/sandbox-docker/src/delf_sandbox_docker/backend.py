@@ -163,7 +163,7 @@ class DockerBackend:
 
     async def aclose(self) -> None:
         """End all containers, and wait until they are removed. Idempotent."""
-        await self.pool.aclose(self.engine.finish)
+        await self.pool.aclose(self.engine.wait_while_responding)
         self.engine.close()
         if self._folder is not None:
             remove_folder(self._folder)
