@@ -309,8 +309,16 @@ def test_malformed_large_json_is_reported(tmp_path, text):
 @pytest.mark.parametrize(
     ("data", "header", "message"),
     [
-        ('n,v\n1,x\n2,"y\n3,z\n', None, "t.csv: line 3: a quote is not closed"),
-        ('n,v\n1,x\n2,"y\n3,z\n', 3, "t.csv: line 3: a quote is not closed"),
+        (
+            'n,v\n1,x\n2,"y\n3,z\n',
+            None,
+            "t.csv: it cannot be read as a table: line 3: a quote is not closed",
+        ),
+        (
+            'n,v\n1,x\n2,"y\n3,z\n',
+            3,
+            "t.csv: it cannot be read as a table: line 3: a quote is not closed",
+        ),
         ("", None, "t.csv: it has no rows"),
     ],
 )

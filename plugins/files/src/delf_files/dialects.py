@@ -26,7 +26,8 @@ _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\r?\n")
 _SEPARATOR_IN_WORD: Final = re.compile(r"[^\s,;|][,;\t|][^\s,;|]")
 _NUMBER: Final = re.compile(r"[-+]?[\d. ']*\d(?:[,.]\d+)?\s?[%€$]?")
 _MIN_SPLIT_FACTOR: Final = 0.5
-_UNCLOSED: Final = "unexpected end"  # in the error of the module csv
+UNCLOSED: Final = "unexpected end"
+"""A part of the message of ``csv.Error`` for a quote that is not closed."""
 _MISPLACED_QUOTE_FACTOR: Final = 0.95
 _VARIANT_FACTOR: Final = 0.99
 _MIN_QUOTED_CELLS: Final = 2
@@ -179,7 +180,7 @@ def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], bool]:
             # list() would lose the rows before an error.
             rows.append(row)  # noqa: PERF402
     except csv.Error as error:
-        is_misplaced = _UNCLOSED not in str(error)
+        is_misplaced = UNCLOSED not in str(error)
         if is_misplaced:
             # Unless strict, the reader takes a misplaced quote as a character of the cell.
             lenient_rows = filter(None, dialect.reader(io.StringIO(sample, newline="")))
@@ -251,7 +252,7 @@ def _first_quoting_error(dialect: Dialect, text: str) -> Literal["unclosed", "mi
         for _ in dialect.rows(text):
             pass
     except csv.Error as error:
-        return "unclosed" if _UNCLOSED in str(error) else "misplaced"
+        return "unclosed" if UNCLOSED in str(error) else "misplaced"
     return None
 
 
@@ -279,14 +280,3 @@ def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     # Matches a quoted cell up to its first ``\"``: plain and escaped characters, doubled quotes.
     cell_up_to_escape = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
     return not re.search(cell_up_to_escape, text, re.MULTILINE)
-
-
-def line_of_undoubled_quote(text: str, dialect: Dialect) -> int | None:
-    """Return the line number of the first undoubled quote inside a quoted cell, if any."""
-    reader = dialect.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for _ in reader:
-            pass
-    except csv.Error as error:
-        return None if _UNCLOSED in str(error) else reader.line_num
-    return None

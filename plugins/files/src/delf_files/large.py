@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import Any, Final, TextIO, cast
 
 from delf.values.json_reader import JSONReader
 from delf_confined.text import encoding_of_file
-from delf_files.dialects import LARGEST_CELL, Dialect, dialect_of
-from delf_files.headers import SAMPLE_ROWS
+from delf_files.dialects import dialect_of
 from delf_files.json_text import JSONLinesReader
-from delf_files.tables import (
-    END,
-    columns_of,
-    note_escapes,
-    note_undoubled_quote,
-    note_uneven,
-    note_unlikely_header,
-    note_wider,
-    rows_of,
-)
-
-if TYPE_CHECKING:
-    from _csv import Reader
+from delf_files.tables import SAMPLE_CHARACTERS, TableRows, columns_of, note_unlikely_names
 
 CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
-_SAMPLE_CHARACTERS: Final = 64_000
 _NO_BLANK_OR_COMMA: Final = re.compile(r"[^\ufeff \t\r\n,]")
-_MAX_CELL_CHARACTERS: Final = 16 * 1024 * 1024
-_TOO_LARGE_CELL: Final = (
-    f"a cell over {_MAX_CELL_CHARACTERS:,} characters, or a quote that is not closed"
-)
 
 
 @dataclass(frozen=True)
@@ -55,71 +34,6 @@ class Table:
     columns: list[str]
     ragged: bool
     max_row_bytes: int
-
-
-@dataclass
-class _RowStatistics:
-    """Statistics of the rows that a reader has yielded so far.
-
-    Args:
-        reader: The reader that yields the rows.
-        max_cells: The most cells of a row, including the header.
-        min_cells: The fewest cells of a row after the header.
-        max_row_bytes: The most bytes in the cells of a row, without separators.
-        wider_rows: The number of rows with more cells than the header.
-        first_wider_line: The line of the first such row; 0 for none.
-        row_line: The line at which the last row begins.
-        next_row_line: The line at which the next row begins.
-        last_row: The last row, which is ``[END]`` if all quotes of the table are closed.
-        named_columns: The number of cells of the header; None without a header.
-    """
-
-    reader: Reader
-    max_cells: int = 0
-    min_cells: int = LARGEST_CELL
-    max_row_bytes: int = 0
-    wider_rows: int = 0
-    first_wider_line: int = 0
-    row_line: int = 1
-    next_row_line: int = 1
-    last_row: list[str] = field(default_factory=list[str])
-    named_columns: int | None = None
-
-    def add_header(self, header: list[str], *, is_named: bool) -> None:
-        """Take the first row; it holds the column names if ``is_named``.
-
-        Raises:
-            ValueError: If the table is empty.
-        """
-        self.next_row_line = self.reader.line_num + 1
-        if header == [END]:  # the reader's mark for the end of the file
-            raise ValueError("it has no rows")
-        # A cell with a line break makes the header longer than a line.
-        self.row_line = self.reader.line_num - sum(cell.count("\n") for cell in header)
-        self.last_row = header
-        self.max_cells = len(header)
-        self.named_columns = len(header) if is_named else None
-
-    def add(self, row: list[str]) -> list[str]:
-        """Add a row after the header to the statistics, and return the row."""
-        self.last_row = row
-        # A cell may have line breaks: after a row on the lines 4 to 6, line_num is 6.
-        self.row_line, self.next_row_line = self.next_row_line, self.reader.line_num + 1
-        if row == [END]:  # the marker after the last row of the table
-            return row
-        if self.named_columns is not None and len(row) > self.named_columns:
-            self.wider_rows += 1
-            self.first_wider_line = self.first_wider_line or self.reader.line_num
-        self.max_cells = max(self.max_cells, len(row))
-        self.min_cells = min(self.min_cells, len(row))
-        self.max_row_bytes = max(self.max_row_bytes, _utf8_size("".join(row)))
-        return row
-
-    @property
-    def is_ragged(self) -> bool:
-        """True if rows differ in their number of cells, the header included."""
-        header_cells = self.max_cells if self.named_columns is None else self.named_columns
-        return min(self.min_cells, header_cells) < self.max_cells
 
 
 def write_table(
@@ -144,134 +58,44 @@ def write_table(
     """
     encoding = encoding_of_file(path, shown_name)
     with _open(path, encoding) as source:
-        sample = source.read(_SAMPLE_CHARACTERS)
+        sample = source.read(SAMPLE_CHARACTERS)
     if names_row is None:
-        _note_unlikely_header(sample, ending)
+        note_unlikely_names(sample, ending)
     dialect = dialect_of(sample, ending)
+
+    def copy(*, strict: bool) -> tuple[TableRows, int]:
+        with _open(path, encoding) as source, _create(copy_path) as out:
+            source.read(dialect.start)
+            rows = TableRows(source, dialect, names_row, strict=strict)
+            return rows, _write_rows(rows, out)
+
     try:
-        header, statistics = _copy_rows(path, encoding, dialect, copy_path, names_row, strict=True)
+        rows, max_row_bytes = copy(strict=True)
     except csv.Error:
-        header, statistics = _copy_rows(path, encoding, dialect, copy_path, names_row, strict=False)
-    note_escapes(sample[dialect.start :], dialect)
-    if names_row == 0:
-        note_uneven(statistics.min_cells, statistics.max_cells)
-    note_wider(
-        statistics.wider_rows, statistics.first_wider_line, len(header), statistics.max_cells
-    )
+        rows, max_row_bytes = copy(strict=False)
+    if not rows.max_cells:
+        raise ValueError("it has no rows")
+    rows.add_notes(sample[dialect.start :])
+    fewest_cells = min(rows.min_cells, len(rows.names) or rows.max_cells)
     return Table(
-        columns_of(header, statistics.max_cells),
-        ragged=statistics.is_ragged,
-        max_row_bytes=statistics.max_row_bytes,
+        columns_of(rows.names, rows.max_cells),
+        ragged=fewest_cells < rows.max_cells,
+        max_row_bytes=max_row_bytes,
     )
+
+
+def _write_rows(rows: Iterable[list[str]], out: TextIO) -> int:
+    """Write rows; return the number of bytes in the cells of the longest row."""
+    writer = csv.writer(out)
+    max_row_bytes = 0
+    for row in rows:
+        writer.writerow(row)
+        max_row_bytes = max(max_row_bytes, _utf8_size("".join(row)))
+    return max_row_bytes
 
 
 def _utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _remove_end_marker(copy_path: str) -> None:
-    """Remove the row ``[END]``, which :func:`_write_rows` writes last, from a file."""
-    with Path(copy_path).open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.truncate(size - len(f"{END}\r\n"))
-
-
-def _copy_rows(
-    path: str,
-    encoding: str,
-    dialect: Dialect,
-    copy_path: str,
-    names_row: int | None,
-    *,
-    strict: bool,
-) -> tuple[list[str], _RowStatistics]:
-    """Write the rows after the header to a file.
-
-    Args:
-        path: The path of the file to read.
-        encoding: The encoding of the file.
-        dialect: The dialect of the file.
-        copy_path: The path of the file to write.
-        names_row: The number of the row with column names, as for :func:`write_table`.
-        strict: Whether a quote inside a quoted cell is a fault.
-
-    Returns:
-        The header, which is empty if no row has column names; and statistics of the rows.
-
-    Raises:
-        csv.Error: With ``strict``, at the first fault of quoting.
-        ValueError: If the file is not a table.
-    """
-    csv.field_size_limit(_MAX_CELL_CHARACTERS)
-    with _open(path, encoding) as source, _create(copy_path) as out:
-        source.read(dialect.start)
-        # After the lines of the file, the reader gets the line END. If all quotes are closed, the
-        # line becomes the row [END]; otherwise, it becomes part of the cell with the open quote.
-        reader = dialect.reader(itertools.chain(source, [END]), strict=strict)
-        statistics = _RowStatistics(reader)
-        try:
-            header = _write_rows(reader, out, statistics, names_row)
-        except csv.Error as error:
-            is_too_large = str(error).startswith("field larger")
-            if strict and not is_too_large:
-                is_quote_unclosed = "unexpected end" in str(error)
-                if not is_quote_unclosed:
-                    note_undoubled_quote(reader.line_num)
-                raise  # the caller reads the file again, with strict=False
-            message = _TOO_LARGE_CELL if is_too_large else str(error)
-            # The fault is in the row after the last row that the reader has yielded.
-            raise ValueError(f"line {statistics.next_row_line}: {message}") from None
-    are_quotes_closed = statistics.last_row == [END]
-    if not are_quotes_closed:
-        raise ValueError(f"line {statistics.row_line}: a quote is not closed")
-    _remove_end_marker(copy_path)
-    return header, statistics
-
-
-def _write_rows(
-    reader: Reader, out: TextIO, statistics: _RowStatistics, names_row: int | None
-) -> list[str]:
-    """Write the rows after the header to a file, and add them to statistics; return the header.
-
-    The reader's last row, ``[END]``, is written, too.
-    """
-    has_header = names_row != 0
-    if has_header:
-        rows = _rows_from(names_row, reader)
-        header = next(rows)
-    else:
-        rows = _rows_from(None, reader)
-        header = []
-    statistics.add_header(header, is_named=has_header)
-    csv.writer(out).writerows(map(statistics.add, rows))
-    return header
-
-
-def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the non-empty rows from a given row on.
-
-    Args:
-        number: The number of the first row to yield, from 1; None for the first non-empty row.
-        rows: All rows of the table, and then ``[END]``, which is yielded like a row.
-
-    Raises:
-        ValueError: If the row with this number does not exist or is empty.
-    """
-    remaining = iter(rows)
-    if number is not None:
-        first_row = next(itertools.islice(remaining, number - 1, None), None)
-        if not first_row or first_row == [END]:
-            raise ValueError(f"row {number} is empty or not there, so it names no columns")
-        yield first_row
-    yield from filter(None, remaining)
-
-
-def _note_unlikely_header(sample: str, ending: str) -> None:
-    """Add a note if a title seems to be above the column names."""
-    is_cut = len(sample) == _SAMPLE_CHARACTERS
-    complete_lines = sample[: sample.rfind("\n") + 1] if is_cut else sample
-    with suppress(ValueError):  # reading the table reports its faults
-        note_unlikely_header(rows_of(complete_lines, ending)[:SAMPLE_ROWS])
 
 
 def utf8_of(path: str, copy_path: str, shown_name: str) -> str:

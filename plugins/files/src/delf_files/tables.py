@@ -6,17 +6,20 @@ import csv
 import datetime as dt
 import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from delf.notes import note
 from delf.values.conversion import unique_names
-from delf_files.dialects import Dialect, dialect_of, has_unclear_escapes, line_of_undoubled_quote
-from delf_files.headers import header_of, is_headless
+from delf_files.dialects import LARGEST_CELL, UNCLOSED, Dialect, dialect_of, has_unclear_escapes
+from delf_files.headers import SAMPLE_ROWS, header_of, is_headless
 
 Row = TypeVar("Row", bound="Sequence[Any]")
 _MAX_NAMES_CHARACTERS: Final = 400
-END: Final = "\0end of the table\0"
+SAMPLE_CHARACTERS: Final = 64_000
+"""The characters at the beginning of a table that show its dialect and its column names."""
+_END: Final = "\0end of the table\0"
 """A marker that is appended to a table's text as its last line.
 
 If a cell ends with the marker and has text before the marker, a quote in the table was not closed.
@@ -46,33 +49,110 @@ def read_table(
         TooWideError: If the records would be larger than ``most_bytes``.
         ValueError: If the text is not a table.
     """
+    if header is None:
+        note_unlikely_names(text, ending)
     dialect = dialect_of(text, ending)
     body = text[dialect.start :]
-    numbered_rows = rows_from_header(_rows(body, dialect), header)
-    rows = [row for _, row in numbered_rows]
-    if len(rows) <= 1:
-        note_no_rows(column_names=rows[0] if rows else [])
+    try:
+        table, rows = _read_rows(body, dialect, header, strict=True)
+    except csv.Error:
+        table, rows = _read_rows(body, dialect, header, strict=False)
+    table.add_notes(body)
     if not rows:
+        note_no_rows(column_names=table.names)
         return []
-    # A quote inside a quoted cell should be doubled.
-    line_with_fault = line_of_undoubled_quote(body, dialect) if dialect.quote else None
-    if line_with_fault is not None:
-        note_undoubled_quote(line_with_fault)
-    note_escapes(body, dialect)
-    # With ``header=0``, rows_from_header() has added a row of empty names.
-    names, *data_rows = rows
-    max_cells = max(map(len, rows))
-    if header == 0:
-        note_uneven(min(map(len, data_rows)), max_cells)
-    wider_rows = [number for number, row in numbered_rows if len(row) > len(names)]
-    first_wider_row = wider_rows[0] if wider_rows else 0
-    note_wider(len(wider_rows), first_wider_row, len(names), max_cells)
-    columns = columns_of(names, max_cells)
+    columns = columns_of(table.names, table.max_cells)
+    named_columns = len(table.names) or table.max_cells
     # Each name takes about 6 more bytes, such as for quotes and separators in JSON.
-    bytes_of_names = sum(len(name) + 6 for name in columns[: len(names)])
-    if len(text) + bytes_of_names * len(rows) > most_bytes:
+    bytes_of_names = sum(len(name) + 6 for name in columns[:named_columns])
+    if len(text) + bytes_of_names * (len(rows) + 1) > most_bytes:
         raise TooWideError
-    return [_record(columns, row, len(names)) for row in data_rows]
+    return [_record(columns, row, named_columns) for row in rows]
+
+
+def _read_rows(
+    text: str, dialect: Dialect, header: int | None, *, strict: bool
+) -> tuple[TableRows, list[list[str]]]:
+    table = TableRows(io.StringIO(text, newline=""), dialect, header, strict=strict)
+    return table, list(table)
+
+
+class TableRows:
+    """The rows of a table after the column names, and what notes say about these rows.
+
+    Args:
+        lines: The lines of the table, with their line ends.
+        dialect: The dialect of the table.
+        header: The number of the row with column names, as for :func:`read_table`.
+        strict: Whether a quote inside a quoted cell raises ``csv.Error``.
+    """
+
+    def __init__(
+        self, lines: Iterable[str], dialect: Dialect, header: int | None, *, strict: bool
+    ) -> None:
+        self._rows = _numbered_rows(lines, dialect, strict=strict)
+        self._dialect = dialect
+        self._header = header
+        self.names: list[str] = []
+        """The row with column names; empty if no row has column names."""
+        self.max_cells = 0
+        """The most cells of a row, including the column names."""
+        self.min_cells = LARGEST_CELL
+        """The fewest cells of a row after the column names."""
+        self._wider_rows = 0
+        self._first_wider_row = 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        """Yield the non-empty rows after the column names.
+
+        Raises:
+            ValueError: If the row with column names does not exist, or the text is not a table.
+            csv.Error: If reading is strict, and a quote is misplaced or not closed.
+        """
+        if self._header != 0:
+            self.names = self._read_names()
+            self.max_cells = len(self.names)
+        for number, row in self._rows:
+            cells = len(row)
+            if self.names and cells > len(self.names):
+                self._wider_rows += 1
+                self._first_wider_row = self._first_wider_row or number
+            self.max_cells = max(self.max_cells, cells)
+            self.min_cells = min(self.min_cells, cells)
+            yield row
+
+    def _read_names(self) -> list[str]:
+        for number, row in self._rows:
+            if self._header is None or number == self._header:
+                return row
+            if number > self._header:
+                break
+        if self._header is None:
+            return []
+        raise _missing_header_error(self._header)
+
+    def add_notes(self, text: str) -> None:
+        """Add notes about cells that may be in the wrong columns, and about backslashes.
+
+        Args:
+            text: The text of the table, or its beginning.
+        """
+        note_escapes(text, self._dialect)
+        if self._header == 0 and self.min_cells < self.max_cells:
+            note(
+                f"rows have from {self.min_cells} to {self.max_cells} cells, so cells may be in "
+                "the wrong columns"
+            )
+        if self._wider_rows:
+            note(
+                f"rows with more cells than the {len(self.names)} columns that are named: "
+                f"{self._wider_rows:,} (the first is row {self._first_wider_row}), with "
+                f"{self.max_cells} cells at most; their cells may be in the wrong columns"
+            )
+
+
+def _missing_header_error(header: int) -> ValueError:
+    return ValueError(f"row {header} is empty or not there, so it names no columns")
 
 
 def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
@@ -82,7 +162,7 @@ def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
         ValueError: If the text is not a table.
     """
     dialect = dialect_of(text, ending)
-    return _rows(text[dialect.start :], dialect)
+    return [*_numbered_rows(io.StringIO(text[dialect.start :], newline=""), dialect)]
 
 
 def rows_of_chunk(text: str, dialect: Dialect) -> list[list[str]]:
@@ -95,7 +175,7 @@ def rows_of_chunk(text: str, dialect: Dialect) -> list[list[str]]:
     Raises:
         ValueError: If the lines are not whole rows, for example inside a quoted cell.
     """
-    return [row for _, row in _rows(text, dialect)]
+    return [row for _, row in _numbered_rows(io.StringIO(text, newline=""), dialect)]
 
 
 def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Row]]:
@@ -116,10 +196,24 @@ def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tu
     if header is not None:
         body = [(number, row) for number, row in rows if number >= header]
         if not body or body[0][0] != header:
-            raise ValueError(f"row {header} is empty or not there, so it names no columns")
+            raise _missing_header_error(header)
         return body
     note_unlikely_header(rows)
     return rows
+
+
+def note_unlikely_names(text: str, ending: str) -> None:
+    """Add a note to the call's result if a title seems to be above the column names.
+
+    Args:
+        text: The content of the file, or its beginning.
+        ending: The file's extension.
+    """
+    sample = text[:SAMPLE_CHARACTERS]
+    is_cut = len(sample) == SAMPLE_CHARACTERS
+    complete_lines = sample[: sample.rfind("\n") + 1] if is_cut else sample
+    with suppress(ValueError):  # reading the table reports its faults
+        note_unlikely_header(rows_of(complete_lines, ending)[:SAMPLE_ROWS])
 
 
 def note_unlikely_header(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
@@ -143,28 +237,38 @@ def note_unlikely_header(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
         )
 
 
-def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
-    """Return the non-empty rows with their numbers, from 1.
+def _numbered_rows(
+    lines: Iterable[str], dialect: Dialect, *, strict: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the non-empty rows with their numbers, from 1.
 
     Raises:
-        ValueError: If a quote is not closed, or a cell is too large.
+        ValueError: If a quote is not closed.
+        csv.Error: With ``strict``, if a quote is misplaced or not closed. A misplaced quote is
+            also reported in a note.
     """
-    rows: list[tuple[int, list[str]]] = []
     row_start = 1  # the line at which the current row begins
     # After the lines of the text, the reader gets the line END. If all quotes are closed, the line
     # becomes the row [END]; otherwise, it becomes part of the cell with the open quote.
-    reader = dialect.reader(itertools.chain(io.StringIO(text, newline=""), [END]))
+    reader = dialect.reader(itertools.chain(lines, [_END]), strict=strict)
     problem = "a quote is not closed"
     try:
         for number, row in enumerate(reader, 1):
-            if row == [END]:
-                return rows
-            if row and row[-1].endswith(END):
+            if row == [_END]:
+                return
+            if row and row[-1].endswith(_END):
                 break
             if row:
-                rows.append((number, row))
+                yield number, row
             row_start = reader.line_num + 1
     except csv.Error as error:
+        if strict:
+            if UNCLOSED not in str(error):
+                note(
+                    f"line {reader.line_num} has a quote inside of a quoted cell, which should be "
+                    "doubled: where such cells end is a guess"
+                )
+            raise
         problem = str(error)
     raise ValueError(
         f"it cannot be read as a table: line {row_start}: {problem}; open() it in the script"
@@ -179,39 +283,6 @@ def note_no_rows(column_names: Sequence[Any]) -> None:
         columns = columns_of(column_names, len(column_names))
         names = ", ".join(map(repr, columns))[:_MAX_NAMES_CHARACTERS]
         note(f"the table has no rows, only the names of columns: {names}")
-
-
-def note_undoubled_quote(line: int) -> None:
-    """Add a note that a line has an undoubled quote inside a quoted cell."""
-    note(
-        f"line {line} has a quote inside of a quoted cell, which should be doubled: where such "
-        "cells end is a guess"
-    )
-
-
-def note_wider(wider_rows: int, first: int, named_columns: int, max_cells: int) -> None:
-    """Add a note if rows have more cells than there are column names.
-
-    Args:
-        wider_rows: The number of such rows.
-        first: The number of the first such row.
-        named_columns: The number of column names.
-        max_cells: The largest number of cells of a row.
-    """
-    if wider_rows:
-        note(
-            f"rows with more cells than the {named_columns} columns that are named: "
-            f"{wider_rows:,} (the first is row {first}), with {max_cells} cells at most; their "
-            "cells may be in the wrong columns"
-        )
-
-
-def note_uneven(min_cells: int, max_cells: int) -> None:
-    """Add a note if rows of a table without column names differ in their number of cells."""
-    if min_cells < max_cells:
-        note(
-            f"rows have from {min_cells} to {max_cells} cells, so cells may be in the wrong columns"
-        )
 
 
 def note_escapes(text: str, dialect: Dialect) -> None:
