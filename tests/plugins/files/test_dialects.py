@@ -71,6 +71,17 @@ def test_rows_wider_than_the_header_are_reported():
     assert not notes
 
 
+def test_read_and_query_report_the_same_wider_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('a,b\n"x\ny",1\n\n2,3,4\n')
+    with notes_of_call() as notes:
+        read_table(path.read_text(), most_bytes=10**6)
+    with notes_of_call() as notes_of_query:
+        write_table(str(path), ".csv", str(tmp_path / "copy.csv"), "a.csv")
+    assert [*notes] == [*notes_of_query]
+    assert "(the first is row 4)" in next(iter(notes))
+
+
 def test_unescaped_quote_is_reported():
     with notes_of_call() as notes:
         read_table('a,b\n"x",1\n"y "z" w",2,3\n', most_bytes=10**6)
