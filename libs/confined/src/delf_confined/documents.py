@@ -69,6 +69,24 @@ class Pages(NamedTuple):
     texts: list[str]
 
 
+class _Page(NamedTuple):
+    """A page of a PDF.
+
+    Args:
+        number: The number of the page, from 1.
+        text: The text, without the values of form fields.
+        form_values: The values of form fields, and other annotations.
+        is_damaged: Whether the text cannot be read.
+        has_unknown_font: Whether a font does not state the letters of its glyphs.
+    """
+
+    number: int
+    text: str
+    form_values: Sequence[str]
+    is_damaged: bool
+    has_unknown_font: bool
+
+
 def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) -> Pages:
     """Read the text of each page of a PDF. A scanned page has an empty text.
 
@@ -90,9 +108,7 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         page_count = len(reader.pages)
-        pages = reader.pages[:max_pages]
-        texts, damaged_pages, pages_with_unknown_fonts = _read_pages(pages)
-        form_values = [_form_values(page) for page in pages]
+        pages = _read_pages(reader.pages[:max_pages])
         title = _title(reader)
     except DependencyError as error:
         raise ToolExecutionError(
@@ -100,17 +116,16 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
         ) from error
     except (PyPdfError, *_DAMAGE_ERRORS) as error:
         raise ToolExecutionError(f"{name} cannot be read as a PDF document") from error
-    if damaged_pages and len(damaged_pages) == len(texts):
+    damaged_pages = [page.number for page in pages if page.is_damaged]
+    if damaged_pages and len(damaged_pages) == len(pages):
         raise ToolExecutionError(f"{name}: no page of it can be read")
     if damaged_pages:
         page_list = ", ".join(map(str, damaged_pages))
         note(f"{name}: the texts of damaged pages are empty: {page_list}")
-    _note_garbled_pages(name, texts, pages_with_unknown_fonts)
-    if any(form_values):
+    _note_garbled_pages(name, pages)
+    if any(page.form_values for page in pages):
         note(f"{name}: values of form fields stand below the text of their page")
-        for index, field_values in enumerate(form_values):
-            parts = [texts[index], *field_values]
-            texts[index] = "\n".join(filter(None, parts))
+    texts = ["\n".join(filter(None, (page.text, *page.form_values))) for page in pages]
     textless_pages = {number for number, text in enumerate(texts, 1) if not text}
     note_textless_pages(name, len(textless_pages.difference(damaged_pages)), len(texts))
     if not page_count:
@@ -127,21 +142,11 @@ def note_textless_pages(name: str, textless_pages: int, page_count: int) -> None
         )
 
 
-def _note_garbled_pages(
-    name: str, texts: Sequence[str], pages_with_unknown_fonts: Collection[int]
-) -> None:
-    """Add a note about the pages whose text may be wrong.
-
-    Args:
-        name: The name of the document.
-        texts: The text of each page.
-        pages_with_unknown_fonts: The numbers of the pages with a font that does not state the
-            letters of its glyphs, from 1.
-    """
-    garbled_pages: list[int] = []
-    for number, text in enumerate(texts, 1):
-        if number in pages_with_unknown_fonts or _is_garbled(text):
-            garbled_pages.append(number)
+def _note_garbled_pages(name: str, pages: Sequence[_Page]) -> None:
+    """Add a note about the pages of a document whose text may be wrong."""
+    garbled_pages = [
+        page.number for page in pages if page.has_unknown_font or _is_garbled(page.text)
+    ]
     if garbled_pages:
         page_list = ", ".join(map(str, garbled_pages))
         note(
@@ -171,18 +176,11 @@ class _LogCollector(logging.Handler):
         self.texts.append(record.getMessage())
 
 
-def _read_pages(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
-    """Read the text of each page of a PDF.
-
-    Returns:
-        The text of each page, the numbers of the damaged pages, and the numbers of the pages with
-        a font that does not state the letters of its glyphs.
-    """
+def _read_pages(pages: Iterable[Any]) -> list[_Page]:
+    """Read the text of each page of a PDF."""
     from pypdf.errors import DependencyError, PyPdfError
 
-    texts: list[str] = []
-    damaged_pages: list[int] = []
-    unknown_font_pages: list[int] = []
+    read_pages: list[_Page] = []
     collector = _LogCollector()
     log = logging.getLogger("pypdf")
     log.addHandler(collector)
@@ -190,16 +188,18 @@ def _read_pages(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
         for number, page in enumerate(pages, 1):
             collector.texts.clear()
             _prefer_declared_encodings(page)
+            text = ""
+            is_damaged = False
             try:
-                texts.append(page.extract_text().strip())
+                text = page.extract_text().strip()
             except (DependencyError, PyPdfError, *_DAMAGE_ERRORS):
-                texts.append("")
-                damaged_pages.append(number)
-            if any(map(_FONT_WARNING.search, collector.texts)):
-                unknown_font_pages.append(number)
+                is_damaged = True
+            has_unknown_font = any(map(_FONT_WARNING.search, collector.texts))
+            values = _form_values(page)
+            read_pages.append(_Page(number, text, values, is_damaged, has_unknown_font))
     finally:
         log.removeHandler(collector)
-    return texts, damaged_pages, unknown_font_pages
+    return read_pages
 
 
 def _prefer_declared_encodings(page_or_form: Any, depth: int = 0) -> None:
