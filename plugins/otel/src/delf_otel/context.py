@@ -17,10 +17,10 @@ _SAMPLED_FLAG: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Parent:
-    """The span of another program under which a task's spans belong."""
+    """The span under which a task's span belongs; the first span of a trace has no ``span_id``."""
 
     trace_id: int
-    span_id: int
+    span_id: int | None
     sampled: bool
 
 

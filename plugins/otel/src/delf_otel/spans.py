@@ -37,7 +37,7 @@ from delf.events import (
 from delf.messages import Usage
 from delf.providers import Providers
 from delf.types import TaskState
-from delf_otel.context import parent_in
+from delf_otel.context import Parent, parent_in
 
 _OTHER: Final = "_OTHER"
 _MILLISECOND: Final = 0.001
@@ -182,7 +182,7 @@ class Spans:
 
     def _begin(self, event: TaskStarted | TaskResumed) -> None:
         """Remember the start of a task for the span that ends with the task."""
-        trace_id, parent_id, is_sampled = self._parent_of(event)
+        parent = self._parent_of(event)
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": "delf",
@@ -198,25 +198,23 @@ class Spans:
             if self._records_content:
                 attributes["gen_ai.input.messages"] = _message("user", event.task)
         self._tasks[event.task_id] = _Task(
-            trace_id=trace_id,
+            trace_id=parent.trace_id,
             span_id=_id(8, event.task_id),
-            parent_id=parent_id,
-            sampled=is_sampled,
+            parent_id=parent.span_id,
+            sampled=parent.sampled,
             start=event.at,
             attributes=attributes,
         )
 
-    def _parent_of(self, event: TaskStarted | TaskResumed) -> tuple[int, int | None, bool]:
-        """Return the id of a task's trace, the id of its parent span, and the sampling decision."""
-        parent = None if event.parent is None else self._tasks.get(event.parent)
+    def _parent_of(self, event: TaskStarted | TaskResumed) -> Parent:
+        """Return the parent of a task's span: a call of the parent task, or the program's span."""
+        task = None if event.parent is None else self._tasks.get(event.parent)
         call_span_id = self._call_span_ids.pop(event.task_id, None)
-        if parent is not None:
-            parent_id = parent.span_id if call_span_id is None else call_span_id
-            return parent.trace_id, parent_id, parent.sampled
-        external_parent = parent_in(event.setup)
-        if external_parent is not None:
-            return external_parent.trace_id, external_parent.span_id, external_parent.sampled
-        return _id(16, event.task_id), None, True
+        if task is not None:
+            span_id = task.span_id if call_span_id is None else call_span_id
+            return Parent(trace_id=task.trace_id, span_id=span_id, sampled=task.sampled)
+        first_of_trace = Parent(trace_id=_id(16, event.task_id), span_id=None, sampled=True)
+        return parent_in(event.setup) or first_of_trace
 
     def _chat(self, task: _Task, event: ModelReplied | ModelFailed) -> FinishedSpan:
         """Return the span of a model call, and add its usage to the task's."""

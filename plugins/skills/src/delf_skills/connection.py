@@ -10,7 +10,7 @@ from delf import Connection, action
 from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedError
 from delf.settings import current_folder, current_trust
 from delf_skills.library import Library
-from delf_skills.project_files import SKILL, SKILL_FOLDERS
+from delf_skills.project_files import SKILL, SKILL_FOLDERS, is_instruction
 from delf_skills.settings import SkillsSettings
 
 _MAX_DESCRIBED_SKILLS: Final = 60
@@ -102,8 +102,8 @@ class Skills(Connection[SkillsSettings]):
             files = await asyncio.to_thread(self._library.files, skill)
             more = f"\n\nFiles of this skill: {', '.join(files)}" if files else ""
             return f"{skill_text.text}{more}"
-        content, is_instruction = await asyncio.to_thread(self._library.read, skill, file)
-        if not is_instruction:
+        content = await asyncio.to_thread(self._library.read, skill, file)
+        if not is_instruction(Path(file)):
             raise ToolRefusedError(f"{file} is data: {self.name}.data({skill!r}, {file!r})")
         return content.decode("utf-8", "replace")
 
@@ -118,5 +118,4 @@ class Skills(Connection[SkillsSettings]):
         Raises:
             ToolRefusedError: If there is no such skill or file.
         """
-        content, _ = await asyncio.to_thread(self._library.read, skill, file)
-        return content
+        return await asyncio.to_thread(self._library.read, skill, file)

@@ -80,15 +80,12 @@ class Library:
         paths = (path.relative_to(folder).as_posix() for path in _files_in(folder))
         return sorted(path for path in paths if path != SKILL)[:_MAX_FILES]
 
-    def read(self, name: str, file: str) -> tuple[bytes, bool]:
-        """Read a file of a skill.
+    def read(self, name: str, file: str) -> bytes:
+        """Return the content of a file of a skill.
 
         Args:
             name: The name of the skill.
             file: The path of the file, relative to the skill's folder.
-
-        Returns:
-            The content, and whether the content is trusted instructions instead of data.
 
         Raises:
             ToolRefusedError: If the folder of the skill has no such file.
@@ -99,8 +96,8 @@ class Library:
         if not path.is_relative_to(folder):
             raise ToolRefusedError(f"{file[:200]!r} leads out of the skill {name!r}")
         if is_instruction(path):
-            return self._read_trusted(path), True
-        return self._content(path), False
+            return self._read_trusted(path)
+        return self._content(path)
 
     def agents(self) -> str | None:
         """Return the text of the project's AGENTS.md; None if the project has no such file.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from delf import Connection, action
 from delf.errors import (
@@ -50,6 +50,21 @@ _MAX_QUERY_LENGTH: Final = 2000
 _MAX_BYTES: Final = 10_000_000
 _MAX_ROUNDS: Final = 4
 _TRUNCATION_NOTE: Final = "\n(The answer broke off here.)"
+
+
+class _Answer(NamedTuple):
+    """An HTTP response; ``data`` is None if the text is not JSON."""
+
+    status: int
+    headers: httpx.Headers
+    data: Any
+    text: str
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The JSON object of a successful response; None for any other response."""
+        is_result = self.status == _OK and isinstance(self.data, dict)
+        return cast("dict[str, Any]", self.data) if is_result else None
 
 
 class WebSearch(Connection[WebSearchSettings]):
@@ -178,9 +193,7 @@ class WebSearch(Connection[WebSearchSettings]):
         import httpx
 
         try:
-            status, response_headers, data, text = await self._exchange(
-                "POST", address, headers, body
-            )
+            answer = await self._exchange("POST", address, headers, body)
         except httpx.HTTPError as error:
             message = shortened(str(error), endpoint.secrets)
             class_names = class_names_of(chain(error))
@@ -188,11 +201,11 @@ class WebSearch(Connection[WebSearchSettings]):
                 class_names, message, endpoint, self.settings.timeout
             )
             raise failure.error() from None
-        if status != _OK or not isinstance(data, dict):
-            message = shortened(message_in(data) or text, endpoint.secrets)
-            wait = retry_after(response_headers, text)
-            raise by_status(status, message, endpoint, wait).error()
-        return cast("dict[str, Any]", data)
+        if answer.result is None:
+            message = shortened(message_in(answer.data) or answer.text, endpoint.secrets)
+            wait = retry_after(answer.headers, answer.text)
+            raise by_status(answer.status, message, endpoint, wait).error()
+        return answer.result
 
     async def _ask_searxng(self, root: str, query: Query, findings: Findings) -> None:
         """Search with a SearXNG server, and add the found pages to ``findings``."""
@@ -201,25 +214,25 @@ class WebSearch(Connection[WebSearchSettings]):
         engine = SearXNG()
         address = f"{root.rstrip('/')}/{engine.query(query)}"
         try:
-            status, _, data, _ = await self._exchange("GET", address, {}, None)
+            answer = await self._exchange("GET", address, {}, None)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ConnectionUnavailableError(
                 f"SearXNG at {root} cannot be reached: {type(error).__name__}",
                 hint="is the server running?",
             ) from None
-        if status == _FORBIDDEN:
+        if answer.status == _FORBIDDEN:
             raise ConnectionUnavailableError(
                 f"SearXNG at {root} gives no JSON",
                 hint="add json to search.formats in its settings.yml",
             )
-        if status != _OK or not isinstance(data, dict):
-            raise ToolExecutionError(f"SearXNG at {root} answered {status}, and no JSON")
-        engine.read(data, findings)
+        if answer.result is None:
+            raise ToolExecutionError(f"SearXNG at {root} answered {answer.status}, and no JSON")
+        engine.read(answer.result, findings)
 
     async def _exchange(
         self, method: str, address: str, headers: dict[str, str], body: Any
-    ) -> tuple[int, httpx.Headers, Any, str]:
-        """Send one request; return the status, headers, JSON data (None if not JSON) and text."""
+    ) -> _Answer:
+        """Send one request, and read the whole answer."""
         import httpx
 
         headers = {"User-Agent": "delf", "Accept-Encoding": ACCEPTED, **headers}
@@ -243,4 +256,4 @@ class WebSearch(Connection[WebSearchSettings]):
             data: Any = json.loads(text)
         except (ValueError, RecursionError):
             data = None
-        return response.status_code, response.headers, data, text
+        return _Answer(response.status_code, response.headers, data, text)
