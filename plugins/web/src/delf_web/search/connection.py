@@ -63,8 +63,9 @@ class _Answer(NamedTuple):
     @property
     def result(self) -> dict[str, Any] | None:
         """The JSON object of a successful response; None for any other response."""
-        is_result = self.status == _OK and isinstance(self.data, dict)
-        return cast("dict[str, Any]", self.data) if is_result else None
+        data: object = self.data
+        is_result = self.status == _OK and isinstance(data, dict)
+        return cast("dict[str, Any]", data) if is_result else None
 
 
 class WebSearch(Connection[WebSearchSettings]):
