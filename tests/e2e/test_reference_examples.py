@@ -225,6 +225,11 @@ def test_reference_example_runs_with_delf_connections(
         places = {f"DELF_{name.upper()}_BASE_URL": google.url for name in GOOGLE}
         search = openai_server(lambda _: Reply(body=json.dumps(FOUND).encode()))
         places["DELF_WEBSEARCH_BASE_URL"] = search.base_url.removesuffix("/v1")
+        # The examples name specifications on the web, whose servers may get the keys; here they are files.
+        places |= dict.fromkeys(
+            ("DELF_OPENAPI_SERVERS", "DELF_STRIPE_SERVERS", "DELF_PETSTORE_SERVERS"),
+            "http://127.0.0.1:9",
+        )
         places["GOOGLE_API_KEY"] = "key-of-nobody"
         prepared(tmp_path, chosen, **places)
         failed = failures(tmp_path)
