@@ -4,10 +4,12 @@ import re
 
 import pytest
 
-from support.workspace import CORE, ROOT
+from support.workspace import CORE, ROOT, modules
 
 SOURCE = CORE / "src/delf"
 ENGINE = ROOT / "plugins/engine/src/delf_engine"
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 HOMES = (SOURCE, ENGINE.parent, ROOT / "libs/cli/src", ROOT / "plugins/console/src")
 PAGE = (ROOT / "docs/design.md").read_text(encoding="utf-8")
 REASONS = (ROOT / "docs/decisions.md").read_text(encoding="utf-8")
@@ -47,3 +49,13 @@ def test_modules_named_on_the_design_page_exist() -> None:
     )
     missing = [name for name in named if not any((home / name).is_file() for home in homes)]
     assert not missing
+
+
+def test_names_on_the_design_page_exist() -> None:
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (*modules(), *TESTS, *SCRIPTS))
+    words = set(re.findall(r"\w+", sources))
+    named = re.findall(r"`([A-Za-z_][\w.]*?)(?:\(.*?\)|\[.*?\])?`", PAGE)
+    missing = [name for name in named if not words.issuperset(name.split("."))]
+    assert not [
+        name for name in missing if not re.search(r"\.(py|md|js|toml|json|txt|pyi|yaml)$", name)
+    ]

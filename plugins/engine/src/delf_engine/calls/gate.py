@@ -7,8 +7,8 @@ The way of a call that needs a person, with the names that hold on all of it:
 1. ``Gate._ask`` gives the ``call`` and its ``verdict`` to ``TaskApprovals.decide`` (``policy.py``).
 2. ``decide`` makes a ``case`` of them, and passes the case to one judge after the other
    (``judges.py``). A judge sets the ``answer`` of the case, or removes the answer of another judge.
-3. The last judge, ``PeopleJudge`` (``people.py``), makes the ``request`` that people see, records
-   it, and opens the request among the ``pending`` requests (``pending.py``).
+3. The last judge, ``PeopleJudge`` (``people.py``), takes the ``request`` that people see from the
+   case, completes and records it, and opens it among the ``pending`` requests (``pending.py``).
 4. Every source gives its ``answer`` to ``PendingRequests.answer``: a channel, the program, the
    journal's inbox and the votes of a team (``ballot.py``). An answer is a ``decision`` and its
    author. The first valid answer wakes ``Asking.answer``; ``PeopleJudge`` records that answer.
