@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -69,30 +68,20 @@ def _check_options(owner: str, options: Collection[str]) -> None:
 
 
 def _check_password_file(owner: str) -> None:
-    """Raise if the user's password file has a password that is sent to any server."""
-    file = _password_file()
-    if _has_password_for_any_host(file):
+    """Raise if an entry of the user's password file has ``*`` for its host.
+
+    The library sends the password of any other entry to the host of the entry only. Each line is
+    ``host:port:database:user:password``.
+    """
+    # Path.expanduser raises without a home folder; os.path leaves the path as it is.
+    file = Path(os.environ.get("PGPASSFILE") or os.path.expanduser("~/.pgpass"))  # noqa: PTH111
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:  # the library cannot read the file either
+        return
+    if any(line.startswith("*:") for line in lines):
         raise KeyAddressError(
             f"{owner}: a file of the project gives the address, and {file} has a password for "
             "any host",
             hint=_HINT + ", or name the host in the password file",
         )
-
-
-def _password_file() -> Path:
-    """Return the path of the user's password file, which need not exist."""
-    # Path.expanduser raises without a home folder; os.path leaves the path as it is.
-    return Path(os.environ.get("PGPASSFILE") or os.path.expanduser("~/.pgpass"))  # noqa: PTH111
-
-
-def _has_password_for_any_host(file: Path) -> bool:
-    """Return True if an entry of a password file has ``*`` for its host.
-
-    The library sends the password of other entries to the host of the entry only. Each line is
-    ``host:port:database:user:password``.
-    """
-    try:
-        lines = file.read_text(errors="replace").splitlines()
-    except OSError:  # the library cannot read the file either
-        return False
-    return any(re.match(r"\*:", line) for line in lines)

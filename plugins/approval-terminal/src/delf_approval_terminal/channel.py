@@ -176,8 +176,10 @@ class _Approval(_Request):
             # A and U approve every call of the action; t and u approve only the same call again.
             # A and t apply to this task; U and u apply until a person revokes the approval.
             match answer:
-                case "A" | "U":
-                    return await self._approve_action("task" if answer == "A" else "until_revoked")
+                case "A":
+                    return await self._approve_action("task")
+                case "U":
+                    return await self._approve_action("until_revoked")
                 case "t" | "task":
                     return Approved(remember="task")
                 case "u":

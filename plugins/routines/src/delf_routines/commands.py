@@ -287,29 +287,24 @@ def save(
         ctx.exit(1)
     draft.keep()
     inputs = dict(draft.case.inputs)
-    input_options = "".join(f" --input {key}={value}" for key, value in inputs.items())
-    tools = tool_options(first_event.setup)
-    path = store.path(name)
+    options = "".join(f" --input {key}={value}" for key, value in inputs.items())
+    options += tool_options(first_event.setup)
     row = _SavedRow(
         name=name,
-        path=str(path),
+        path=str(store.path(name)),
         inputs=inputs,
         cost_usd=draft.cost_usd,
         warnings=[*draft.warnings],
     )
-    text = f"saved as {path}\nrun it with: delf run {name}{input_options}{tools}"
+    text = f"saved as {row['path']}\nrun it with: delf run {name}{options}"
     write_result(text, row, as_json=as_json)
 
 
 def _show_draft(draft: BoundDraft, *, as_json: bool) -> None:
     """Show a draft with its cost and warnings; raise if its replay differs from the task."""
-    if draft.cost_usd is None:  # the model's price is unknown
-        click.echo("a model merged the task's scripts into one script", err=True)
-    elif draft.cost_usd > 0:
-        cost = f"{draft.cost_usd:.4f} USD"
-        click.echo(
-            f"a model merged the task's scripts into one script, which cost {cost}", err=True
-        )
+    if draft.cost_usd != 0:  # None if the price of the model is unknown
+        cost = f", which cost {draft.cost_usd:.4f} USD" if draft.cost_usd else ""
+        click.echo(f"a model merged the task's scripts into one script{cost}", err=True)
     click.echo(visible(draft.change), nl=False, err=as_json)
     # With the task's recorded results, the routine must make the task's calls and give its answer.
     draft.raise_if_replay_differs()

@@ -140,12 +140,9 @@ class RoutineGuard:
         return None
 
     def after_call(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
-        """Record a call and its result, and note a result that is unexpectedly empty.
+        """Record a call, note a result that is unexpectedly empty, and return the answer unchanged.
 
         An empty result is expected only if the action had one when the routine was saved.
-
-        Returns:
-            The same answer, for the script.
         """
         if call.built_in:
             return answer
