@@ -188,12 +188,10 @@ def _read_pages(pages: Iterable[Any]) -> list[_Page]:
         for number, page in enumerate(pages, 1):
             collector.texts.clear()
             _prefer_declared_encodings(page)
-            text = ""
-            is_damaged = False
             try:
-                text = page.extract_text().strip()
+                text, is_damaged = page.extract_text().strip(), False
             except (DependencyError, PyPdfError, *_DAMAGE_ERRORS):
-                is_damaged = True
+                text, is_damaged = "", True
             has_unknown_font = any(map(_FONT_WARNING.search, collector.texts))
             values = _form_values(page)
             read_pages.append(_Page(number, text, values, is_damaged, has_unknown_font))

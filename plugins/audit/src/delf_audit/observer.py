@@ -72,7 +72,7 @@ class AuditObserver:
         if fields is None:
             return
         record = {"at": _time(event.at), "task": event.task_id, **fields}
-        # The records of a read: the first has the effect, and the last has the word in "what".
+        # The first record of a read has "read" as its effect, and the last record has it as "what".
         is_of_read = "read" in (fields.get("effect"), fields["what"])
         # Syncing to disk is slow, and a crash may lose the record of a read, which changed nothing.
         await asyncio.to_thread(self._trail.append, record, durable=not is_of_read)
