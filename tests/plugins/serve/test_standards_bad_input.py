@@ -6,6 +6,7 @@ One server gets all of the requests, because a request that is refused leaves no
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,14 @@ PARTS: list[Any] = [
         ("input_audio", "input_audio"),
         ("refusal", "refusal"),
     )
-    for value in (*VALUES, {"url": 1}, {"file_data": 1}, {"type": "data", "value": "?"}, "data:x,y")
+    for value in (
+        *VALUES,
+        "data:;base64,é",
+        {"url": 1},
+        {"file_data": 1},
+        {"type": "data", "value": "?"},
+        "data:x,y",
+    )
 ]
 FEW: list[Any] = [None, 0, "x", [1], {"a": 1}]
 CHAT = {"model": "no such model", "messages": [{"role": "user", "content": "hello"}]}
@@ -90,6 +98,45 @@ async def test_malformed_requests_get_a_json_error(serve: Any):
         assert 400 <= answer.status_code < 500, (path, body, answer.status_code, answer.text[:300])
         assert answer.json(), (path, body)
     assert (await served.client.get("/tasks")).json()["tasks"] == []
+
+
+def bodies_with_file(name: str) -> Iterator[tuple[str, Any]]:
+    """Yield a request of each standard, with a file of this name."""
+    file = {"filename": name, "file_data": "data:text/plain;base64,eA=="}
+    parts = [{"type": "text", "text": "read it"}, {"type": "file", "file": file}]
+    source = {"type": "data", "value": "eA==", "mimeType": "text/plain"}
+    document = {"type": "document", "source": source, "metadata": {"filename": name}}
+    message = {"role": "user", "content": parts}
+    yield "/v1/chat/completions", {"model": "delf", "messages": [message]}
+    yield "/v1/responses", {"input": [{**message, "content": [parts[0], {"type": "f", **file}]}]}
+    content = [parts[0], document]
+    yield "/ag-ui", {**RUN, "forwardedProps": {}, "messages": [{**message, "content": content}]}
+    a2a_parts = [{"text": "read it"}, {"raw": "eA==", "filename": name}]
+    sent = {"messageId": "1", "role": "ROLE_USER", "parts": a2a_parts}
+    yield "/a2a", rpc("SendMessage", {"message": sent})
+
+
+async def test_file_name_of_a_client_is_no_path(serve: Any, tmp_path: Path):
+    served = await serve()
+    head = {"A2A-Version": "1.0"}
+    for name in ("../../stolen", f"{tmp_path}/stolen", "..", ".", "a/stolen", "stolen\0"):
+        for path, body in bodies_with_file(name):
+            answer = await served.client.post(path, json=body, headers=head)
+            assert answer.status_code == 422 or "-32602" in answer.text, (path, name, answer.text)
+    assert not list(tmp_path.rglob("*stolen*"))
+    assert (await served.client.get("/files")).json()["files"] == []
+
+
+async def test_decision_of_a_chat_client_in_any_form_is_read_or_refused(serve: Any):
+    served = await serve()
+    task = await served.run("await send('ada@x.org')")
+    question = await served.question(task["task_id"])
+    for content in ('{"decision": "approve", "kind": "x"}', "[" * 100_000, "null", "{}"):
+        tool = {"role": "tool", "tool_call_id": question["request_id"], "content": content}
+        body = {"model": "delf", "messages": [tool]}
+        answer = await served.client.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 422, (content[:50], answer.text[:300])
+    assert served.box.sent == []
 
 
 async def test_malformed_a2a_requests_cause_no_internal_error(serve: Any):

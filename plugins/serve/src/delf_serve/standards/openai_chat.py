@@ -163,7 +163,7 @@ def _decision_of(text: str) -> DecisionRequest | None:
     """Parse the result of ``delf_decide``; None if the result is not a JSON object."""
     try:
         data: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict):
         return None

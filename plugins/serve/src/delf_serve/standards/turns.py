@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import re
 import secrets
 import time
@@ -114,7 +113,7 @@ class Turn:
             )
         try:
             content = base64.b64decode(match["data"], validate=True)
-        except binascii.Error:
+        except ValueError:
             raise ProblemError(422, "the data of a file are not base64") from None
         if not name:
             suffix = _SUFFIXES.get(match["kind"], "")
@@ -280,6 +279,9 @@ async def _store_files(call: Call, turn: Turn) -> list[str]:
     """Upload the files whose content is in a turn.
 
     Return the ids of these files and of the earlier uploads that the turn names.
+
+    Raises:
+        ProblemError: If a name is not a plain file name.
     """
 
     async def as_one_chunk(content: bytes) -> AsyncIterator[bytes]:
@@ -291,6 +293,7 @@ async def _store_files(call: Call, turn: Turn) -> list[str]:
             ids.append(file)
         else:
             name, content = file
+            _validate(s.FileQuery, {"name": name})  # the client may have sent a path
             stored = await call.service.uploads.store(call.caller, name, as_one_chunk(content))
             ids.append(stored.id)
     return ids
@@ -396,7 +399,7 @@ def parse_reply(record: RequestRecord, text: str) -> s.DecisionRequest | None:
     return decision("answer", answer=text.strip())
 
 
-def decision(kind: str, **fields: Any) -> s.DecisionRequest:
+def decision(kind: str, /, **fields: Any) -> s.DecisionRequest:
     """Create a decision from its kind and its fields.
 
     Raises:
