@@ -48,6 +48,15 @@ async def test_logout_ends_the_session_on_all_servers(serve):
             assert (await server.client.get("/tasks", headers=stolen)).status_code == 401
 
 
+@pytest.mark.parametrize("other", ['state={"a": 1}', "a[b]=1", 'quoted="x', "é=1"])
+async def test_session_holds_beside_any_cookie_of_another_program(serve, other):
+    server = await serve(api_key=KEYS)
+    async with logged_in(server) as browser:
+        cookies = f"{other}; delf_session={browser.cookies['delf_session']}"
+        headers = {"cookie": cookies.encode()}
+        assert (await server.client.get("/tasks", headers=headers)).status_code == 200
+
+
 async def test_logout_keeps_other_sessions_of_the_key(serve):
     server = await serve(api_key=KEYS)
     async with logged_in(server) as one, logged_in(server) as other:

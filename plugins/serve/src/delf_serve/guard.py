@@ -12,9 +12,10 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
+
+from starlette.requests import cookie_parser
 
 from delf.errors import DelfError
 from delf.network.urls import split_url
@@ -490,11 +491,9 @@ def session_of(headers: dict[bytes, bytes]) -> str | None:
     text = headers.get(b"cookie")
     if text is None:
         return None
-    try:
-        morsel = SimpleCookie(text.decode("latin-1")).get(COOKIE)
-    except CookieError:
-        return None
-    return None if morsel is None else morsel.value
+    # Not SimpleCookie, which drops all cookies if another program on this host has set one with
+    # unusual characters, such as JSON.
+    return cookie_parser(text.decode("latin-1")).get(COOKIE)
 
 
 def _sent_key(headers: Mapping[bytes, bytes]) -> bytes | None:
