@@ -270,3 +270,26 @@ async def test_forged_identity_token_is_refused(served, provider, monkeypatch, f
     with pytest.raises(ProblemError) as refused:
         await connect.finish(cookie, query)
     assert refused.value.status == 403
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [None, [], "text", {"jwks_uri": 7}, {"jwks_uri": "http://a:b"}, {"token_endpoint": None}],
+    ids=str,
+)
+async def test_unreadable_metadata_of_the_provider_is_a_bad_gateway(served, monkeypatch, changed):
+    server = await served()
+    about, _ = await server.app.service.oidc.provider()
+    connect = oidc.OpenIdConnect(server.app.settings)  # which knows no metadata yet
+    metadata = changed
+    if isinstance(changed, dict):
+        merged = {**about, **changed}
+        metadata = {name: value for name, value in merged.items() if value is not None}
+
+    async def get(client: httpx.AsyncClient, url: str) -> httpx.Response:
+        return httpx.Response(200, json=metadata, request=client.build_request("GET", url))
+
+    monkeypatch.setattr(httpx.AsyncClient, "get", get)
+    with pytest.raises(ProblemError) as caught:
+        await connect.provider()
+    assert caught.value.status == 502

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from email.message import EmailMessage
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlencode, urlsplit
 
 from delf.errors import ConfigurationError, DelfError
@@ -583,12 +583,16 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
 
 def message_in_slack(settings: ServeSettings, notice: Notice, address: str) -> None:
     """Send a notice as a direct message to the Slack user with an e-mail address."""
-    user = call_slack(settings, "users.lookupByEmail", {"email": address})
+    found = call_slack(settings, "users.lookupByEmail", {"email": address})
+    try:
+        user_id: str = found["user"]["id"]
+    except (KeyError, TypeError):
+        raise ConfigurationError("Slack's answer names no user") from None
     text = f"{notice.subject}\n{notice.text}"[:_MAX_MESSAGE_SIZE]
     plain = {"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}
     # Slack interprets ``text`` as markup, in which others could write mentions and links.
     escaped = notice.subject.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    message = {"channel": user["user"]["id"], "text": escaped}
+    message = {"channel": user_id, "text": escaped}
     call_slack(settings, "chat.postMessage", {**message, "blocks": json.dumps([plain])})
 
 
@@ -604,10 +608,13 @@ def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) 
     body = urlencode(fields).encode()
     request = urllib.request.Request(url, body, headers)  # noqa: S310 - the URL is a setting
     with _opener(url).open(request, timeout=_SECONDS) as response:
-        data: dict[str, Any] = json.loads(response.read(_MAX_ANSWER_SIZE))
-    if not data.get("ok"):
-        raise ConfigurationError(f"Slack says {str(data.get('error'))[:60]}")
-    return data
+        data: Any = json.loads(response.read(_MAX_ANSWER_SIZE))
+    if not isinstance(data, dict):
+        raise ConfigurationError("Slack's answer is no object")
+    answer = cast("dict[str, Any]", data)
+    if not answer.get("ok"):
+        raise ConfigurationError(f"Slack says {str(answer.get('error'))[:60]}")
+    return answer
 
 
 def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:

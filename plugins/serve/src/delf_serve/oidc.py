@@ -182,10 +182,12 @@ class OpenIdConnect:
             async with httpx.AsyncClient(transport=transport, timeout=_SECONDS) as client:
                 response = await client.get(f"{issuer}/.well-known/openid-configuration")
                 metadata: Mapping[str, Any] = response.raise_for_status().json()
+                _ = metadata["authorization_endpoint"], metadata["token_endpoint"]
                 if str(metadata["issuer"]).rstrip("/") != issuer:
                     raise ProblemError(502, "the provider calls itself by another name")
                 keys = (await client.get(metadata["jwks_uri"])).raise_for_status().json()
-        except (httpx.HTTPError, ValueError, KeyError):
+        # TypeError: the answer is null, or another value without keys.
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
             raise ProblemError(502, "the login provider does not answer") from None
         self._metadata = time.monotonic(), metadata, keys
         return metadata, keys
