@@ -254,8 +254,8 @@ async def test_notices_of_comments_reach_participants_by_their_channels(serve, m
         ({"ok": False, "error": "users_not_found"}, "Slack says users_not_found"),
         ({"ok": True, "user": None}, "names no user"),
         ({"ok": True}, "names no user"),
-        (None, "no object"),
-        ([], "no object"),
+        (None, "not an object"),
+        ([], "not an object"),
     ],
 )
 async def test_slack_notice_is_a_plain_direct_message(content, problem):

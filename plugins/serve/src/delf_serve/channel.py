@@ -610,7 +610,7 @@ def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) 
     with _opener(url).open(request, timeout=_SECONDS) as response:
         data: Any = json.loads(response.read(_MAX_ANSWER_SIZE))
     if not isinstance(data, dict):
-        raise ConfigurationError("Slack's answer is no object")
+        raise ConfigurationError("Slack's answer is not an object")
     answer = cast("dict[str, Any]", data)
     if not answer.get("ok"):
         raise ConfigurationError(f"Slack says {str(answer.get('error'))[:60]}")
