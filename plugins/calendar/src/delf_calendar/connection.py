@@ -315,14 +315,7 @@ class Calendar(GoogleConnection):
                 first_start: Mapping[str, Any] = body.get("start") or old.get("start") or {}
                 body["recurrence"] = recurrence_lines(recurrence, first_start)
             if add_attendees or remove_attendees:
-                if old.get("attendeesOmitted"):
-                    raise ToolRefusedError(
-                        "not all attendees of the event are shown, so changing them would lose some"
-                    )
-                people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
-                body["attendees"] = _change_attendees(
-                    people, add_attendees or [], remove_attendees or []
-                )
+                body["attendees"] = _new_attendees(old, add_attendees or [], remove_attendees or [])
             if not body:
                 raise ToolRefusedError("give the fields to change")
             return body
@@ -582,10 +575,15 @@ def _checked_addresses(value: Sequence[str]) -> list[str]:
         raise ToolRefusedError(str(error)) from None
 
 
-def _change_attendees(
-    people: Sequence[Mapping[str, Any]], add: Sequence[str], remove: Sequence[str]
+def _new_attendees(
+    event: Mapping[str, Any], add: Sequence[str], remove: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return attendees with additions and removals; existing responses are kept."""
+    """Return an event's attendees with additions and removals; existing responses are kept."""
+    if event.get("attendeesOmitted"):
+        raise ToolRefusedError(
+            "not all attendees of the event are shown, so changing them would lose some"
+        )
+    people: Sequence[Mapping[str, Any]] = event.get("attendees") or ()
     attendees_by_address = {str(person.get("email", "")).lower(): dict(person) for person in people}
     for person in _checked_addresses(remove):
         if attendees_by_address.pop(person.lower(), None) is None:

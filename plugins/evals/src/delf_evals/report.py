@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -210,12 +210,11 @@ class Report(BaseModel):
             if not common_keys:
                 continue
             self.since = earlier_report.at
-            self.changes = []
-            for key in common_keys:
-                variant, case = key
-                has_improved = new_rates[key] > old_rates[key]
-                if new_rates[key] != old_rates[key]:
-                    self.changes.append(Change(variant=variant, case=case, passed=has_improved))
+            self.changes = [
+                Change(variant=key[0], case=key[1], passed=new_rates[key] > old_rates[key])
+                for key in common_keys
+                if new_rates[key] != old_rates[key]
+            ]
             return
 
     def rates(self) -> dict[tuple[str, str], float]:
@@ -280,6 +279,12 @@ def _letter(number: int) -> str:
     return chr(ord("A") + number) if number < 26 else str(number + 1)
 
 
+def _lettered(report: Report) -> Iterator[tuple[str, VariantResult]]:
+    """Yield each variant with ``"A  "``, ``"B  "``, …; with an empty text if there is only one."""
+    for number, variant in enumerate(report.variants):
+        yield f"{_letter(number)}  " if len(report.variants) > 1 else "", variant
+
+
 def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of a table of results.
 
@@ -317,12 +322,7 @@ def summary_of(report: Report) -> list[str]:
     Each variant has a line that explains its letter in the table. Lines about the cost of judging
     and the comparison with an earlier run follow.
     """
-    has_letters = len(report.variants) > 1
-    letters = [
-        f"{_letter(number)}  " if has_letters else "" for number in range(len(report.variants))
-    ]
-    pairs = zip(letters, report.variants, strict=True)
-    lines = [f"{letter}{variant.name} ({variant.model})" for letter, variant in pairs]
+    lines = [f"{letter}{variant.name} ({variant.model})" for letter, variant in _lettered(report)]
     if report.judge_cost_usd != 0:
         lines.append(f"judges: {money(report.judge_cost_usd)}")
     if report.since is not None:
@@ -346,10 +346,8 @@ def lines_of(report: Report) -> list[str]:
     """Format a report as lines for a terminal."""
     head, rows = rows_of(report)
     lines = [*map(visible, summary_of(report)), "", *table(rows, head, whole=True)]
-    for number, variant in enumerate(report.variants):
-        failed = [case for case in variant.cases if not case.passed]
-        letter = f"{_letter(number)}  " if len(report.variants) > 1 else ""
-        for case in failed:
+    for letter, variant in _lettered(report):
+        for case in (case for case in variant.cases if not case.passed):
             lines += ["", f"{letter}{visible(case.name)}"]
             lines += [wrap_text(f"  {visible(problem)}", indent=2) for problem in case.problems]
     if any(case.unrecorded for variant in report.variants for case in variant.cases):
@@ -389,9 +387,8 @@ def as_html(report: Report) -> str:
         *(_row(row, "td") for row in rows),
         "</tbody></table>",
     ]
-    for number, variant in enumerate(report.variants):
-        title = variant.name if len(report.variants) == 1 else f"{_letter(number)} {variant.name}"
-        lines.append(f"<h2>{escape(title)}</h2>")
+    for letter, variant in _lettered(report):
+        lines.append(f"<h2>{escape(letter + variant.name)}</h2>")
         lines += [_case_html(case) for case in variant.cases]
     return "\n".join(lines) + "\n"
 

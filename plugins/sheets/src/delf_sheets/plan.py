@@ -140,7 +140,7 @@ class Plan:
 
         Args:
             where: The range.
-            properties: The properties by name, such as ``bold``; None leaves one unchanged.
+            properties: The properties by name, such as ``bold``; None for no change.
         """
         area = self.book.area(where)
         cell_format: dict[str, Any] = {}
@@ -160,8 +160,7 @@ class Plan:
         if properties.get("freeze_rows") is not None:
             grid = {"frozenRowCount": int(properties["freeze_rows"])}
             sheet_properties = {"sheetId": area.sheet.id, "gridProperties": grid}
-            fields_ = "gridProperties.frozenRowCount"
-            body = {"properties": sheet_properties, "fields": fields_}
+            body = {"properties": sheet_properties, "fields": "gridProperties.frozenRowCount"}
             self.requests.append({"updateSheetProperties": body})
 
     def chart(self, where: str, kind: ChartKind, title: str, anchor: str) -> None:
