@@ -262,6 +262,24 @@ async def test_request_left_to_the_policy_is_renewed_for_a_person(
     assert [request.request_id for request in bench.asked] == [requests[1].request_id]
 
 
+async def test_expired_request_ends_a_resumed_task_like_the_first(bench: Bench) -> None:
+    """The model is not asked for another script, which nobody would answer either."""
+    bench.model.writes("print(await send('x'))")
+
+    async def never(_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async with bench.agent(World(), never, approval_timeout=0.1) as first:
+        ended = await first.arun("x")
+    decided = next(e for e in ended.events if isinstance(e, ev.ApprovalDecided))
+    await bench.journal.ended_after(ended.events[: decided.seq])
+    async with bench.agent(World(), never, approval_timeout=0.1) as second:
+        resumed = await second.aresume(decided.task_id)
+    assert "nobody answered within 0.1 s" in (ended.error or "")
+    assert resumed.error == ended.error
+    assert len(bench.model.requests) == 1
+
+
 # -- a team's rules ---------------------------------------------------------------------------
 
 FOUR_EYES = {"send": {"four_eyes": True}}

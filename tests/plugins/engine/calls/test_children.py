@@ -21,6 +21,8 @@ from support.forks import kill_oldest_guest
 from support.program import run
 from support.until import until
 
+KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
+
 
 def task_of(request: Any) -> str:
     """The task of a child."""
@@ -311,6 +313,41 @@ async def test_killed_parent_resumes_with_its_child(bench: Bench) -> None:
         if any(isinstance(e, ev.ChildStarted) for e in kept):
             assert "office.hand_over" not in asked
         assert len({e.task_id for e in bench.journal.order}) <= 2
+
+
+class Clerk(Connection):
+    """A clerk, whose tasks of others have a secret."""
+
+    @action(effect="read", resumes=True)
+    async def find(self, context: CallContext) -> str | None:
+        """Let somebody else find it."""
+        return (await context.delegate("the child")).text
+
+    @action(effect="write")
+    async def sign(self, context: CallContext) -> str | None:
+        """Let somebody else sign it."""
+        return (await context.delegate(f"the child with {KEY}")).text
+
+
+@pytest.mark.parametrize("method", ["find", "sign"])
+async def test_resumed_call_continues_its_child(bench: Bench, method: str) -> None:
+    """It does at the limit on child tasks, too, and if the child's task has a secret."""
+    tools = [Clerk(confirm=False), writer([])]
+    options: dict[str, Any] = {"max_children": 1, "providers": {"openai": KEY}}
+    first = await bench.run(
+        f"print(await clerk.{method}())", "print(await write('one'))", tools=tools, **options
+    )
+    assert first.text == "3"
+    order, parent = list(bench.journal.order), first.trace.task_id
+    end = next(e for e in bench.journal.of(parent, ev.CallFinished) if e.action != "write")
+    bench.journal = Recorded()
+    for event in order[: order.index(end)]:
+        await bench.journal.append(event)
+    written: list[str] = []
+    async with bench.agent(Clerk(confirm=False), writer(written), **options) as agent:
+        response = await agent.aresume(parent)
+    assert (response.text, response.error) == ("3", None)
+    assert written == [], "it is not written again"
 
 
 async def test_action_cannot_hide_an_unfinished_child(bench: Bench) -> None:

@@ -183,7 +183,10 @@ class ChildTasks:
                 hint=f"tasks nest at most {MAX_LEVELS} levels deep",
             )
         request = self._request(child, call)
-        recorded_start = next((each for each in recorded_starts if each.task == child.task), None)
+        recorded_text = self._run.log.redactor.redact_text(child.task)  # as the journal has it
+        recorded_start = next(
+            (each for each in recorded_starts if each.task == recorded_text), None
+        )
         # The child no longer needs its place: it is counted now, or was counted at its first start.
         self._calls_with_place.discard(call.number)
         if recorded_start is None:

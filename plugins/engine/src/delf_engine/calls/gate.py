@@ -358,10 +358,13 @@ class Gate:
     ) -> CallAnswer:
         """Reserve a place for a child task, then ask for approval and make the call.
 
-        Without a free place, the call is refused, and no person is asked to approve it in vain.
+        Without a free place, the call is refused, and no person is asked to approve it in vain. A
+        call that continues its earlier child task needs no place.
         """
+        children = self._contexts.children
+        has_child = call.was_begun_before and bool(children.recorded_children(call.number))
         try:
-            problem = await self._contexts.children.reserve(call)
+            problem = None if has_child else await children.reserve(call)
             if problem is not None:
                 # The error may end the script, so the running calls get time to finish first.
                 await self._records.let_other_calls_end(call)
@@ -369,7 +372,7 @@ class Gate:
                 return await self._refuse_validated(call, message, "ToolError")
             return await self._approve_and_make(call, recorded_call)
         finally:
-            self._contexts.children.release(call)
+            children.release(call)
 
     async def _approve_and_make(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
         """Check a call, ask for approval if needed, and make the call if approved.
@@ -760,7 +763,9 @@ class Gate:
 def _can_retry(answer: Answer) -> bool:
     """Return whether the model may try another script after a call was not approved."""
     # Another script would not be answered either.
-    is_unanswered = answer.source == "nobody" or isinstance(answer.decision, Expired)
+    # In a resumed task, a recorded expiry is a rejection by the timeout.
+    has_no_author = answer.source in ("nobody", "timeout")
+    is_unanswered = has_no_author or isinstance(answer.decision, Expired)
     # Without a reason, the model cannot know what to change in another script.
     is_rejected_without_reason = answer.decision == Rejected()
     return not is_unanswered and not is_rejected_without_reason
