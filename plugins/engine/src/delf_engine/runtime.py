@@ -19,6 +19,7 @@ from delf.errors import (
     DelfError,
     TaskStoppedError,
     TaskTimeoutError,
+    UnknownTaskError,
 )
 from delf.events import Event, StoppedBy, TaskStarted, end_event, make_end_event
 from delf.protocols.connection import FinishedTask, SupportsLearning
@@ -26,6 +27,7 @@ from delf.protocols.journal import Journal
 from delf.protocols.sandbox import SupportsAbandoning
 from delf.protocols.shared_journal import SharedJournal
 from delf.tools.context import ChildResult
+from delf_engine.bounded import convert_exits_to_errors
 from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.gate import Gate
@@ -35,6 +37,7 @@ from delf_engine.descriptors import descriptors_left
 from delf_engine.elsewhere import outcome_of
 from delf_engine.host import TaskHost
 from delf_engine.journal.claims import Claims
+from delf_engine.journal.log import TaskLog
 from delf_engine.loop.pipeline import TaskPipeline, queued_event
 from delf_engine.resources import Resources
 from delf_engine.scripts import SandboxDied, ScriptRunner
@@ -150,7 +153,7 @@ class Runtime:
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
                 if stop.is_requested:  # a person or program has stopped this task
-                    return await outcome_of(self.journal, request.task_id)
+                    return await self._outcome_of_stopped_task(request.task_id)
                 raise  # code of the task has cancelled the task
             finally:
                 if _has_final_end(work):
@@ -161,6 +164,20 @@ class Runtime:
                     # First wait for the end of the work: another process must not resume the task
                     # while the work of a cancelled caller is ending.
                     await await_despite_cancellation(self._release_claim(work, request.task_id))
+
+    async def _outcome_of_stopped_task(self, task_id: str) -> TaskOutcome:
+        """Return the outcome of a task whose work was stopped, even if the end is not recorded.
+
+        The end is missing if the journal failed, or if the task was stopped before its start.
+        """
+        try:
+            events = await self.journal.read(task_id)
+        except UnknownTaskError:
+            events = ()
+        if end_event(events) is not None:
+            return await outcome_of(self.journal, task_id)
+        error = TaskStoppedError("the task was stopped, and its end is not in the journal")
+        return TaskOutcome(text="", error=error, duration_ms=0.0, events=events)
 
     def _with_observer_notes(self, request: TaskRequest) -> TaskRequest:
         """Add the observers' notes, such as a trace id, to the setup of a new task.
@@ -304,8 +321,12 @@ class Runtime:
         else:
             end = replace(earlier_end, seq=request.past[-1].seq + 1, at=time.time())
         await self.journal.append(end)
-        for listener in (*self.resources.observers.feeds, *request.listeners):
-            listener(end)
+        self._show(request, end)
+
+    def _show(self, request: TaskRequest, event: Event) -> None:
+        """Pass an event of a task that does not run to the listeners; log their exceptions."""
+        listeners = (*self.resources.observers.feeds, *request.listeners)
+        TaskLog(request.task_id, None, listeners, self.resources.redactor).show(event)
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
         """Journal a task that starts later, in this process or another."""
@@ -321,8 +342,7 @@ class Runtime:
             # would wait forever.
             await self.resources.queue.enqueue(queued)
         await self.journal.append(queued)
-        for listener in (*self.resources.observers.feeds, *request.listeners):
-            listener(queued)
+        self._show(request, queued)
         return replace(request, past=(queued,))
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
@@ -412,7 +432,7 @@ class Runtime:
 
         async def learn(connection: SupportsLearning, name: str) -> None:
             try:
-                await connection.learn(task_text)
+                await convert_exits_to_errors(lambda: connection.learn(task_text))
             except Exception as error:
                 redactor.log_failure(_log, f"{name} has learned nothing", error)
 

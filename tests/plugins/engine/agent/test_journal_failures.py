@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from delf import Agent, AlreadyDone, UnrecordedCallError, tool
+from delf import Agent, AlreadyDone, Approved, UnrecordedCallError, tool
 from delf import events as ev
-from delf.errors import OutcomeUnknownError
-from delf.specs import JournalSpec
+from delf.errors import OutcomeUnknownError, TaskStoppedError
+from delf.protocols.approval import DecidedBy, Decider
+from delf.specs import ApprovalSpec, JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_engine.journal.in_process import InProcessJournal
+from support.until import until
 
 STUBBORN = """
 for text in ("a", "b"):
@@ -65,8 +69,7 @@ class Bench:
             sandbox="local",
             host=self.host,
             journal="test",
-            on_confirm=on_confirm,
-            **options,
+            **{"on_confirm": on_confirm, **options},
         )
 
 
@@ -164,6 +167,75 @@ async def test_task_ends_although_its_journal_cannot_be_written(
     assert isinstance(stopped.exception, UnrecordedCallError)
     assert bench.written == ["a"]
     assert "its journal cannot be written" in caplog.text
+
+
+async def test_stopped_task_ends_although_its_end_cannot_be_journalled(bench: Bench) -> None:
+    """Whoever waits for the task gets its end, and the task can be resumed."""
+    begun = asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def wait() -> None:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    bench.model.writes("await wait()")
+    async with bench.agent([wait]) as agent:
+        running = asyncio.create_task(agent.arun("Wait."))
+        await begun.wait()
+        (record,) = await bench.journal.find()
+        bench.journal.refuses = lambda event: isinstance(event, ev.TaskFinished)
+        assert await agent.acancel(record.task_id, by="ann")
+        response = await asyncio.wait_for(running, 20)
+        assert isinstance(response.exception, TaskStoppedError)
+        assert "its end is not in the journal" in (response.error or "")
+        assert not any(isinstance(e, ev.TaskFinished) for e in response.events)
+        assert await agent.afork(record.task_id)
+
+
+async def test_vote_that_could_not_be_journalled_can_be_repeated(bench: Bench) -> None:
+    @tool(effect="write")
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    refused: list[ev.Event] = []
+    voted: list[ev.Event] = []
+
+    def refuses_first_vote(event: ev.Event) -> bool:
+        if not isinstance(event, ev.ApprovalVoted):
+            return False
+        (voted if refused else refused).append(event)
+        return not voted
+
+    bench.journal.refuses = refuses_first_vote
+    # Ann approves in vain, then Bo, and at last Ann again.
+    turns = (("ann", [0]), ("bo", refused), ("ann", voted))
+    for number, (name, earlier) in enumerate(turns):
+        spec = ApprovalSpec(name=f"turn{number}", summary="A turn.", factory="x:y")
+        bench.host.provide(spec, functools.partial(Voter, name, earlier))
+    bench.model.writes("print(await pay())")
+    options = {
+        "approvals": ["turn0", "turn1", "turn2"],
+        "approval_rules": {"pay": {"two_of": ["ann", "bo"]}},
+        "on_confirm": None,
+    }
+    async with bench.agent([pay], **options) as agent:
+        response = (await agent.arun("Pay.")).raise_for_status()
+    assert response.text == "paid"
+    (decided,) = [e for e in response.events if isinstance(e, ev.ApprovalDecided)]
+    assert (decided.by, decided.others) == ("ann", ("bo",))
+
+
+class Voter:
+    """A channel of a person who approves after an earlier vote."""
+
+    def __init__(self, name: str, earlier: Sequence[Any]) -> None:
+        self.name, self.earlier = name, earlier
+
+    async def decide(self, _: Any) -> DecidedBy:
+        await until(lambda: bool(self.earlier))
+        return DecidedBy(decision=Approved(), who=Decider(name=self.name, key=self.name))
 
 
 GIVES_UP = """

@@ -57,6 +57,17 @@ def test_queued_task_is_journalled_before_submit_returns(make, journal, scripted
     assert [event.seq for event in of(journal, task)] == list(range(1, len(kinds) + 1))
 
 
+async def test_failing_listener_does_not_keep_a_task_from_its_queue(make, scripted_model, caplog):
+    def fail(event):
+        raise KeyError(type(event).__name__)
+
+    scripted_model.writes("print(await add(1, 2))")
+    async with make() as agent:
+        task = await agent.asubmit("add them", listeners=[fail])
+        assert (await task).text == "3"
+    assert "a listener failed on TaskQueued" in caplog.text
+
+
 @pytest.mark.parametrize("method", ["run", "submit", "arun", "asubmit", "aresume"])
 async def test_unknown_method_keyword_is_named(make, method):
     with pytest.raises(TypeError, match=rf"{method}\(\) has no keyword 'file'") as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -115,6 +116,24 @@ def test_failing_setup_is_a_warning(
     (warning,) = response.trace.warnings
     assert warning.startswith("shop is not wholly set up: ")
     assert "inside the plugin" not in warning
+
+
+class Leaving(Shop):
+    """A shop that ends the process when it learns from a task."""
+
+    needs_setup = False
+
+    async def learn(self, _: Any) -> None:
+        sys.exit(4)
+
+
+async def test_exit_of_a_learning_connection_is_logged(
+    make_agent: Any, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    scripted_model.writes("print(await shop.find())")
+    async with make_agent(Leaving()) as agent:
+        assert (await agent.arun("x")).text == "7"
+    assert "shop has learned nothing" in caplog.text
 
 
 def test_setup_stops_at_the_budget(make_agent: Any, scripted_model: ScriptedModel) -> None:

@@ -263,41 +263,44 @@ class Ballot:
             await asyncio.wait({asyncio.wrap_future(counting)})
 
     async def _decide_or_record_vote(self, rule: ApprovalRule, answer: Answer) -> None:
-        """Decide the request if this is the second vote; record the vote if it is the first."""
-        pending = self._approvals.pending
+        """Count a vote; if the journal fails, log the failure and let the person vote again."""
         request_id = self._request.request_id
         # One vote at a time: the second of two must find the first in the journal.
         async with self._lock:
-            if pending.find(request_id) is None:
+            if self._approvals.pending.find(request_id) is None:
                 return  # somebody rejected it meanwhile
             try:
-                people = await self._people()
+                await self._count(rule, answer)
             except DelfError as error:
-                # The person may vote again.
                 self._voters.discard(_normalised_name(answer.who))
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
-                return
-            # An earlier voter may have lost the right to decide meanwhile.
-            earlier_votes = [
-                vote
-                for vote in self._votes().values()
-                if is_valid(vote, rule, self._task_owner, people)
-            ]
-            if earlier_votes:
-                earlier_voters = tuple(dict.fromkeys(vote.by for vote in earlier_votes))
-                pending.settle(request_id, replace(answer, earlier_voters=earlier_voters))
-                return
-            await self._log.record(
-                ApprovalVoted,
-                request_id=request_id,
-                by=answer.who.name,
-                reason=getattr(answer.decision, "reason", None),
-                key=answer.who.key,
-                teams=answer.who.teams,
-                # The event's field ``note`` is the position of the vote in the journal's inbox.
-                note=answer.inbox_position,
-                via=answer.who.via,
-            )
+
+    async def _count(self, rule: ApprovalRule, answer: Answer) -> None:
+        """Decide the request if this is the second vote; record the vote if it is the first."""
+        request_id = self._request.request_id
+        people = await self._people()
+        # An earlier voter may have lost the right to decide meanwhile.
+        earlier_votes = [
+            vote
+            for vote in self._votes().values()
+            if is_valid(vote, rule, self._task_owner, people)
+        ]
+        if earlier_votes:
+            earlier_voters = tuple(dict.fromkeys(vote.by for vote in earlier_votes))
+            decided = replace(answer, earlier_voters=earlier_voters)
+            self._approvals.pending.settle(request_id, decided)
+            return
+        await self._log.record(
+            ApprovalVoted,
+            request_id=request_id,
+            by=answer.who.name,
+            reason=getattr(answer.decision, "reason", None),
+            key=answer.who.key,
+            teams=answer.who.teams,
+            # The event's field ``note`` is the position of the vote in the journal's inbox.
+            note=answer.inbox_position,
+            via=answer.who.via,
+        )
 
     def _votes(self) -> Votes:
         return votes_in(self._log.events, self._request.request_id)
