@@ -530,12 +530,16 @@ def _word_without_passwords(word: re.Match[str]) -> str:
 def describe_exception(error: BaseException) -> str:
     """Return the type and message of a library's exception, without passwords.
 
-    For an exception group, return the descriptions of its members.
+    For an exception group, return the descriptions of its members. An exception whose message
+    cannot be made has only its type.
     """
     if isinstance(error, BaseExceptionGroup):
         members = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return "; ".join(map(describe_exception, members))
-    text = without_passwords(str(error))
+    try:
+        text = without_passwords(str(error))
+    except Exception:  # a class of a library's author may raise anything
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

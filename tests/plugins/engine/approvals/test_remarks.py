@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
+
+import pytest
 
 from delf.events import ApprovalCommented, ApprovalVoted
 from delf.protocols.approval import ApprovalRequest, Decider
@@ -42,3 +45,23 @@ async def test_comment_is_shown_although_a_vote_follows_at_once():
     await asyncio.sleep(0)
     await remarks.wait_until_recorded()
     assert room.shown == [("why?", 0)]
+
+
+class Leaving(Room):
+    """A channel that ends the process."""
+
+    async def show_discussion(self, request: Any, event: Any, discussion: Any) -> None:
+        sys.exit(3)
+
+
+async def test_exit_of_a_channel_does_not_keep_a_comment_from_others(
+    caplog: pytest.LogCaptureFixture,
+):
+    room = Room()
+    channels = [NamedChannel("leaving", Leaving()), NamedChannel("room", room)]
+    remarks = RequestRemarks(request_for(), TaskLog("task_1", None, []), channels)
+    remarks.schedule_recording(Comment("why?"), Decider(name="Ann"), None)
+    await asyncio.sleep(0)
+    await remarks.wait_until_recorded()
+    assert room.shown == [("why?", 0)]
+    assert "the channel leaving reports no comment" in caplog.text

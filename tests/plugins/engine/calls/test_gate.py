@@ -1,11 +1,18 @@
 import asyncio
+import sys
 import threading
+from http import HTTPStatus
 
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from delf import Connection, action
-from delf.errors import ConnectionUnavailableError, ToolRefusedError
+from delf.errors import (
+    ConnectionUnavailableError,
+    TaskLimitError,
+    ToolException,
+    ToolRefusedError,
+)
 from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -16,7 +23,9 @@ from delf.protocols.approval import Approved, Edited, Expired, Rejected
 from delf.protocols.sandbox import CallRequest, Raised, Returned
 from delf.tools.function import tool
 from delf_engine.approvals.channels import NamedChannel
+from delf_engine.journal.in_process import InProcessJournal
 from support.gates import NoContexts, gate_bench
+from support.until import until
 
 
 class Shop(Connection):
@@ -48,6 +57,17 @@ class Shop(Connection):
         """Pay back, in a thread."""
         self.made.append(("refund", number))
         return threading.current_thread().name
+
+
+class Unreadable(Exception):
+    """An error of which nothing can be read."""
+
+    def __str__(self):
+        raise RuntimeError("no message")
+
+    @property
+    def response(self):
+        raise RuntimeError("no response")
 
 
 def read_tool(function):
@@ -338,6 +358,7 @@ async def test_concurrent_calls_require_approval_separately():
         (ToolRefusedError("not so"), "not so"),
         (TimeoutError(), "TimeoutError"),
         (RecursionError("deep"), "RecursionError: deep"),
+        (Unreadable(), "Unreadable"),
         (asyncio.CancelledError(), "fail cancelled itself"),
     ],
 )
@@ -352,6 +373,31 @@ async def test_tool_that_raises_is_an_error_in_the_script(error, text, kind):
     bench = await gate_bench(tool(name="fail", confirm=False)(function))
     assert await bench.call("fail") == Raised("ToolError", text)
     assert [status for _, status in bench.calls] in (["error"], ["cancelled"])
+
+
+async def test_error_handler_that_exits_fails_the_call():
+    @tool(confirm=False, handle_error=lambda _: sys.exit(3))
+    def fail() -> str:
+        """Fail."""
+        raise ToolException("no")
+
+    bench = await gate_bench(fail)
+    assert await bench.call("fail") == Raised("ToolError", "no (handle_error failed: 3)")
+    assert bench.calls == [("fail", "error")]
+
+
+async def test_http_status_may_be_an_enum():
+    @read_tool
+    def fail() -> str:
+        """Fail."""
+        error = ValueError("no")
+        error.status_code = HTTPStatus.NOT_FOUND
+        raise error
+
+    bench = await gate_bench(fail)
+    answer = await bench.call("fail")
+    assert answer.http_status == 404
+    assert type(answer.http_status) is int
 
 
 @pytest.mark.parametrize(
@@ -475,6 +521,40 @@ async def test_call_cancelled_while_its_data_flow_is_checked_is_recorded(monkeyp
         await calling
     assert [e.cancellation for e in bench.events if isinstance(e, CallFinished)] == ["not_started"]
     assert shop.made == []
+
+
+async def test_call_at_a_limit_does_not_wait_for_a_call_that_could_not_begin():
+    store = asyncio.Event()
+    stores = asyncio.Event()
+
+    class Full(InProcessJournal):
+        async def append(self, event):
+            if isinstance(event, CallStarted) and event.action == "look":
+                stores.set()
+                await store.wait()
+                raise OSError("the disk is full")
+            await super().append(event)
+
+    @read_tool
+    async def fail() -> None:
+        """Fail at a limit, while another call begins."""
+        await stores.wait()
+        raise TaskLimitError("no more")
+
+    @read_tool
+    async def look() -> None:
+        """Look."""
+
+    bench = await gate_bench(fail, look, journal=Full())
+    failing = asyncio.create_task(bench.call("fail"))
+    await until(lambda: bench.kinds == ["CallStarted"])
+    looking = asyncio.create_task(bench.call("look"))
+    await stores.wait()
+    await asyncio.sleep(0)  # the call ``fail`` now waits for the call ``look``
+    store.set()
+    with pytest.raises(OSError, match="full"):
+        await looking
+    assert (await asyncio.wait_for(failing, 5)).message == "no more"
 
 
 async def test_no_call_is_made_after_the_task_ended():

@@ -83,6 +83,12 @@ def test_retry_delay_doubles_up_to_an_hour() -> None:
     assert waits == [100, 200, 400, 800, 1600, 3200, 3600, 3600, 3600, None]
 
 
+def test_retry_delay_has_no_limit_of_attempts() -> None:
+    failed = (*BEGUN, *map(postponed, range(1, 1101)))
+    assert next_try(ConnectionUnavailableError("away"), failed, 2000, 0.0) == 0.0
+    assert next_try(ConnectionUnavailableError("away"), failed, 2000, 1.0) == 3600.0
+
+
 def test_retried_task_keeps_its_record() -> None:
     assert without_recorded_failures((*BEGUN, postponed(1))) == list(BEGUN)
     assert without_recorded_failures(BEGUN) == list(BEGUN)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from delf.errors import DelfError
@@ -13,6 +14,7 @@ from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalVoted, Even
 from delf.protocols.approval import ApprovalRequest, Decider, SupportsDiscussion
 from delf.records import dataclass
 from delf_engine.approvals.channels import NamedChannel
+from delf_engine.bounded import convert_exits_to_errors
 from delf_engine.journal.log import TaskLog
 
 _log = logging.getLogger(__name__)
@@ -190,8 +192,9 @@ class RequestRemarks:
         for channel in self._channels:
             if not isinstance(channel.channel, SupportsDiscussion):
                 continue
+            show = partial(channel.channel.show_discussion, self._request, newest, earlier)
             try:
-                await channel.channel.show_discussion(self._request, newest, earlier)
+                await convert_exits_to_errors(show)
             except Exception as error:  # one failing plugin must not keep others from the event
                 self._log.redactor.log_failure(
                     _log, f"the channel {channel.name} reports no comment", error

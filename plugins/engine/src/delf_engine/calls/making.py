@@ -181,7 +181,9 @@ class CallMaker:
             return await self._fail(call, started, error.message, "ToolException", error)
         try:
             text = str(handler(error)) if callable(handler) else handler
-        except Exception as failure:
+        except BaseException as failure:  # pytest's outcomes and SystemExit are not Exceptions
+            if _leaves_call_open(failure):
+                raise
             message = f"{error.message} (handle_error failed: {failure})"
             return await self._fail(call, started, message)
         text = self._redactor.redact_text(text)
@@ -228,12 +230,20 @@ def describe_failure(error: BaseException) -> str:
 
 def _http_status(error: BaseException | None) -> int | None:
     """Return the HTTP error status of an HTTP client's exception; None for other errors."""
-    response = getattr(error, "response", None)
+    response = _attribute(error, "response")
     for value in (
-        getattr(error, "status", None),
-        getattr(error, "status_code", None),
-        getattr(response, "status_code", None),
+        _attribute(error, "status"),
+        _attribute(error, "status_code"),
+        _attribute(response, "status_code"),
     ):
-        if type(value) is int and 400 <= value < 600:
-            return value
+        if isinstance(value, int) and 400 <= value < 600:
+            return int(value)  # of an ``HTTPStatus``, too
     return None
+
+
+def _attribute(item: object, name: str) -> Any:
+    """Return an attribute; None if it is missing, or is a property that raises any exception."""
+    try:
+        return getattr(item, name, None)
+    except Exception:
+        return None

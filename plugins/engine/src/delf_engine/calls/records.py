@@ -36,7 +36,7 @@ class CallRecords:
         self._calls_by_request: dict[int, Call] = {}
         # The numbers of the calls that wait in let_other_calls_end().
         self._waiting: set[int] = set()
-        # Set at the end of any call, to wake the calls that wait in let_other_calls_end().
+        # Set when a call leaves ``_under_way``, to wake the calls in let_other_calls_end().
         self._call_ended = asyncio.Event()
         self.unrecorded_error: UnrecordedCallError | None = None
         """The error of the first started call whose end could not be recorded, if any."""
@@ -119,7 +119,7 @@ class CallRecords:
             await self._end_not_started(call)
             raise
         except Exception:
-            self._under_way.pop(call.number, None)
+            self._remove_from_under_way(call)
             raise
         call.has_start_event = True
 
@@ -215,8 +215,12 @@ class CallRecords:
     def _mark_as_ended(self, call: Call) -> None:
         """Mark a call as ended, before the journal stores its end."""
         call.ended = True  # a second end, such as a cancellation, is not recorded
+        self._remove_from_under_way(call)
+
+    def _remove_from_under_way(self, call: Call) -> None:
+        """Remove a call from the calls in flight, and wake the calls that wait for their ends."""
         self._under_way.pop(call.number, None)
-        self._call_ended.set()  # wakes the calls that wait until other calls have ended
+        self._call_ended.set()
 
     def _unrecorded(self, call: Call, failure: Exception) -> UnrecordedCallError:
         """Return the error for a call whose end could not be recorded."""

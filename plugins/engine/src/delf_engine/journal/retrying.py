@@ -22,6 +22,8 @@ from delf.errors import (
 _TEMPORARY_STATUSES: Final = frozenset({408, 409, 425, 429})
 # The maximum pause, so that the end of a long outage is noticed within an hour.
 _MAX_PAUSE_SECONDS: Final = 3600.0
+# The maximum number of times that a pause is doubled: a float has no power of two above 1023.
+_MAX_DOUBLINGS: Final = 1000
 _PROGRESS: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
 
 
@@ -49,7 +51,8 @@ def next_try(
         repeats_read = _index_of_failed_read(events) is not None
         if not repeats_read:
             return None
-    return min(after * 2.0**attempts, _MAX_PAUSE_SECONDS)
+    doublings = min(attempts, _MAX_DOUBLINGS)
+    return min(after * 2.0**doublings, _MAX_PAUSE_SECONDS)
 
 
 def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
