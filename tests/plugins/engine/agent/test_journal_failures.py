@@ -170,7 +170,7 @@ async def test_task_ends_although_its_journal_cannot_be_written(
 
 
 async def test_stopped_task_ends_although_its_end_cannot_be_journalled(bench: Bench) -> None:
-    """Whoever waits for the task gets its end, and the task can be resumed."""
+    """The program that waits gets an end, and the task can be forked."""
     begun = asyncio.Event()
 
     @tool(effect="read", confirm=False)
