@@ -436,12 +436,34 @@ async def test_change_with_a_lost_answer_has_unknown_outcome(
     assert ("may have been done" in caught.value.message) == is_unknown
 
 
-async def test_lost_token_answer_is_an_ordinary_error(
-    open_api: Any, invoke: Any, server: RawServer
+@pytest.mark.parametrize(
+    "location", ["/large", "http://127.0.0.1:9/refused", "https://", "ftp://host/x", "/again"]
+)
+async def test_redirected_write_without_answer_is_made_once(
+    location: str, open_api: Any, invoke: Any, server: RawServer
 ):
-    server.answer = lambda seen: Reply(502, b"")
-    tool = open_api(with_login(server.url, "post"), client_id="a", client_secret="b", retries=0)
-    with pytest.raises(ToolExecutionError, match="no OAuth2 token") as caught:
+    def answer(seen: Seen) -> Reply:
+        if seen.path == "/large":
+            return Reply(200, b"x" * 5000)
+        return Reply(303, b"", {"Location": location})
+
+    server.answer = answer
+    tool = open_api(one({}, method="post"), retries=2, max_response_bytes=1000)
+    with pytest.raises(OutcomeUnknownError, match="may have been done"):
+        await invoke(tool, "call")
+    assert [seen.method for seen in server.seen].count("POST") == 1
+
+
+@pytest.mark.parametrize("reply", [Reply(502, b""), Reply(200, b"x" * 5000)])
+async def test_lost_token_answer_is_an_ordinary_error(
+    reply: Reply, open_api: Any, invoke: Any, server: RawServer
+):
+    server.answer = lambda seen: reply
+    tool = open_api(
+        with_login(server.url, "post"), client_id="a", client_secret="b", retries=0,
+        max_response_bytes=1000,
+    )  # fmt: skip
+    with pytest.raises(ToolExecutionError, match=r"no OAuth2 token|is larger") as caught:
         await invoke(tool, "call")
     assert not isinstance(caught.value, OutcomeUnknownError)
 

@@ -15,7 +15,7 @@ from delf.network.client import Attempts, HttpClient, NoAnswerError, Progress, R
 from delf.network.retries import pause, retry_after
 from delf.network.urls import join_url
 from delf_openapi.answers import CHECK_HINT, Answer, scrub
-from delf_openapi.requests import IDEMPOTENT, Request
+from delf_openapi.requests import Request
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import origin_of
 from delf_openapi.tokens import Tokens
@@ -28,11 +28,18 @@ _MAX_CONNECTIONS: Final = 100
 _MIN_SECRET: Final = 8
 
 
-def _unread_answer_error(method: str, text: str) -> ToolExecutionError:
+def _unread_answer_error(request: Request, text: str) -> ToolExecutionError:
     """Return an error for a response that cannot be read, although the request was received."""
-    if method in IDEMPOTENT:
+    if request.is_repeatable:
         return ToolExecutionError(text)
-    return OutcomeUnknownError(f"{text}. The {method} may have been done", hint=CHECK_HINT)
+    return OutcomeUnknownError(f"{text}. The {request.method} may have been done", hint=CHECK_HINT)
+
+
+def _redirect_error(message: _Message, request: Request, text: str) -> ToolExecutionError:
+    """Return an error for a message of a request, which may be a GET after a received write."""
+    if message.method == request.method:
+        return ToolExecutionError(text)
+    return _unread_answer_error(request, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,54 +187,66 @@ class Transport:
     # -- redirects ----------------------------------------------------------------------
 
     async def _follow(self, request: Request) -> Answer:
-        """Send a request and follow redirects; send credentials to the first origin only."""
-        original_origin = origin_of(request.url)
+        """Send a request and follow redirects.
+
+        After a redirect that makes a GET of a write, the write counts as received: if no answer can
+        be read, its outcome is unknown, and it is not attempted again.
+
+        Raises:
+            NoAnswerError: If a received write gets no answer.
+            OutcomeUnknownError: If the answer to a received write cannot be read.
+            ToolExecutionError: If the answer to any other request cannot be read.
+        """
+        import httpx
+
         headers = {**request.headers, **request.secret_headers}
         message = _Message(request.method, request.query, headers, request.content)
-        url = _with_query(request.url, request.query)
-        for _ in range(_MAX_REDIRECTS + 1):
-            answer = await self._once(
-                message.method, url, message.headers, message.content, request.label
-            )
-            location = answer.headers.get("location")
-            if answer.status not in _REDIRECTS or not location:
-                return answer
-            url = _redirect_url(url, location, request.label)
-            message = message.after_redirect(answer.status)
-            if origin_of(url) != original_origin:
-                await check_redirect(url, original_origin, message.method, request.label)
-                message = message.without_call_data()
-            # A redirect within the API may drop the query, which can hold the key: add it again.
-            url = _with_query(url, message.query)
-        raise ToolExecutionError(f"{request.label}: over {_MAX_REDIRECTS} redirects")
+        try:
+            url = _with_query(request.url, request.query)
+            for _ in range(_MAX_REDIRECTS + 1):
+                answer = await self._once(message, url, request)
+                location = answer.headers.get("location")
+                if answer.status not in _REDIRECTS or not location:
+                    return answer
+                message = message.after_redirect(answer.status)
+                url, message = await _redirected(url, location, message, request)
+        except httpx.TransportError as error:
+            if message.method == request.method or request.is_repeatable:
+                raise
+            raise NoAnswerError(error, may_have_taken_effect=True) from None
+        except ToolExecutionError as error:
+            if isinstance(error, OutcomeUnknownError):
+                raise
+            raise _redirect_error(message, request, error.message) from None
+        raise _redirect_error(message, request, f"{request.label}: over {_MAX_REDIRECTS} redirects")
 
     # -- one exchange -------------------------------------------------------------------
 
-    async def _once(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        content: bytes | None,
-        label: str,
-    ) -> Answer:
-        """Send one HTTP request; return the response, which may have any status."""
-        limit = self._settings.max_response_bytes
-        pairs = [(k.encode("latin-1", "replace"), v.encode()) for k, v in headers.items()]
+    async def _once(self, message: _Message, url: str, request: Request) -> Answer:
+        """Send one HTTP request; return the response, which may have any status.
+
+        Args:
+            message: The message to send.
+            url: The URL, with the query.
+            request: The request of the call, which may have been redirected.
+        """
         import httpx
 
+        label = request.label
+        limit = self._settings.max_response_bytes
+        pairs = [(k.encode("latin-1", "replace"), v.encode()) for k, v in message.headers.items()]
         try:
             return Answer(
                 *await self._client.exchange(
-                    method, url, headers=pairs, content=content, max_bytes=limit
+                    message.method, url, headers=pairs, content=message.content, max_bytes=limit
                 )
             )
         except BodyTooLargeError:
             raise _unread_answer_error(
-                method, f"{label}: the answer is larger than {limit:,} bytes; ask for less"
+                request, f"{label}: the answer is larger than {limit:,} bytes; ask for less"
             ) from None
         except BodyEncodingError as error:
-            raise _unread_answer_error(method, f"{label}: the answer: {error}") from None
+            raise _unread_answer_error(request, f"{label}: the answer: {error}") from None
         except httpx.LocalProtocolError:  # the message may contain a header's value
             raise ToolExecutionError(f"{label}: it cannot be sent as HTTP") from None
         except httpx.RemoteProtocolError as error:
@@ -236,6 +255,28 @@ class Transport:
             raise ToolExecutionError(f"{label}: it redirects to no valid address") from None
         except httpx.InvalidURL:
             raise ToolExecutionError(f"{label}: its address is not valid") from None
+
+
+async def _redirected(
+    url: str, location: str, message: _Message, request: Request
+) -> tuple[str, _Message]:
+    """Return the URL of a redirect and the message for it.
+
+    Credentials are sent to the request's own origin only.
+
+    Args:
+        url: The URL that was redirected.
+        location: The Location header.
+        message: The message.
+        request: The request of the call.
+    """
+    original_origin = origin_of(request.url)
+    new_url = _redirect_url(url, location, request.label)
+    if origin_of(new_url) != original_origin:
+        await check_redirect(new_url, original_origin, message.method, request.label)
+        message = message.without_call_data()
+    # A redirect within the API may drop the query, which can hold the key: add it again.
+    return _with_query(new_url, message.query), message
 
 
 async def check_redirect(url: str, original_origin: str, method: str, label: str) -> None:
