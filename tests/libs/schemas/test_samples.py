@@ -104,6 +104,12 @@ def test_keys_that_are_data_are_not_learned(value: Any) -> None:
     assert shape_of(value) == {"type": "object"}
 
 
+@pytest.mark.parametrize("literal", ["{1: 'a'}", "{None: 1, 'a': 2}", "{b'k': 1}", "{(1, 2): 3}"])
+def test_literal_with_other_keys_than_texts_is_a_dict(literal: str) -> None:
+    assert type_of(literal) == f"{LITERAL_OF}: dict)"
+    assert type_of(f"[{literal}]") == f"{LITERAL_OF}: list[dict])"
+
+
 def test_keys_that_are_field_names_are_learned() -> None:
     value = {"@odata.type": "x", "$ref": 1, "_id": True, "first-name": None, "from": {"a": 1}}
     assert list(shape_of(value)["properties"]) == list(value)

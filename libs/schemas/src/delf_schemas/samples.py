@@ -227,10 +227,10 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
             return {"type": "array", "items": items}
         return {"type": "array"}
     if isinstance(value, dict):
-        mapping = cast("dict[str, Any]", value)
+        mapping = cast("dict[Any, Any]", value)
         # Keys that are not names, such as ids and dates, are data, and a schema must not contain
-        # data.
-        if len(mapping) > _MAX_KEYS or not all(_is_name(k) for k in mapping):
+        # data. Keys of Python literals may have any type.
+        if len(mapping) > _MAX_KEYS or not all(isinstance(k, str) and _is_name(k) for k in mapping):
             return {"type": "object"}
         shapes = {k: shape_of(v, depth + 1) for k, v in mapping.items()}
         if _is_keyed_by_id(list(shapes.values())):
