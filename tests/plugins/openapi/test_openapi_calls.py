@@ -269,6 +269,27 @@ async def test_refused_token_is_an_error_without_the_secret(invoke: Any):
         await tool.aclose()
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"access_token": null}',
+        b'{"access_token": ""}',
+        b'{"access_token": {}}',
+        b'{"access_token": "t", "expires_in": 1%b}' % (b"0" * 400),
+        b"[]",
+        b"[" * 200_000,
+    ],
+)
+async def test_answer_without_usable_token_is_an_error(
+    content: bytes, open_api: Any, invoke: Any, server: RawServer
+):
+    server.answer = lambda seen: Reply(200, content)
+    tool = open_api(with_login(server.url), client_id="a", client_secret="b")
+    with pytest.raises(ToolExecutionError, match="no OAuth2 token was given"):
+        await invoke(tool, "call")
+    assert [seen.path for seen in server.seen] == ["/token"]
+
+
 async def test_secret_is_not_sent_unencrypted(invoke: Any):
     tokens = TokenServer()
     async with raw_server(tokens) as server:

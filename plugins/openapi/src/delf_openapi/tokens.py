@@ -95,10 +95,8 @@ class Tokens:
         if answer.status in (400, 401):  # some servers accept the secret only in the body
             answer = await self._send(self._request(url, in_body=True))
         try:
-            body: Any = json.loads(answer.content)
-            token, lifetime = str(body["access_token"]), body.get("expires_in")
-            seconds = _DEFAULT_LIFETIME if lifetime is None else float(lifetime)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            token, seconds = _token_and_lifetime(json.loads(answer.content))
+        except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
             raise ToolExecutionError(
                 f"{self._name}: no OAuth2 token was given: status {answer.status}",
                 hint="check client_id, client_secret and scopes",
@@ -135,3 +133,20 @@ class Tokens:
             query="",
             changes_nothing=True,  # a token request may be repeated
         )
+
+
+def _token_and_lifetime(body: Any) -> tuple[str, float]:
+    """Return the token in a token server's answer, and its lifetime in seconds.
+
+    Raises:
+        ValueError: If the answer has no token.
+        TypeError: If the answer is not an object, or a value has another type.
+        KeyError: If the answer has no token.
+        OverflowError: If the lifetime is too large.
+    """
+    token = body["access_token"]
+    if not isinstance(token, str) or not token:
+        raise ValueError("the token is not a text")
+    lifetime = body.get("expires_in")
+    seconds = _DEFAULT_LIFETIME if lifetime is None else float(lifetime)
+    return token, seconds
