@@ -15,7 +15,10 @@ from delf.events import (
     ApprovalRequested,
     ApprovalVoted,
     Event,
+    TaskFinished,
+    TaskPostponed,
     TaskQueued,
+    TaskResumed,
     TaskStarted,
 )
 from delf.protocols.approval import RememberedDecision
@@ -93,6 +96,33 @@ class TaskRecord:
         if isinstance(event, (TaskQueued, TaskStarted)):
             values |= {name: getattr(event, name) for name in _shared_names(cls, type(event))}
         return values
+
+    @staticmethod
+    def changes(event: Event) -> dict[str, Any]:
+        """Return the fields of a task's record that an event sets; most events set none.
+
+        Args:
+            event: Any event of the task but the first; see :meth:`beginning`.
+        """
+        match event:
+            case TaskFinished():
+                return {
+                    "state": event.state,
+                    "finished_at": event.at,
+                    "duration_ms": event.duration_ms,
+                    "cost_usd": event.cost_usd,
+                    "error": event.error,
+                }
+            case TaskResumed():
+                return {"state": TaskState.RUNNING, "finished_at": None, "error": None}
+            case TaskPostponed():
+                return {
+                    "not_before": event.not_before,
+                    "tries": event.tries,
+                    "error": event.error,
+                }
+            case _:
+                return {}
 
     @property
     def project(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView
+from collections.abc import Iterable, KeysView, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -144,10 +144,8 @@ class Tasks:
         row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blob_digests)
         self._rows.append(row)
         task.last = event.seq
-        if isinstance(event, TaskFinished):
-            self._finish(connection, task, event)
-        elif isinstance(event, TaskPostponed):
-            self._postpone(connection, task, event)
+        if isinstance(event, (TaskFinished, TaskPostponed)):
+            self._release(connection, task, event)
         elif isinstance(event, TaskQueued) and event.queue is not None:
             # The runner that claims the task continues it.
             self._tasks_to_uncache.append(event.task_id)
@@ -296,51 +294,32 @@ class Tasks:
         values: dict[str, Any] = {"origin": "", **TaskRecord.beginning(event)}
         waits = isinstance(event, TaskQueued) and event.queue is not None
         if waits:
-            values |= {"state": TaskState.QUEUED.value, "owner": None}
+            values |= {"state": TaskState.QUEUED, "owner": None}
         else:
-            values |= {"state": TaskState.RUNNING.value, "owner": self.owner.key}
-        for name in values.keys() - _IDENTIFIERS:
-            if isinstance(values[name], str):
-                # PostgreSQL refuses NUL characters in texts, and the refused row would fail all
-                # events of its batch.
-                values[name] = plain_text(values[name])
-        return values
+            values |= {"state": TaskState.RUNNING, "owner": self.owner.key}
+        return _storable(values)
 
-    def _finish(self, connection: Connection, task: _Task, event: TaskFinished) -> None:
-        """Store the end of a task in its row, and clear the process that owns the task."""
-        self._tasks_to_uncache.append(event.task_id)
-        connection.execute(
-            "UPDATE delf_tasks SET state = :state, finished_at = :at, duration_ms = :duration, "
-            "cost_usd = :cost, error = :error, owner = NULL WHERE id = :key",
-            {
-                "state": event.state.value,
-                "at": event.at,
-                "duration": event.duration_ms,
-                "cost": event.cost_usd,
-                "error": None if event.error is None else plain_text(event.error),
-                "key": task.key,
-            },
-        )
+    def _release(
+        self, connection: Connection, task: _Task, event: TaskFinished | TaskPostponed
+    ) -> None:
+        """Store the end or the postponement of a task, and clear the process that owns the task.
 
-    def _postpone(self, connection: Connection, task: _Task, event: TaskPostponed) -> None:
-        """Return a task to its queue, and clear the process that owns the task.
-
-        A task without a queue stays running without an owner, so that it is interrupted.
+        A postponed task returns to its queue. Without a queue it stays running without an owner, so
+        that it is interrupted.
         """
-        # The process that claims the task next continues it.
+        # The process that claims a postponed task next continues it.
         self._tasks_to_uncache.append(event.task_id)
+        values = _storable(TaskRecord.changes(event))
+        columns = ", ".join(f"{OTHER_NAMES.get(name, name)} = :{name}" for name in values)
         connection.execute(
-            "UPDATE delf_tasks SET state = CASE WHEN queue IS NULL THEN state "
-            "ELSE :queued END, not_before = :at, tries = :tries, error = :error, owner = NULL "
-            "WHERE id = :key",
-            {
-                "queued": TaskState.QUEUED.value,
-                "at": event.not_before,
-                "tries": event.tries,
-                "error": plain_text(event.error),
-                "key": task.key,
-            },
+            f"UPDATE delf_tasks SET {columns}, owner = NULL WHERE id = :task_key",  # noqa: S608 - names of fields
+            {**values, "task_key": task.key},
         )
+        if isinstance(event, TaskPostponed):
+            connection.execute(
+                "UPDATE delf_tasks SET state = :queued WHERE id = :key AND queue IS NOT NULL",
+                {"queued": TaskState.QUEUED.value, "key": task.key},
+            )
 
     def _require_equal(self, connection: Connection, task: _Task, packed: Packed) -> None:
         """Check that an event equals the event that is stored with the same number.
@@ -361,6 +340,19 @@ class Tasks:
                 f"task {event.task_id} has another event {event.seq} already",
                 hint="two processes work on the same task",
             )
+
+
+def _storable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a task as databases store them: texts without NUL characters.
+
+    PostgreSQL refuses these characters, and the refused row would fail all events of its batch.
+    """
+    texts = {
+        name: plain_text(str(value))
+        for name, value in values.items()
+        if isinstance(value, str) and name not in _IDENTIFIERS
+    }
+    return {**values, **texts}
 
 
 def _gap_error(event: Event, last: int) -> JournalConflictError:

@@ -339,10 +339,10 @@ class TestCountsNoEvents(InProcessJournal):
 class TestKeepsTheOldEnd(InProcessJournal):
     async def append(self, event):
         before = self._tasks.get(event.task_id)
-        end = before and before.outcome
+        end = dict(before.record) if before else {}
         await super().append(event)
         if isinstance(event, TaskResumed):
-            self._tasks[event.task_id].outcome = end
+            self._tasks[event.task_id].record = end
 
 
 @breaks("test_events_are_ordered_by_number", says="a clock that is set back")
@@ -352,12 +352,21 @@ class TestSortsByTime(InProcessJournal):
 
 
 @breaks(
-    "test_find_returns_the_owner_of_a_stopped_task",
+    "test_find_returns_the_end_and_owner_of_a_stopped_task",
     says="callers with other keys would see the task",
 )
 class TestForgetsWhoseTaskItIs(InProcessJournal):
     async def find(self, limit=100):
         return [dataclasses.replace(task, key=None) for task in await super().find(limit)]
+
+
+@breaks(
+    "test_find_returns_the_end_and_owner_of_a_stopped_task",
+    says="of a task that ended with",
+)
+class TestForgetsTheDuration(InProcessJournal):
+    async def find(self, limit=100):
+        return [dataclasses.replace(task, duration_ms=None) for task in await super().find(limit)]
 
 
 @breaks("test_use_leaves_the_process_unchanged", says="the thread 'writer'")

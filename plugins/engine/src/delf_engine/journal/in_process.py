@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import field
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from delf.errors import UnknownRequestError, UnknownTaskError
@@ -29,7 +30,9 @@ from delf.types import TaskState
 class _Entry:
     events: list[Event] = field(default_factory=list[Event])
     size: int = 0
-    outcome: TaskFinished | None = None
+    # The fields of the task's record that its events have set.
+    record: dict[str, Any] = field(default_factory=dict[str, Any])
+    is_finished: bool = False
 
 
 class InProcessJournal:
@@ -71,11 +74,12 @@ class InProcessJournal:
         if isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
             self._remember(entry, event)
         if isinstance(event, TaskFinished):
-            entry.outcome = event
+            entry.is_finished = True
             self._claimed.discard(event.task_id)
         elif isinstance(event, (TaskQueued, TaskStarted, TaskResumed)):
-            entry.outcome = None
+            entry.is_finished = False
             self._claimed.add(event.task_id)
+        entry.record |= TaskRecord.changes(event)
         for queue, watched_task in list(self._task_by_queue.items()):
             if watched_task is None or watched_task == event.task_id:
                 queue.put_nowait(event)
@@ -110,15 +114,10 @@ class InProcessJournal:
             if len(records) >= limit:
                 break
             first = entry.events[0]
-            outcome = entry.outcome
             if isinstance(first, (TaskQueued, TaskStarted)):
-                records.append(
-                    TaskRecord(
-                        **TaskRecord.beginning(first),
-                        state=TaskState.RUNNING if outcome is None else outcome.state,
-                        events=len(entry.events),
-                    )
-                )
+                running = {"state": TaskState.RUNNING, "events": len(entry.events)}
+                values: dict[str, Any] = {**TaskRecord.beginning(first), **running, **entry.record}
+                records.append(TaskRecord(**values))
         return records
 
     def _remember(self, entry: _Entry, decided: ApprovalDecided) -> None:
@@ -151,7 +150,7 @@ class InProcessJournal:
         for task_id, entry in [*self._tasks.items()][:-1]:
             if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
                 return
-            if entry.outcome is not None:
+            if entry.is_finished:
                 self._size -= entry.size
                 del self._tasks[task_id]
                 for request_id, decision in [*self._remembered.items()]:

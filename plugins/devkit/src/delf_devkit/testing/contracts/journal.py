@@ -20,7 +20,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
 )
-from delf.protocols.journal import Journal
+from delf.protocols.journal import Journal, TaskRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
 from delf_devkit.testing.contracts.base import (
@@ -185,7 +185,7 @@ class JournalContract(Contract):
         assert [item.started_at for item in records] == [3.0, 2.0, 1.0]
         assert [item.task_id for item in await journal.find(limit=2)] == ["c", "b"]
 
-    async def test_find_returns_the_owner_of_a_stopped_task(self, journal: Any) -> None:
+    async def test_find_returns_the_end_and_owner_of_a_stopped_task(self, journal: Any) -> None:
         await journal.append(started("d", at=4.0, key="ann"))
         await journal.append(
             replace(finished("d", 2, has_succeeded=False), code=TaskStoppedError.code)
@@ -198,6 +198,9 @@ class JournalContract(Contract):
             f"a task of the key 'ann' is listed under the key {record.key!r}: callers with other "
             "keys would see the task"
         )
+        expected = TaskRecord.changes((await journal.read("d"))[-1])
+        found = {name: getattr(record, name) for name in expected}
+        assert found == expected, f"the list shows {found} of a task that ended with {expected}"
 
     async def test_methods_do_not_block_the_event_loop(self, journal: Any) -> None:
         # check_loop_stays_free() appends several times, each time another event.
