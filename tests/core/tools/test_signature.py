@@ -318,7 +318,8 @@ def test_invalid_annotation_raises_tool_definition_error(hint):
 
 def test_custom_validator_error_refuses_the_argument():
     def fail(value):
-        raise {"value": ValueError("not that one"), "other": KeyError("oops")}[value]
+        errors = [ValueError("not that one"), KeyError("oops"), SystemExit(3)]
+        raise dict(zip(("value", "other", "exit"), errors, strict=True))[value]
 
     def act(x: Annotated[str, pydantic.BeforeValidator(fail)]) -> None: ...
 
@@ -326,6 +327,8 @@ def test_custom_validator_error_refuses_the_argument():
         validator(act)({"x": "value"})
     with pytest.raises(ToolRefusedError, match="an argument cannot be checked: KeyError: 'oops'"):
         validator(act)({"x": "other"})
+    with pytest.raises(ToolRefusedError, match="an argument cannot be checked: SystemExit: 3"):
+        validator(act)({"x": "exit"})
 
 
 @pytest.mark.parametrize("name", ["find", "find_2", "übung"])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from delf.errors import ToolDefinitionError, ToolRefusedError
+from delf.errors import ToolDefinitionError, ToolRefusedError, describe_exception
 from delf.records import dataclass
 from delf.tools.context import CallContext
 from delf.tools.docstrings import read_docstring
@@ -286,13 +286,13 @@ class ArgumentValidator:
         validator = self.build().__pydantic_validator__
         try:
             checked = validator.validate_python(dict(arguments))
-        except Exception as error:  # a validator of the author's own may raise anything
+        except (Exception, SystemExit) as error:  # by the author's own validator
             from pydantic import ValidationError
 
             if isinstance(error, ValidationError):
                 raise ToolRefusedError(self._explain(error)) from None
             raise ToolRefusedError(
-                f"{self._action}: an argument cannot be checked: {type(error).__name__}: {error}"
+                f"{self._action}: an argument cannot be checked: {describe_exception(error)}"
             ) from error
         passed_names = checked.__pydantic_fields_set__
         values = checked.__dict__

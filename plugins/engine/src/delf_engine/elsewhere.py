@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Unpack
 
-from delf.errors import TaskStoppedError
+from delf.errors import AgentStateError, TaskStoppedError
 from delf.events import Event, TaskFinished, end_event
 from delf.protocols.journal import Journal, TaskRecord
 from delf.protocols.search import Found, FoundTask, TaskFilter
@@ -163,14 +163,17 @@ async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
 
     Raises:
         UnknownTaskError: If the journal does not have the task.
+        AgentStateError: If the journal is closed before the task ends.
     """
     # Before the events are read, so that an end between the two is not missed.
     new_events = journal.subscribe(task_id)
     events = await journal.read(task_id)
-    if end_event(events) is None:
-        await anext(event async for event in new_events if isinstance(event, TaskFinished))
-        events = await journal.read(task_id)
-    return events
+    if end_event(events) is not None:
+        return events
+    async for event in new_events:
+        if isinstance(event, TaskFinished):
+            return await journal.read(task_id)
+    raise AgentStateError("the agent was stopped before the task ended")
 
 
 async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:

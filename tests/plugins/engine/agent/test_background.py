@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from delf import Agent, Response, StreamEvent, UnknownRequestError, UnknownTaskError, tool
-from delf.errors import TaskStoppedError
-from delf.events import ApprovalRequest, CallFinished, TaskFinished, TaskStarted
+from delf.errors import AgentStateError, TaskStoppedError
+from delf.events import ApprovalRequest, CallFinished, Event, TaskFinished, TaskStarted
 from delf.messages import ModelDelta
 from delf.specs import JournalSpec
 from delf.types import TaskState
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from delf_engine.elsewhere import wait_for_end
 from delf_engine.journal.in_process import InProcessJournal
 from support.until import until_now
 
@@ -180,6 +181,21 @@ class TestSubmit:
         agent = make_agent(max_tasks=2)
         ids = [agent.submit("x") for _ in range(8)]
         assert [agent.wait(task_id, 30).text for task_id in ids] == ["1"] * 8
+
+
+class ClosedJournal(InProcessJournal):
+    """A journal that is closed during a subscription."""
+
+    async def subscribe(self, task_id: str | None = None) -> AsyncGenerator[Event]:
+        started = next(iter(await self.read(str(task_id))))
+        yield started
+
+
+async def test_wait_for_a_task_ends_with_the_journal() -> None:
+    journal = ClosedJournal()
+    await journal.append(TaskStarted(task_id="task_1", seq=1, at=1.0, task="x"))
+    with pytest.raises(AgentStateError, match="stopped before the task ended"):
+        await wait_for_end(journal, "task_1")
 
 
 class TestApprovals:
