@@ -138,6 +138,7 @@ async def test_raw_bytes_in_headers_are_decoded(read: Any) -> None:
         ("=?UTF-8?B?R3LDvMOfZQ==?= Bob", "Grüße Bob"),
         ("=?iso-8859-1?q?Gr=FC=DFe?=", "Grüße"),
         ("=?nonsense?q?Hello?=", "Hello"),
+        ("日本 =?utf-8?q?x?= ü…", "日本 x ü…"),
         ("=?utf-8?b?!!!!?=", None),
         ("=?utf-8?q?=GG=?=", None),
         ("=?" * 1000, None),
@@ -247,3 +248,22 @@ async def test_large_attachments_are_downloaded(google: GoogleServer, connect: A
 )  # fmt: skip
 def test_hostile_html_is_converted_quickly(html: str) -> None:
     assert isinstance(text_of(html), str)
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<html><head><title>no</title><meta charset=utf-8><body>Hi</body></html>", "Hi"),
+        ("a<svg viewBox='0 0 1 1'/>b<svg><svg/>no</svg>c", "abc"),
+        ('<p title="the hidden truth" class="not hidden now">Hi</p>', "Hi"),
+        ('<p data-x="display:none">Hi</p>', "Hi"),
+        ("<p HIDDEN>no</p><p Style='display : none'>no</p>Hi", "Hi"),
+        ("<script>if (a<b) w('<script>')</script>Hi", "Hi"),
+        ("<style><!-- p {} </STYLE >Hi<title><p></title>", "Hi"),
+        ('<a title=" href=http://no" href="HTTPS://x.example">t</a>', "t (HTTPS://x.example)"),
+        ("<a href=http://x.example/?a='b'>t</a>", "t (http://x.example/?a='b')"),
+        ("<img data-alt='no' alt=Hi>", "Hi"),
+    ],
+)
+def test_html_shows_what_a_browser_shows(html: str, text: str) -> None:
+    assert text_of(html) == text

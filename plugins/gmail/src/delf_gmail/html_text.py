@@ -14,16 +14,18 @@ _BLOCK_TAGS: Final = re.compile(
     r"address|article|aside|blockquote|center|d[dlt]|div|fieldset|figure|footer|form|h[1-6]|header"
     r"|hr|li|main|nav|ol|p|pre|section|table|tbody|thead|tr|ul"
 )
-_INVISIBLE_TAGS: Final = re.compile(r"head|noscript|object|script|style|svg|template|title")
+_INVISIBLE_TAGS: Final = re.compile(r"noscript|object|script|style|svg|template|title")
+# The elements whose content has no tags and comments, only the end tag.
+_RAW_TEXT_END_TAGS: Final = {
+    name: re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE) for name in ("script", "style", "title")
+}
 _VOID_TAGS: Final = re.compile(r"area|base|br|col|embed|hr|img|input|link|meta|source|wbr")
 _HIDDEN: Final = re.compile(
-    r"\shidden(?=[\s=/>]|$)|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])",
-    re.IGNORECASE,
+    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])", re.IGNORECASE
 )
 _TAG: Final = re.compile(r"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _NAME: Final = re.compile(r"</?([a-zA-Z][\w:-]*)")
-_LINK: Final = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
-_ALT: Final = re.compile(r"""\salt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+_ATTRIBUTE: Final = re.compile(r"""([^\s"'=<>/]+)(?:\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s>]+)))?""")
 _MAX_SOURCE_LENGTH: Final = 2_000_000
 _MAX_TAG_LENGTH: Final = 2000
 
@@ -47,7 +49,7 @@ def text_of(source: str) -> str:
                 pieces.append(_link_suffix(link, "".join(pieces[link_start:]).strip()))
             link = ""
         elif tag == "a":
-            link = _attribute(_LINK, piece)
+            link = _attributes(piece).get("href", "")
             link_start = len(pieces)
         elif not is_end_tag:
             pieces.append(_text_of_start_tag(tag, piece))
@@ -76,7 +78,7 @@ def _visible_pieces(source: str) -> Iterator[tuple[str | None, str]]:
         tag = name_match[1].lower()
         is_end_tag = piece.startswith("</")
         if depth:
-            if tag == invisible_tag:
+            if tag == invisible_tag and not _is_empty_element(tag, piece):
                 depth += -1 if is_end_tag else 1
         elif not is_end_tag and _hides_content(tag, piece):
             invisible_tag = tag
@@ -92,16 +94,24 @@ def _hides_content(tag: str, piece: str) -> bool:
         tag: The name of the element. A void element, such as ``img``, has no content to hide.
         piece: The start tag as written, with its attributes.
     """
+    if _is_empty_element(tag, piece):
+        return False
     if _INVISIBLE_TAGS.fullmatch(tag):
         return True
-    return _HIDDEN.search(piece) is not None and not _VOID_TAGS.fullmatch(tag)
+    attributes = _attributes(piece)
+    return "hidden" in attributes or _HIDDEN.search(attributes.get("style", "")) is not None
+
+
+def _is_empty_element(tag: str, piece: str) -> bool:
+    """Return True if an element has no content and no end tag, such as ``img`` or ``<svg/>``."""
+    return _VOID_TAGS.fullmatch(tag) is not None or (tag == "svg" and piece.endswith("/>"))
 
 
 def _pieces(source: str) -> Iterator[str]:
     """Yield the tags and the texts between them, without comments.
 
     A ``<`` that begins no tag is yielded as ``&lt;``. A tag that does not end is left out, with all
-    that follows.
+    that follows. The content of scripts, styles and titles is left out, too.
     """
     position = 0
     size = len(source)
@@ -130,6 +140,11 @@ def _pieces(source: str) -> Iterator[str]:
                     return
                 position = last + 1
             yield source[begin:position]
+            name = _NAME.match(source, begin, position)
+            end_tag = _RAW_TEXT_END_TAGS.get(name[1].lower()) if name is not None else None
+            if end_tag is not None and source[begin + 1] != "/":
+                end = end_tag.search(source, position)
+                position = size if end is None else end.start()
 
 
 def _begins_tag(next_char: str) -> bool:
@@ -149,7 +164,7 @@ def _text_of_start_tag(tag: str, piece: str) -> str:
     if tag == "li":
         return "\n- "
     if tag == "img":
-        return _attribute(_ALT, piece)
+        return _attributes(piece).get("alt", "")
     return "\n" if _BLOCK_TAGS.fullmatch(tag) else ""
 
 
@@ -158,19 +173,17 @@ def _link_suffix(link: str, link_text: str) -> str:
 
     Links other than web and mail addresses, and URLs equal to the link's text, are not shown.
     """
-    if not link.startswith(("http://", "https://", "mailto:")) or link == link_text:
+    if not link.lower().startswith(("http://", "https://", "mailto:")) or link == link_text:
         return ""
     return f" ({link})" if link_text else link
 
 
-def _attribute(pattern: re.Pattern[str], piece: str) -> str:
-    """Return the value of a tag's attribute; empty without the attribute.
-
-    Args:
-        pattern: Matches the attribute; has a group for each way of quoting the value.
-        piece: The tag.
-    """
-    match = pattern.search(piece[:_MAX_TAG_LENGTH])
-    if match:
-        return html.unescape(next((group for group in match.groups() if group), ""))
-    return ""
+def _attributes(piece: str) -> dict[str, str]:
+    """Return the values of a tag's attributes by lower-case name; the first of repeated names."""
+    attributes: dict[str, str] = {}
+    name = _NAME.match(piece)
+    name_end = 0 if name is None else name.end()
+    for match in _ATTRIBUTE.finditer(piece[:_MAX_TAG_LENGTH], name_end):
+        value = next((group for group in match.groups()[1:] if group), "")
+        attributes.setdefault(match[1].lower(), html.unescape(value))
+    return attributes

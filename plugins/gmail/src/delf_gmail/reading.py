@@ -26,6 +26,7 @@ _LINKS: Final = re.compile(r"\(?https?://\S+")
 _MAX_PLACEHOLDER_LENGTH: Final = 600
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\([^()]*\)')
 _GMAIL_SERVER: Final = "mx.google.com"
+_ESCAPE: Final = re.compile(r"\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 _CHARSET: Final = re.compile(r'charset\s*=\s*"?([^\s";]+)', re.IGNORECASE)
 
 
@@ -106,9 +107,12 @@ def decoded(value: str) -> str:
         pieces = decode_header(value)
     except (HeaderParseError, ValueError, binascii.Error):
         return value
-    return "".join(
+    text = "".join(
         piece if isinstance(piece, str) else _text(piece, charset) for piece, charset in pieces
     )
+    # Beside encoded words, decode_header() writes characters outside of Latin-1 as escapes.
+    escapes = {c.encode("raw-unicode-escape").decode(): c for c in set(value) if c > "\xff"}
+    return _ESCAPE.sub(lambda match: escapes.get(match[0], match[0]), text)
 
 
 def checked_mailboxes(payload: Resource, header: str) -> list[str]:
