@@ -157,6 +157,13 @@ async def test_unsendable_mail_is_refused(
     assert not google.gmail.box(BOB).mails
 
 
+async def test_reply_sends_long_message_ids_unencoded(google: GoogleServer, gmail: Any) -> None:
+    message_id = f"<{'A' * 60}@{'b' * 30}.example>"
+    await gmail.reply(google.gmail.deliver(USER, mail("Plan", Message_ID=message_id)).id, "Fine")
+    (sent,) = [m for m in google.gmail.box(USER).mails.values() if b"Re: Plan" in m.raw]
+    assert f"In-Reply-To: {message_id}\r\nReferences: {message_id}\r\n".encode() in sent.raw
+
+
 async def test_reply_is_added_to_its_conversation(google: GoogleServer, gmail: Any) -> None:
     first = google.gmail.deliver(
         USER,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Mapping, Sequence
-from email.headerregistry import Address
+from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, Policy
 from typing import Final, NotRequired, TypedDict
 
 from delf.errors import ToolRefusedError
@@ -17,6 +17,23 @@ from delf_google.addresses import parse
 MAX_BYTES: Final = 36_700_160
 """The maximum number of bytes of an encoded message; base64 enlarges attachments by a third."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_MAX_LINE_LENGTH: Final = 998
+
+
+class _MessageIds(UnstructuredHeader, BaseHeader):
+    """A header with ids of messages, one in each line; mail programs do not decode encoded ids."""
+
+    def fold(self, *, policy: Policy) -> str:
+        lines = f"{self.name}: {self}".split()
+        is_plain = self.isascii() and max(map(len, lines)) < _MAX_LINE_LENGTH
+        ids = policy.linesep.join(f" {line}" for line in lines[1:])
+        return f"{lines[0]}{ids}{policy.linesep}" if is_plain else super().fold(policy=policy)
+
+
+_HEADERS: Final = HeaderRegistry()
+for _name in ("in-reply-to", "references"):
+    _HEADERS.map_to_type(_name, _MessageIds)
+_POLICY: Final = SMTP.clone(header_factory=_HEADERS)
 
 
 class Attachment(TypedDict):
@@ -59,7 +76,7 @@ def build(
     size = sum(len(item["data"]) for item in attachments) * 4 // 3
     if size > MAX_BYTES:  # estimated before the encoding, which takes long for large files
         raise _too_large(size)
-    message = EmailMessage(policy=SMTP)
+    message = EmailMessage(policy=_POLICY)
     people = {"To": _people(to, "to"), "Cc": _people(cc, "cc"), "Bcc": _people(bcc, "bcc")}
     if not any(people.values()):
         raise ToolRefusedError("to, cc and bcc are empty")
