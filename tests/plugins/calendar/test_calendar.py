@@ -149,6 +149,15 @@ async def test_exception_date_uses_the_zone_of_the_series(
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 09", "04-01 12", "04-06 09"]
 
 
+@pytest.mark.parametrize(
+    "dates", ["20260330, 20260406", "20260330,20260406T070000Z", "20260330T070000Z,20260406"]
+)
+async def test_each_exception_date_is_completed_by_itself(calendar: Any, dates: str) -> None:
+    lines = [WEEKLY, f"EXDATE:{dates}"]
+    await calendar.create("Weekly", SPRING, recurrence=lines, zone="Europe/Berlin")
+    assert await _hours(calendar) == ["03-16 09", "03-23 09"]
+
+
 async def test_exception_dates_of_an_all_day_series_are_left_out(calendar: Any) -> None:
     first = SPRING.date()
     lines = [WEEKLY, "EXDATE:20260330,20260406T000000"]

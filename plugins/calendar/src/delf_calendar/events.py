@@ -201,12 +201,15 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
             raise ToolRefusedError(
                 f"{line[:100]!r} is not a recurrence, such as RRULE:FREQ=WEEKLY;COUNT=4"
             )
-        name, _, dates = line.partition(":")
-        is_incomplete = name in _SINGLE_DATES and not dates.endswith("Z")
-        if is_incomplete:
-            completed.append(_single_dates(name, dates.split(","), start))
-        else:
+        name, _, text = line.partition(":")
+        dates = [date.strip() for date in text.split(",")]
+        incomplete_dates = [date for date in dates if not date.endswith("Z")]
+        if name not in _SINGLE_DATES or not incomplete_dates:
             completed.append(line)
+            continue
+        completed.append(_single_dates(name, incomplete_dates, start))
+        if complete_dates := [date for date in dates if date.endswith("Z")]:
+            completed.append(f"{name}:{','.join(complete_dates)}")
     return completed
 
 
