@@ -38,6 +38,7 @@ def record(**properties):
         (record(at={"type": "integer", "format": "unix-time"}), "at: unix-time"),
         (record(share={"type": "number", "minimum": 0, "maximum": 1}), "share: 0 to 1"),
         (record(id={"type": "string", "example": "cus_12"}), 'id: as "cus_12"'),
+        (record(id={"format": ["uuid"], "example": "cus_12"}), 'id: as "cus_12"'),
         (record(id={"type": "string", "enum": ["a"], "example": "a"}), ""),
         ({"type": "string", "examples": ["2026-W27"]}, 'as "2026-W27"'),
         (record(weight={"title": "Weight in grams", "type": "integer"}), "weight: Weight in grams"),
@@ -52,7 +53,7 @@ def record(**properties):
         ),
         (True, ""),
     ],
-    ids=range(23),
+    ids=range(24),
 )
 def test_notes_describe_keys_beyond_their_names(schema, shown):
     assert notes_of(Document(fee=FEE, node=NODE), schema, "out") == shown

@@ -225,7 +225,7 @@ def example_of(schema: Mapping[str, Any]) -> str:
     examples = list_at(schema, "examples")
     example = schema.get("example", examples[0] if examples else None)
     is_shown = isinstance(example, str) and 0 < len(example) <= _MAX_EXAMPLE
-    is_known = "enum" in schema or schema.get("format") in _PLAIN_FORMATS
+    is_known = "enum" in schema or str(schema.get("format")) in _PLAIN_FORMATS
     if is_shown and not is_known:
         return f"as {json.dumps(clean(example, _MAX_EXAMPLE))}"
     return ""

@@ -527,7 +527,8 @@ def _success_response(document: Document, raw: Mapping[str, Any]) -> _SuccessRes
     responses = responses_of(raw)
     for status in _success_statuses(raw):
         response = document.resolve_reference(responses[status])
-        content: Any = response.get("content") or {}
+        declared: Any = response.get("content")
+        content = cast("dict[Any, Any]", declared) if isinstance(declared, dict) else {}
         if content:
             json_types = [media for media in content if kind_of(str(media)) == "json"]
             media = next(iter(json_types or content))
