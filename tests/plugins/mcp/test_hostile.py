@@ -207,6 +207,16 @@ async def test_deep_item_with_a_deep_name_or_no_object_is_left_out_by_number(rog
     )
 
 
+@pytest.mark.parametrize("properties", [None, {"a": {"format": ["date"], "example": "x"}}])
+async def test_tool_with_an_invalid_result_schema_is_kept(rogue, properties) -> None:
+    schema = {"type": "object", "properties": properties}
+    response, _, _ = await run(
+        rogue("plain", does={"tools": [tool("good", outputSchema=schema)]}),
+        "print(await rogue.good())",
+    )
+    assert response.text == "done"
+
+
 async def test_lone_surrogate_in_a_tool_description_is_accepted(rogue) -> None:
     srv = rogue("plain", does={"tools": [tool("a"), tool("b", description="\ud800 B.")]})
     async with soon():

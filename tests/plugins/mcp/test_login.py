@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
-from delf_mcp.oauth import OpenURL, login, open_browser
+from delf_mcp.oauth import OpenURL, RedirectListener, login, open_browser
 from delf_mcp.settings import MCPSettings
 from support.server import free_port
 
@@ -181,6 +183,32 @@ async def test_forged_answers_do_not_end_a_browser_login(company: Company, tmp_p
     assert learned == ["the-token"]
     assert [request["code"] for request in company.asked] == ["c"]
     assert ["You are logged in" in page for page in browser.pages] == [False] * 4 + [True]
+
+
+async def test_port_of_a_login_that_cannot_be_shown_is_closed() -> None:
+    async def fail(_: str) -> None:
+        raise RuntimeError("no browser")
+
+    listener = RedirectListener("srv", free_port(), fail)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no browser"):
+            await listener.show("https://login.example/?state=s")
+
+
+@pytest.mark.parametrize("request_head", [b"\r\n\r\n", b"GET\r\n\r\n", b"x" * 200_000])
+async def test_request_that_is_not_http_is_closed(request_head: bytes) -> None:
+    async def show(_: str) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_head)
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+
+    port = free_port()
+    listener = RedirectListener("srv", port, show)
+    await listener.show("https://login.example/?state=s")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(listener.wait(), 0.01)
 
 
 async def test_refused_browser_login_is_an_error_at_once(company: Company, tmp_path: Path) -> None:

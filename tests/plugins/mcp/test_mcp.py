@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from delf.errors import (
 )
 from delf.testing import ScriptedModel, TestHost
 from delf_mcp import MCP
+from delf_mcp.link import Link
 from plugins.mcp.conftest import SERVER, invoke, run
 from support.until import until
 
@@ -100,6 +102,17 @@ async def test_server_crash_fails_only_open_calls(open_mcp) -> None:
     assert [type(result) for result in results] == [OutcomeUnknownError] * 3
     again = await asyncio.gather(*(actions["add"].call(a=n, b=1) for n in range(20)))
     assert again == [{"result": n + 1} for n in range(20)]
+
+
+async def test_server_may_fail_to_start_any_number_of_times(monkeypatch) -> None:
+    def fail(_: Any) -> Any:
+        raise OSError("no such server")
+
+    monkeypatch.setattr("delf_mcp.link._FIRST_PAUSE_SECONDS", 0.0)
+    server = Link("srv", fail, 1.0)
+    for _ in range(1100):
+        with pytest.raises(ConnectionUnavailableError, match="no such server"):
+            await server.run()
 
 
 async def test_failing_server_start_shows_its_stderr(open_mcp) -> None:

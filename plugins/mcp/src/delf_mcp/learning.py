@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.errors import ToolDefinitionError
@@ -45,7 +45,9 @@ class Results:
         tool_key = _sample_key(tool)
         # A field that is declared as text may contain JSON, whose type is shown to the model.
         types_in_json_texts: set[Found] = set()
-        for field in (tool.output_schema or {}).get("properties", ()):
+        # The server's schema is not checked, so that its properties may also be null.
+        properties: Mapping[str, Any] = (tool.output_schema or {}).get("properties") or {}
+        for field in properties:
             type_name = samples.type_of(_field_key(tool_key, field))
             if type_name:
                 types_in_json_texts.add(((field,), type_name))

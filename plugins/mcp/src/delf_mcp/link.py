@@ -250,7 +250,8 @@ class Link:
 
     def _back_off(self, failures: int) -> None:
         self._failures = failures
-        seconds = min(_FIRST_PAUSE_SECONDS * 2 ** (failures - 1), _MAX_PAUSE_SECONDS)
+        # The exponent is limited, because a float cannot be larger than 2 ** 1024.
+        seconds = min(_FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 60), _MAX_PAUSE_SECONDS)
         self._earliest_start_time = time.monotonic() + seconds
 
     async def _wait_for_restart(self) -> None:

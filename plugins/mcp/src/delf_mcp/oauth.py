@@ -162,7 +162,11 @@ class RedirectListener:
                 "answer there",
                 hint="oauth_port in the connection's settings",
             ) from error
-        await self._open_url(url)
+        try:
+            await self._open_url(url)
+        except BaseException:  # also a cancellation: wait(), which closes the port, is not called
+            self._server.close()
+            raise
 
     async def wait(self) -> AuthorizationCodeResult:
         """Wait until the browser is redirected here; return the authorization code.
@@ -188,7 +192,8 @@ class RedirectListener:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Read the result of a login from the browser's request, and answer with a page."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
+        faults = (EOFError, ConnectionError, ValueError, LookupError, asyncio.LimitOverrunError)
+        with contextlib.suppress(*faults):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             is_logged_in = self._take_result(_first_values(head.split(" ")[1]))
             page = _LOGGED_IN if is_logged_in else _NOT_LOGGED_IN
