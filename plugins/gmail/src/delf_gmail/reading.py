@@ -275,7 +275,7 @@ def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
 
 def body_text(payload: Resource, depth: int = 0) -> str:
     """Return the text of a MIME part: plain text if available, else text extracted from HTML."""
-    kind = str(payload.get("mimeType") or "").lower()
+    kind = _kind(payload)
     children = cast("Sequence[Resource]", payload.get("parts") or ())
     if payload.get("filename"):
         return ""
