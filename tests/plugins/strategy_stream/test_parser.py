@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
 
 import pytest
@@ -168,6 +169,14 @@ def test_markers_beside_native_calls_are_plain_text() -> None:
 )
 def test_malformed_call_is_repaired_if_unambiguous(text: str, arguments: object) -> None:
     assert read_call(text) == Called("a", arguments)
+
+
+@pytest.mark.parametrize("piece", ["\n", "```\n"])
+def test_parser_takes_linear_time(piece: str) -> None:
+    answer = piece * (1_000_000 // len(piece))
+    started = time.process_time()
+    parse(answer)
+    assert time.process_time() - started < 3  # with quadratic time, 5 to 30 s
 
 
 @pytest.mark.parametrize(

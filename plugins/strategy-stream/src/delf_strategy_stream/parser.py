@@ -22,13 +22,13 @@ _QUOTE_OR_ESCAPE: Final = re.compile(r'"|\\.', re.DOTALL)
 _OUTSIDE_OF_STRINGS: Final = re.compile(rf'{_END_EXECUTE}|["{{}}\[\]<]')
 _NAME: Final = re.compile(r"(await\s+)?[A-Za-z_][\w.]*")
 _NOT_JSON: Final = 'it is not JSON; expected is [{"name": …, "args": {…}}]'
-_LINE_END_OR_TAG: Final = re.compile(r"[\n<]")
 _SEPARATORS: Final = " \t\r\n,[]"
 _JSON_FENCE: Final = "```json"
 _FENCES: Final = ("```", "~~~")
 _OPENING_QUOTES: Final = ('"', "'", "`", "“", "‘", "«", "„")
 _ONLY_FENCED: Final = re.compile(r"\s*```\w*\s*<execute>.*</execute>\s*```\s*", re.DOTALL)
 _MAX_INVENTED_CHARS: Final = 10_000
+_CHUNK_CHARS: Final = 4096
 
 
 class Parser:
@@ -71,11 +71,13 @@ class Parser:
 
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of the answer; return the events that are now complete."""
-        self._unparsed += text
         events: list[Event] = []
-        # Each state adds events, may choose the next state, and returns False for more input.
-        while self._state(events):
-            pass
+        # In chunks, because each state copies the unparsed input: a long text would take n² steps.
+        for start in range(0, max(len(text), 1), _CHUNK_CHARS):
+            self._unparsed += text[start : start + _CHUNK_CHARS]
+            # Each state adds events, may choose the next state, and returns False for more input.
+            while self._state(events):
+                pass
         return events
 
     def finish(self) -> list[Event]:
@@ -165,21 +167,11 @@ class Parser:
         return end_tag is not None
 
     def _outside_tags(self, events: list[Event]) -> bool:
-        """Parse text for the user up to the next line end or tag.
-
-        Return False if more input is needed.
-        """
-        match = _LINE_END_OR_TAG.search(self._unparsed)
-        position = len(self._unparsed) if match is None else match.start()
-        self._add_text_for_user(self._unparsed[:position], events)
-        self._unparsed = self._unparsed[position:]
-        if match is None:
-            return False
-        if match.group() == "\n":
-            self._add_text_for_user("\n", events)
-            self._unparsed = self._unparsed[1:]
-            return True
-        return self._tag_or_text(events)
+        """Parse text for the user up to the next tag. Return False if more input is needed."""
+        text, bracket, rest = self._unparsed.partition("<")
+        self._add_text_for_user(text, events)
+        self._unparsed = bracket + rest
+        return bool(bracket) and self._tag_or_text(events)
 
     def _tag_or_text(self, events: list[Event]) -> bool:
         """Parse a tag, or text for the user: a quoted tag, or a ``<`` of no tag.
