@@ -8,7 +8,7 @@ from typing import Final
 
 _DECLARED: Final = re.compile(
     rb"""
-    <!--.*?-->
+    <!--.*?(?:-->|\Z)
     | <\?xml\s[^>]{0,300}?encoding\s*=\s*["']([A-Za-z0-9_:.-]+)
     | <meta\s[^>]{0,300}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)
     """,
