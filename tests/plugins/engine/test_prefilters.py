@@ -8,8 +8,10 @@ from delf.errors import PluginError
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Selection
 from delf.specs import PrefilterSpec
+from delf.tools.function import tool
 from delf_devkit.testing.hosts import TestHost
 from delf_engine.prefilters import Prefilters
+from delf_engine.toolset import load_toolset
 
 
 @pytest.fixture
@@ -51,3 +53,14 @@ def test_auto_mode_uses_only_a_free_prefilter(host):
 def test_prefilter_mode_without_a_plugin_is_an_error(host):
     with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):
         prefilters(host, "semantic")
+
+
+async def test_copies_of_tools_share_a_catalog_that_is_made_later():
+    @tool
+    def search(words: str) -> list[str]:
+        """Search."""
+        return [words]
+
+    tools = await load_toolset([search])
+    first_task, second_task = tools.showing_questions(), tools.showing_questions()
+    assert first_task.catalog() is second_task.catalog() is tools.catalog()

@@ -68,7 +68,8 @@ class Toolset:
         self._forbidden_names = forbidden_names
         self._shown = shown_names
         self._shows_questions = shows_questions
-        self._catalog: Catalog | None = None
+        # The catalog once it is needed, shared with all copies; a list, because it is empty before.
+        self._catalog: list[Catalog] = []
         self._fits_by_budget: dict[int, bool] = {}
         self.custom_count = sum(
             not bound_action.built_in for bound_action in self._allowed.values()
@@ -190,10 +191,10 @@ class Toolset:
 
     def catalog(self) -> Catalog:
         """Return a catalog entry for each allowed action except built-in ones, for prefilters."""
-        if self._catalog is None:
+        if not self._catalog:
             listed = (each for each in self.actions if not each.built_in)
-            self._catalog = Catalog(_catalog_entry(each.name, each.action) for each in listed)
-        return self._catalog
+            self._catalog.append(Catalog(_catalog_entry(each.name, each.action) for each in listed))
+        return self._catalog[0]
 
     def showing(self, names: frozenset[str]) -> Toolset:
         """Return a copy in which the model is shown only these actions and the built-in ones."""
