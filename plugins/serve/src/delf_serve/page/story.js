@@ -96,7 +96,7 @@ export class Story {
     this.task = data.task;
     this.startedAt = at;
     this.conversation = data.conversation;
-    this.askedBy = data.key ? data.key.slice(0, data.key.lastIndexOf(":")) : null;
+    this.askedBy = data.key?.replace(/(.):[^:]*$/, "$1") ?? null; // a key of a program may have no colon
     this.askedFrom = data.setup?.asked_from || null;
   }
 
