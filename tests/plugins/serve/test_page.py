@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import expect
 
 from delf import Agent
+from delf.events import TaskQueued
 from delf.messages import ModelReply, Usage
 from delf.testing import ScriptedModel, TestHost
 from delf.trust.decisions import Trust
@@ -233,6 +234,32 @@ async def test_page_checks_edited_arguments_of_a_request(shop, open_page):
     await expect(page.locator(".outcome")).to_contain_text("copies became 3")
     await expect(page.locator(".state")).to_contain_text("done")
     assert shop.box.sent == [("bob", 3)]
+
+
+async def test_page_shows_and_sends_all_digits_of_a_long_number(shop, open_page):
+    long = 175_928_847_299_117_063  # JavaScript would round the number to …060
+    code = f"await note([{{'id': {long}, 'n': 1}}])"
+    task = await shop.run(code)
+    await shop.until(task["task_id"], "waiting")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    await expect(page.locator(".ask .fields")).to_contain_text(str(long))
+    await page.get_by_role("button", name="Edit…").click()
+    orders = page.get_by_label("orders as JSON")
+    await expect(orders).to_have_value(re.compile(str(long)))
+    await orders.fill(f'[{{"id": {long}, "n": 2}}]')
+    await page.get_by_role("button", name="Approve as edited").click()
+    await expect(page.locator(".outcome")).to_contain_text(str(long))
+    (request,) = (await shop.client.get("/approvals?waiting=false")).json()["approvals"]
+    assert request["decided"]["arguments"] == {"orders": [{"id": long, "n": 2}]}
+
+
+async def test_page_names_the_whole_key_of_a_queued_task(shop, open_page):
+    queued = TaskQueued(
+        task_id="task_of_a_program", seq=1, at=1.0, task="x", queue="q", key="customer-7"
+    )
+    await shop.app.tasks.journal.append(queued)
+    page = await open_page(f"{shop.url}/#/{queued.task_id}")
+    await expect(page.locator(".meta")).to_contain_text(re.compile(r"asked by customer-7\b"))
 
 
 async def test_keyboard_decides_requests_but_enter_alone_does_not(shop, open_page):

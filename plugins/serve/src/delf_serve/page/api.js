@@ -1,5 +1,7 @@
 // What the page asks of the server, and how it follows what happens there.
 
+import { parsed } from "./words.js";
+
 const base = new URL(".", document.baseURI);
 const MOST_TRIES = 10;
 const LONGEST_WAIT = 15;
@@ -29,7 +31,7 @@ async function ask(method, path, body, type = "application/json") {
   const answer = await withRetries(() => fetch(address(path), { method, headers, body: sent, credentials: "same-origin" }));
   const text = await answer.text();
   let data = null;
-  try { data = text ? JSON.parse(text) : null; } catch { data = { detail: text.slice(0, 200) }; }
+  try { data = text ? parsed(text) : null; } catch { data = { detail: text.slice(0, 200) }; }
   if (!answer.ok) {
     if (answer.status === 401 && !path.startsWith("login") && !path.startsWith("session")) {
       window.dispatchEvent(new Event("delf:login"));
@@ -151,7 +153,7 @@ export class Stream {
   put(frame) {
     const { id, event, data } = Object.fromEntries(frame.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()]));
     if (id) this.last = Number(id);
-    if (event === "end") { this.ended = true; this.close(); } else if (event === "task") this.take.change?.(JSON.parse(data));
+    if (event === "end") { this.ended = true; this.close(); } else if (event === "task") this.take.change?.(parsed(data));
     else if (data) this.later(data);
   }
 
@@ -163,7 +165,7 @@ export class Stream {
       const until = performance.now() + 8;
       const some = [];
       while (this.waiting.length > 0 && performance.now() < until) {
-        for (const one of this.waiting.splice(0, 20)) some.push(JSON.parse(one));
+        for (const one of this.waiting.splice(0, 20)) some.push(parsed(one));
       }
       if (!this.forgotten) this.take.message(some);
       if (this.waiting.length > 0) setTimeout(slice, 0);

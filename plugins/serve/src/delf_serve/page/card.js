@@ -4,7 +4,7 @@ import { get, post } from "./api.js";
 import { long } from "./code.js";
 import { DECISIONS, EXPIRIES } from "./decisions.js";
 import { el, fill, say, setText } from "./dom.js";
-import { ago, effectClass, exact, pretty, short, value } from "./words.js";
+import { ago, effectClass, exact, parsed, pretty, short, value } from "./words.js";
 
 /** Whether another person has to approve a call once it is edited. */
 const needsOthers = (rule) => Boolean(rule?.four_eyes || rule?.two_of);
@@ -37,7 +37,7 @@ const heading = (fact) => `${fact.label}${fact.note ? ` (${fact.note})` : ""}`;
 /** The value of an argument as people read it: a text as it is, and other values as JSON over as many lines as they need. */
 function laidOut(fact, given) {
   if (typeof given === "string") return fact.text;
-  try { return pretty(JSON.parse(fact.text)); } catch { return fact.text; }
+  try { return pretty(parsed(fact.text)); } catch { return fact.text; }
 }
 
 /** A field of an argument: text as text, all else as JSON. */
@@ -57,7 +57,7 @@ class Field {
 
   get changed() { return this.input.value !== this.before; }
 
-  get value() { return this.isText ? this.input.value : JSON.parse(this.input.value); }
+  get value() { return this.isText ? this.input.value : parsed(this.input.value); }
 
   mark() {
     this.was.hidden = !this.changed;
@@ -438,7 +438,7 @@ export class Card {
     const go = () => {
       const text = result.value.trim();
       let given = text || null;
-      try { given = text ? JSON.parse(text) : null; } catch { /* it is a text */ }
+      try { given = text ? parsed(text) : null; } catch { /* it is a text */ }
       this.send({ decision: "settle", result: given, reason: note.value.trim() || null });
     };
     fill(this.buttons, result, note, el("button", { type: "button", class: "primary", onclick: go }, "It did happen"),

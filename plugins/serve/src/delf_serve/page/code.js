@@ -3,7 +3,7 @@
 import { arrange, el, fill, say, setText } from "./dom.js";
 import { table } from "./text.js";
 import { visible } from "./visible.js";
-import { ago, args, count, duration, effectOf, exact, pretty, short, shortId, value } from "./words.js";
+import { ago, args, count, duration, effectOf, exact, isSingle, pretty, short, shortId, value } from "./words.js";
 
 const SHOWN = 3;
 const MORE = 50;
@@ -49,18 +49,18 @@ function summary(calls) {
 const STATUS = { ok: "", running: "runs", waiting: "waits for an answer", error: "failed", refused: "refused",
   rejected: "rejected", changes_requested: "changes requested", cancelled: "cancelled", expired: "expired", already_done: "it did happen", answered: "answered" };
 
-const isPlain = (item) => item === null || ["string", "number", "boolean"].includes(typeof item);
+const cellOf = (item) => (item === null || item === undefined ? "" : typeof item === "string" ? item : value(item));
 const MOST_COLUMNS = 12;
 const MOST_OF_A_CELL = 200;
 
 /** A result as rows, where it is a list of records with plain values; else nothing. */
 function rowsOf(result) {
-  const isRecord = (one) => one !== null && typeof one === "object" && !Array.isArray(one) && Object.values(one).every(isPlain);
+  const isRecord = (one) => one !== null && typeof one === "object" && !Array.isArray(one) && Object.values(one).every(isSingle);
   if (!Array.isArray(result) || !result.length || !result.every(isRecord)) return null;
   const head = [...new Set(result.flatMap((one) => Object.keys(one)))];
   const isLong = result.some((one) => Object.values(one).some((item) => typeof item === "string" && item.length > MOST_OF_A_CELL));
   if (!head.length || head.length > MOST_COLUMNS || isLong) return null;
-  return { head, cells: result.map((one) => head.map((name) => (name in one ? String(one[name] ?? "") : ""))) };
+  return { head, cells: result.map((one) => head.map((name) => cellOf(one[name]))) };
 }
 
 /** A value: as a table where it is one, else as JSON, and a text as it is. */

@@ -53,12 +53,23 @@ export function short(text, most = 80) {
   return line.length <= most && text.length <= most * 4 ? line : `${line.slice(0, most - 1)}…`;
 }
 
+const LONG_NUMBER = /(?<![\d.])\d{16,}(?![\d.])/;
+
+/** Keep a whole number that JavaScript would round as it was written, where the browser can. */
+const exactly = (_name, item, context) => (Number.isInteger(item) && !Number.isSafeInteger(item) && context?.source ? JSON.rawJSON(context.source) : item);
+
+/** JSON as data; a long number, such as an id, keeps all its digits. */
+export const parsed = (text) => JSON.parse(text, JSON.rawJSON && LONG_NUMBER.test(text) ? exactly : undefined);
+
+/** Whether a value has no parts; a number that is kept as it was written has none. */
+export const isSingle = (data) => data === null || typeof data !== "object" || Boolean(JSON.isRawJSON?.(data));
+
 /** A value as people read it: as JSON. */
 export const value = (data) => JSON.stringify(data) ?? String(data);
 
 /** A value on one line that may be broken between its parts. */
 function spaced(data) {
-  if (data === null || typeof data !== "object") return value(data);
+  if (isSingle(data)) return value(data);
   if (Array.isArray(data)) return `[${data.map(spaced).join(", ")}]`;
   return `{${Object.entries(data).map(([name, item]) => `${JSON.stringify(name)}: ${spaced(item)}`).join(", ")}}`;
 }
@@ -66,7 +77,7 @@ function spaced(data) {
 /** A value over as many lines as it needs, and no more: what fits on one line stands on one. */
 export function pretty(data, indent = "") {
   const flat = spaced(data);
-  if (data === null || typeof data !== "object" || flat.length + indent.length <= 72) return flat;
+  if (isSingle(data) || flat.length + indent.length <= 72) return flat;
   const deeper = `${indent}  `;
   const items = Array.isArray(data)
     ? data.map((item) => deeper + pretty(item, deeper))
