@@ -62,6 +62,7 @@ PARTS = {
     "urljoin": "from urllib.parse import urljoin\nshop.query(urljoin('https://a/', name))",
     "json": "import json\nshop.query(json.dumps({'n': name}))",
     "re.sub": "import re\nshop.query(re.sub('NAME', name, 'select NAME'))",
+    "a default of get": "q = {}.get('q', name)\nshop.query(f'select {q}')",
     "another print": "def print(x):\n    shop.query(x)\nprint(f'select {name}')",
     "another tool": "import shop\nshop.query(name)",
     "a starred list": "shop.query(*[name])",

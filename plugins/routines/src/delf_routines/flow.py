@@ -291,7 +291,8 @@ class _VariableUses:
                 may_print_to_file = "file" in keywords or None in keywords
                 return word in _DISPLAY_FUNCTIONS and not may_print_to_file
             case ast.Attribute(attr=method):
-                return method in _SEARCH_METHODS  # such as text.count(name)
+                # Such as text.count(name). A further argument may be the result: d.get(key, name).
+                return method in _SEARCH_METHODS and node in call.args[:1]
             case _:
                 return False
 
