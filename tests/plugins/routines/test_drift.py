@@ -9,6 +9,7 @@ from delf import Agent, tool
 from delf.errors import ConnectionUnavailableError, TaskLimitError
 from delf.events import Warned
 from delf.protocols.strategy import ToolDescription
+from delf.tools.signature import Parameter as Argument
 from delf_routines.cases import Case
 from delf_routines.drift import drift_of
 from delf_routines.program import Routines
@@ -357,6 +358,34 @@ def test_change_of_a_result_matters_only_without_a_common_type(before, after, ma
     routine = Routine(name="r", title="R", task="r", script="find()", actions={"find": used})
     found = ToolDescription(
         name="find", summary="Find.", effect="read", asks=False, make_schema=dict, returns=after
+    )
+    (drift,) = drift_of(routine, [found])
+    assert drift.matters is matters
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "matters"),
+    [
+        ("Literal['a=b']", "Literal['a=c']", True),
+        ("Literal['a=b']", "Literal['a=b'] = 'a=b'", False),
+        ("int = 5", "int = 6", False),
+        (None, "Literal['a=b']", True),
+        (None, "Literal['a=b'] = 'a=b'", False),
+    ],
+)
+def test_change_of_a_parameter_is_compared_without_its_default(before, after, matters):
+    parameters = () if before is None else (f"mode: {before}",)
+    used = UsedAction(effect="read", parameters=parameters)
+    routine = Routine(name="r", title="R", task="r", script="find()", actions={"find": used})
+    kind, _, default = after.partition(" = ")
+    parameter = Argument(name="mode", type_text=kind, default_text=default or None)
+    found = ToolDescription(
+        name="find",
+        summary="Find.",
+        effect="read",
+        asks=False,
+        make_schema=dict,
+        parameters=(parameter,),
     )
     (drift,) = drift_of(routine, [found])
     assert drift.matters is matters

@@ -122,7 +122,7 @@ def _compare_action(
             yield Drift(action=name, what=what, matters=_type(text) != _type(new[parameter]))
     for parameter, text in new.items():
         if parameter not in old:
-            is_required = "=" not in text
+            is_required = "=" not in _QUOTED.sub("", text)
             kind = "a new required parameter" if is_required else "a new parameter"
             yield Drift(action=name, what=f"it has {kind} {text}", matters=is_required)
     # The digest covers more than the parameters, whose changes were reported above.
@@ -168,7 +168,9 @@ def _name(parameter: str) -> str:
 def _type(parameter: str) -> str:
     """Return the type of a parameter: ``int`` for ``limit: int = 50``."""
     _, _, type_and_default = parameter.partition(":")
-    return type_and_default.partition("=")[0].strip()
+    # The texts of a Literal may have "=", too.
+    without_texts = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), type_and_default)
+    return type_and_default[: len(without_texts.partition("=")[0])].strip()
 
 
 def named_actions(
