@@ -64,6 +64,18 @@ async def test_routine_draft_is_saved_only_after_its_review(agent, scripted_mode
     assert "were" not in store.find("report").script
 
 
+async def test_script_with_an_invisible_character_is_not_saved(agent, scripted_model, store):
+    scripted_model.writes(ONE, ONE.replace("sent'", "s\u200bent'"))
+    for _ in range(2):
+        response = await agent.arun(TASK)
+        made = await Routines(agent).adraft(response.trace.task_id, "report")
+        if not store.names():
+            saved = made.keep().routine
+    with pytest.raises(ConfigurationError, match="invisible character U\\+200B"):
+        made.keep()
+    assert store.find("report") == saved
+
+
 def test_scripts_of_a_task_become_one_routine(agent, scripted_model, sent):
     scripted_model.writes(FIRST, SECOND)
     response = agent.run(TASK).raise_for_status()

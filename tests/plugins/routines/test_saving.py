@@ -131,6 +131,8 @@ print(f"{city}: {f'{city} {x}'} in {city}", f"in {city}")"""
         ("Mail the orders of 2026-10.", "q('Orders of 2026-10')", 'q(f"Orders of {month}")'),
         ("Mail 'Orders of 2026-10'.", "q('Orders of 2026-10')", "q(value)"),
         ("Pay of 2026-10.", "date(2026, 10, 1)", "date(2026, 10, 1)"),
+        ("Pay of Rome.", "y = 1\rq('Rome')", "q(value)"),
+        ("Pay of Rome.", "y = 1\r\nq('Rome')", "q(value)"),
     ],
 )
 def test_parameter_values_inside_texts_and_slices_are_found(task, script, made):

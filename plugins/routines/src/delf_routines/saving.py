@@ -212,6 +212,7 @@ def propose(
         ConfigurationError: If the task cannot become a routine.
     """
     tools = list(tools)
+    script = "\n".join(re.split(r"\r\n?|\n", script))  # the line ends that Python reads
     tree = ast.parse(script)
     used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     used_names |= {tool.name.partition(".")[0] for tool in tools}

@@ -151,8 +151,13 @@ class RoutineStore:
             routine: The routine. A routine of the same name is replaced.
             recorded_run: The text of the file with the recorded run, which becomes the only test
                 case; None keeps the test cases.
+
+        Raises:
+            ConfigurationError: If the file could not be read again, for example because the script
+                has an invisible character, or cannot be written.
         """
         path = self.path(routine.name)
+        Routine.of_text(routine.name, routine.text(), str(path))  # raises if find() would refuse it
         self._write(path, routine.text())
         self.trust.keep(self.root, whole_file_items(path, path.read_bytes(), self.root))
         if recorded_run is not None:
