@@ -66,6 +66,12 @@ def test_kept_variables_belong_to_one_conversation(agent_of, scripted_model):
     assert words == ["3", "False", "3"]
     chat.clear("a")
     assert agent.run("x", conversation_id="a").text == "False"
+    scripted_model.writes("total = 3\nprint(total)", "print(total)", look)
+    assert agent.run("x", conversation_id="a").text == "3"
+    chat.prune(dry_run=True)
+    assert agent.run("x", conversation_id="a").text == "3"
+    chat.prune()
+    assert agent.run("x", conversation_id="a").text == "False"
     scripted_model.writes("total = 3\nprint(total)", look)
     plain = agent_of(Chat())
     assert [plain.run("x").text for _ in range(2)] == ["3", "False"]

@@ -239,7 +239,11 @@ class Chat(FixedAttributes):
     ) -> Sequence[ConversationRecord]:
         """Async version of :meth:`prune`."""
         before = None if older_than is None else time.time() - older_than
-        return await self.store().prune(before, check_count("keep", keep, 0), dry_run=dry_run)
+        removed = await self.store().prune(before, check_count("keep", keep, 0), dry_run=dry_run)
+        if not dry_run:
+            for record in removed:
+                self.variables.pop(record.conversation, None)
+        return removed
 
     def by_role(self, role: str) -> list[ChatMessage]:
         """Return the messages of a role.
