@@ -325,7 +325,7 @@ class TestPipes:
             assert process.wait(60) == 141
 
     def test_conversations_can_be_deleted_by_id(self, chat: Any, conversations: Any):
-        lines = "one\n/new a\ntwo\n/new b\nthree\n"
+        lines = "one\n/new a\ntwo\n/new\tb\nthree\n"
         chat(lines, *["print('done')"] * 3, flags=("--conversation", "c"))
         wrong = conversations("delete", "a", "z")
         assert wrong.returncode == 1

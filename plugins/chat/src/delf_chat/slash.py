@@ -83,17 +83,17 @@ async def run_slash_command(text: str, agent: Agent, screen: Screen, tally: Tall
     Returns:
         False to end the session.
     """
-    word, _, rest = text.partition(" ")
-    name = _ALIASES.get(word.strip(), word.strip())
+    word, *rest = text.split(maxsplit=1)
+    name = _ALIASES.get(word, word)
     if name == "/exit":
         return False
     action = _ACTIONS.get(name)
     if action is None:
-        say("error", f"unknown command {word.strip()!r}{did_you_mean(name, COMMANDS)}")
+        say("error", f"unknown command {word!r}{did_you_mean(name, COMMANDS)}")
         say("hint", "/help shows the commands")
         return True
     try:
-        await action(_Session(agent, screen, tally), rest.strip())
+        await action(_Session(agent, screen, tally), "".join(rest).strip())
     except DelfError as error:
         report(error)
     return True
