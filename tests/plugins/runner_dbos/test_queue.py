@@ -180,6 +180,8 @@ async def test_projects_sharing_a_database_have_their_own_schedules(
     assert [len(await project.history("morning")) for project in (shop, bank)] == [1, 0]
     await shop.remove("morning")
     assert await shop.all() == []
+    await shop.add(Schedule(name="morning", cron="0 8 * * *", task="Do it.", queue="q"))
+    assert await shop.history("morning") == []  # the firings of the removed schedule are gone
     assert (await bank.find("morning")).task == "Count the money."
 
 

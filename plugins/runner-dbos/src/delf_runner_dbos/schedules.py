@@ -149,7 +149,7 @@ class DbosSchedules:
         def delete(client: DBOSClient) -> None:
             client.delete_schedule(stored_name)
             # Each firing has a workflow, which only submits tasks: the tasks have their own.
-            firings = _workflows(client, schedule_name=stored_name)
+            firings = _firings_of(client, stored_name)
             client.delete_workflows([firing.workflow_id for firing in firings])
 
         await self._queue.call(delete)
@@ -212,12 +212,8 @@ class DbosSchedules:
         """
         stored_name = await self._stored_name(name)
 
-        def newest_firings(client: DBOSClient) -> list[WorkflowStatus]:
-            scheduled_firings = _workflows(client, limit, schedule_name=stored_name)
-            test_firings = _workflows(client, limit, workflow_id_prefix=_test_prefix(stored_name))
-            return [*scheduled_firings, *test_firings]
-
-        firings = [_firing(row) for row in await self._queue.call(newest_firings)]
+        rows = await self._queue.call(lambda client: _firings_of(client, stored_name, limit))
+        firings = [_firing(row) for row in rows]
         return sorted(firings, key=lambda firing: firing.at, reverse=True)[:limit]
 
     async def aclose(self) -> None:
@@ -317,6 +313,22 @@ def _workflows(
         limit=limit,
         **filters,
     )
+
+
+def _firings_of(
+    client: DBOSClient, stored_name: str, limit: int | None = None
+) -> list[WorkflowStatus]:
+    """Return the firings of a schedule, also those by which people tested the schedule.
+
+    Args:
+        client: DBOS's client.
+        stored_name: DBOS's name of the schedule.
+        limit: The maximum number of firings of each of the two kinds.
+    """
+    return [
+        *_workflows(client, limit, schedule_name=stored_name),
+        *_workflows(client, limit, workflow_id_prefix=_test_prefix(stored_name)),
+    ]
 
 
 def _schedules(client: DBOSClient, prefixes: list[str] | None = None) -> Sequence[WorkflowSchedule]:
