@@ -31,7 +31,7 @@ def test_daily_schedule_fires_once_when_clocks_change(cron: Any, begin: Any, zon
     assert times_of(cron, begin, zone) == times
 
 
-@pytest.mark.parametrize("cron", ["0 * * * *", "0 */1 * * *", "@hourly"])
+@pytest.mark.parametrize("cron", ["0 * * * *", "0 */1 * * *", "0 0-23 * * *", "@hourly"])
 def test_hourly_schedule_fires_in_each_hour_when_clocks_are_set_back(cron: Any):
     assert len(times_of(cron, AUTUMN, "Europe/Berlin")) == 25
 

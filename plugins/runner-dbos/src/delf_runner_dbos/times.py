@@ -57,5 +57,5 @@ def repeats_time_of_day(firing: Mapping[str, Any]) -> bool:
         _minutes, hours, *_ = fields
     else:  # six and seven fields begin with the seconds
         _seconds, _minutes, hours, *_ = fields
-    is_hourly = hours.startswith("*")  # also "*/2"
+    is_hourly = hours.startswith(("*", "0-23"))  # also "*/2"
     return not is_hourly
