@@ -45,7 +45,9 @@ def test_duration_option_shows_its_default_in_help():
     assert "[default: 1h]" in CliRunner().invoke(look, ["--help"]).stdout
 
 
-@pytest.mark.parametrize("text", ["soon", "", "-3d", "1d12h", "٣d", "30", "3y", "9" * 400 + "d"])
+@pytest.mark.parametrize(
+    "text", ["soon", "", "-3d", "1d12h", "٣d", "30", "3y", "5ſ", "9" * 400 + "d"]
+)
 def test_invalid_duration_is_a_usage_error(text):
     result = CliRunner().invoke(look, ["--since", text])
     assert result.exit_code == 2

@@ -19,7 +19,9 @@ else:
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # At most nine digits: longer durations would not fit into a date.
-_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smhdw]?)", re.IGNORECASE)
+_DURATION: Final = re.compile(
+    r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smhdw]?)", re.IGNORECASE | re.ASCII
+)
 _DEFAULT_AGE: Final = "30d"
 
 
