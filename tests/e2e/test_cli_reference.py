@@ -488,3 +488,14 @@ def test_init_command_prints_documented_json(here):
 
 def test_plugins_check_command_prints_documented_json(here):
     checked("delf plugins check", written(here, "plugins", "check", "sql", "--json"))
+
+
+def test_script_of_a_fork_is_read_as_utf_8(here):
+    llm = write_recording(here / "old.jsonl", "print('old')")
+    name = written(here, "run", "x", "--llm", llm, "--json")["trace"]["task_id"]
+    fork = ("runs", "fork", name, "--script", "mine.py")
+    (here / "mine.py").write_text("print('mine')", "utf-8-sig")
+    assert written(here, *fork, "--json")["text"] == "mine"
+    (here / "mine.py").write_text("print('mine')", "utf-16")
+    refused = delf(*fork, cwd=here)
+    assert (refused.returncode, "the script is not UTF-8" in refused.stderr) == (2, True)

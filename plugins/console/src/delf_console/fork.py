@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--script",
-    type=click.File(encoding="utf-8"),
+    type=click.File(encoding="utf-8-sig"),
     metavar="FILE",
     help="A script to run instead of the model's next script; - reads the standard input.",
 )
@@ -56,7 +56,10 @@ def fork(
     setup: Mapping[str, Any] = {} if begin_event is None else begin_event.setup
     # The fork does not become part of the chat of the old task.
     options = restore_options(state, options, {**setup, "chat": None})
-    code = None if script is None else script.read()
+    try:
+        code = None if script is None else script.read()
+    except UnicodeDecodeError:
+        raise click.UsageError("the script is not UTF-8", ctx) from None
 
     async def fork_and_run(agent: Agent, listeners: Mapping[str, Any]) -> Response:
         return await agent.aresume(await agent.afork(full_id, at, script=code), **listeners)
