@@ -118,7 +118,18 @@ def test_journal_export_names_an_unreadable_task(run: Any, place: str, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "\xff", '{"delf_journal": 2}', '{"delf_journal": 1}\n{"type": "x"}']
+    "text",
+    [
+        "",
+        "x",
+        "\xff",
+        "[" * 100_000,
+        '{"delf_journal": 2}',
+        '{"delf_journal": 1}\n{"type": "x"}',
+        '{"delf_journal": 1}\n[1]',
+        '{"delf_journal": 1}\nnull',
+    ],
+    ids=lambda text: text[:30],
 )
 def test_invalid_export_is_refused(run: Any, tmp_path: Path, text: str) -> None:
     file = tmp_path / "tasks.jsonl"

@@ -263,7 +263,15 @@ def _events_of(path: Path) -> Iterator[Event]:
                 raise ValueError("no export")  # noqa: TRY301 - reported below, as all others
             for number, line in enumerate(file, 2):  # noqa: B007 - named by the error below
                 yield decode(json.loads(line))
-        except (ValueError, KeyError, TypeError, DelfError) as error:
+        # AttributeError: the line is a list or a number.
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            DelfError,
+        ) as error:
             raise DelfError(
                 f"{path}, line {number}: this is not an event of a journal",
                 hint="give a file that delf journal export FILE wrote",
