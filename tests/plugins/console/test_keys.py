@@ -60,6 +60,15 @@ def test_stored_key_is_used_by_commands_and_programs(run, tmp_path):
     assert "OPENAI_API_KEY" not in current_environ()
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"), [(f"\ufeff{KEY}\r\n".encode(), KEY), (b"\xff\xfes\0k\0", None)]
+)
+def test_key_of_an_editor_is_stored_without_its_mark_or_refused(run, given, kept):
+    done = run("keys", "set", "openai", input=given)
+    assert current_environ().get("OPENAI_API_KEY") == kept
+    assert (done.exit_code, "is not UTF-8" in done.stderr) == ((0, False) if kept else (2, True))
+
+
 def test_shell_keys_override_project_keys_and_stored_keys(tmp_path, monkeypatch):
     for name in ("A_KEY", "B_KEY", "C_KEY"):
         KeptKeys.here().keep(name, "kept")

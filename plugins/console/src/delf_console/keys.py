@@ -141,7 +141,10 @@ def _read_value(variable: str) -> str:
     At the terminal, the input is hidden if the name of the variable is that of a secret.
     """
     if not sys.stdin.isatty():
-        text = sys.stdin.read().strip()
+        try:
+            text = sys.stdin.buffer.read().decode("utf-8-sig").strip()
+        except UnicodeDecodeError:
+            raise ConfigurationError("the value on the standard input is not UTF-8") from None
         if not text:
             raise ConfigurationError(
                 f"there is no value for {variable} on the standard input",
