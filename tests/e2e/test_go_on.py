@@ -81,13 +81,14 @@ def test_task_resumes_after_its_timeout(here):
     assert written(here) == LINES
 
 
-def test_task_resumes_after_a_second_timeout(here):
+@pytest.mark.parametrize("setting", ["agent.timeout=60", "timeout=60"])
+def test_task_resumes_after_a_second_timeout(here, setting):
     failed = run(here, "--timeout", "6")
     task = failed["trace"]["task_id"]
     (here / "looked.txt").unlink()
     again = delf("resume", task, "--timeout", "2", cwd=here)
     assert again.returncode == 1
-    done = delf("resume", task, "--set", "agent.timeout=60", cwd=here)
+    done = delf("resume", task, "--set", setting, cwd=here)
     assert done.returncode == 0, done.stderr
     assert written(here) == LINES
 

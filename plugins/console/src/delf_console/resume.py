@@ -111,7 +111,9 @@ async def find_task(
 
 def _sets_limit(options: Options) -> bool:
     """Return True if the command gives the task a new timeout or budget."""
+    from delf_engine.project.texts import from_override
+
     if options.flags["timeout"] is not None or options.flags["budget_usd"] is not None:
         return True
-    settings = ("agent.timeout=", "agent.budget_usd=")
-    return any(text.startswith(settings) for text in options.overrides)
+    limits = (("agent", ("timeout",)), ("agent", ("budget_usd",)))
+    return any(from_override(text)[:2] in limits for text in options.overrides)
