@@ -53,6 +53,18 @@ def test_config_show_lists_each_value_with_its_source(here):
     assert "connections.shop.url" in config("show")
 
 
+def test_config_show_takes_a_variable_for_the_longest_name(here):
+    (here / "delf.toml").write_text(f'{FILE}[connections.shop_eu]\ntype = "sql"\n')
+    env = {"DELF_SHOP_TIMEOUT": "7", "DELF_SHOP_EU_TIMEOUT": "8"}
+    rows = json.loads(config("show", "--json", env=env))
+    found = {row["key"]: row["value"] for row in rows if row["key"].endswith("timeout")}
+    assert found == {
+        "agent.timeout": 30,
+        "connections.shop.timeout": "7",
+        "connections.shop_eu.timeout": "8",
+    }
+
+
 def test_config_commands_hide_secrets(here):
     (here / "delf.toml").write_text(
         '[agent.providers]\nopenai = "sk-planted-s3cret"\n[connections.shop]\ntype = "sql"\n'

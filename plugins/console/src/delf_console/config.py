@@ -254,14 +254,22 @@ def _values_of_variables(
     Each is a tuple of the setting's key, its value, and the name of the variable. The name has a
     prefix, such as ``.env: ``, if the variable comes from a file or from ``delf keys``.
     """
-    prefix = f"DELF_{name.upper().replace('-', '_')}_"
+    prefix = _variable_prefix(name)
+    # DELF_SHOP_EU_URL belongs to a connection shop_eu, if there is one, and not to shop.
+    names = (*project.connections, *project.plugin_options)
+    foreign = tuple(each for each in map(_variable_prefix, names) if len(each) > len(prefix))
     # ``project.environ`` also contains the keys that the user has stored with ``delf keys``.
     stored_keys = KeptKeys.here().values(os.environ)
     for variable, value in sorted(project.environ.items()):
-        if variable.startswith(prefix) and value:
+        is_own = variable.startswith(prefix) and not variable.startswith(foreign)
+        if is_own and value:
             is_stored_key = stored_keys.get(variable) == value
             origin = _origin_of(variable, is_stored_key=is_stored_key)
             yield f"{section}.{variable.removeprefix(prefix).lower()}", value, origin
+
+
+def _variable_prefix(name: str) -> str:
+    return f"DELF_{name.upper().replace('-', '_')}_"
 
 
 def _origin_of(variable: str, *, is_stored_key: bool) -> str:
