@@ -14,10 +14,11 @@ import httpx
 from delf import Agent, tool
 from delf.messages import ModelReply, Usage
 from delf.protocols.people import Person, PersonKey, digest_of
+from delf_cli.listening import address_of, bind
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 from delf_serve.app import Application, make_app
-from delf_serve.server import address_of, bind, make_server
+from delf_serve.server import make_server
 from support.until import until
 
 KEYS = "ada:read+run+decide:ada-key,ben:read:ben-key,cy:read+run:cy-key,dee:read+decide:dee-key"

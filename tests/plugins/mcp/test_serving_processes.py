@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -190,3 +191,56 @@ async def test_disconnecting_client_ends_its_pending_calls(
     await asyncio.wait({leaving})
     await place.until("ended False")
     assert "sold anna" not in place.lines
+
+
+async def test_question_is_sent_in_the_response_to_the_call(served: tuple[int, Path]) -> None:
+    """Check that a client is asked although it opens no stream for the server's own messages."""
+    port, _ = served
+    headers = {"Accept": "application/json, text/event-stream"}
+    greeting = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    async with httpx.AsyncClient(timeout=20, headers=headers) as client:
+
+        def rpc(**message: Any) -> dict[str, Any]:
+            return {"url": f"http://127.0.0.1:{port}/mcp", "json": {"jsonrpc": "2.0", **message}}
+
+        opened = await client.post(**rpc(id=1, method="initialize", params=greeting))
+        client.headers["Mcp-Session-Id"] = opened.headers["Mcp-Session-Id"]
+        await client.post(**rpc(method="notifications/initialized"))
+        call = {"name": "shop_sell", "arguments": {"lamp": "anna"}}
+        results: list[Any] = []
+        async with client.stream("POST", **rpc(id=2, method="tools/call", params=call)) as response:
+            async for line in response.aiter_lines():
+                message = json.loads(line.removeprefix("data:")) if line.startswith("data:") else {}
+                if message.get("method") == "elicitation/create":
+                    answer = {"action": "accept", "content": {"approve": True}}
+                    await client.post(**rpc(id=message["id"], result=answer))
+                elif message.get("id") == 2:
+                    results.append(message["result"])
+    assert results[0]["content"][0]["text"] == '"sold anna"'
+
+
+@pytest.mark.parametrize(
+    ("address", "key", "message"),
+    [
+        ("²", "", "'²' is not a port"),
+        ("70000", "", "'70000' is not a port"),
+        ("127.0.0.1:taken", "", "cannot listen on 127.0.0.1"),
+        ("é..b:8000", "key", "the host is not valid"),
+        ("0.0.0.0:8000", "", "0.0.0.0 is not loopback, and there is no key"),
+    ],
+)
+def test_invalid_address_is_a_configuration_error(
+    tmp_path: Path, address: str, key: str, message: str
+) -> None:
+    command = ("mcp", "serve", "--llm", "gpt-4o-mini", "--http")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = address.replace("taken", str(taken.getsockname()[1]))
+        done = delf(*command, address, cwd=tmp_path, env={"DELF_MCP_KEY": key})
+    assert (done.returncode, message in done.stderr) == (2, True)
+    assert "serving" not in done.stderr

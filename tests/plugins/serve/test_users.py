@@ -10,8 +10,8 @@ import httpx
 import pytest
 import uvicorn
 
+from delf_cli.listening import address_of, bind
 from delf_serve.app import make_app
-from delf_serve.server import address_of, bind
 from support.until import until
 from support.users import *  # noqa: F403 - the fixture office
 from support.users import NAMED, PARTS, Office, User, all_at_once, user

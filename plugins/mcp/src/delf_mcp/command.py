@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from delf.errors import ConfigurationError
+from delf.values.numbers import parse_count
 from delf_cli.as_json import as_json_option
+from delf_cli.listening import address_of, bind
 from delf_cli.state import state_of
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _KEY_VARIABLE = "DELF_MCP_KEY"
+_MAX_PORT = 65535
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -203,7 +206,7 @@ async def _on_http(served: Served, address: str) -> None:
     """Serve at an address such as ``8000`` or ``HOST:8000``; only loopback needs no key."""
     import uvicorn
 
-    host, _, port = address.rpartition(":")
+    host, _, port_text = address.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     key = os.environ.get(_KEY_VARIABLE)
     if host not in _LOOPBACK and not key:
@@ -211,13 +214,15 @@ async def _on_http(served: Served, address: str) -> None:
             f"{host} is not loopback, and there is no key",
             hint=f"set {_KEY_VARIABLE}, or serve 127.0.0.1",
         )
-    if not port.isdigit():
+    port = parse_count(port_text)
+    if port is None or port > _MAX_PORT:
         raise ConfigurationError(f"{address!r} is not a port", hint="--http 8000, or HOST:8000")
     app: Any = served.server().streamable_http_app(host=host)
     app_with_key_check = app if not key else _RequireKey(app, key)
-    config = uvicorn.Config(app_with_key_check, host=host, port=int(port), log_level="warning")
-    click.echo(f"serving http://{host}:{port}/mcp", err=True)
-    await uvicorn.Server(config).serve()
+    config = uvicorn.Config(app_with_key_check, log_level="warning")
+    with bind(host, port) as listener:
+        click.echo(f"serving {address_of(listener)}/mcp", err=True)
+        await uvicorn.Server(config).serve(sockets=[listener])
 
 
 class _RequireKey:
@@ -226,7 +231,7 @@ class _RequireKey:
     def __init__(self, app: Any, key: str) -> None:
         self._app = app
         # The scheme is compared in lower case, because HTTP ignores the case of its letters.
-        self._expected_authorization = f"bearer {key}".encode()
+        self._expected_authorization = b"bearer " + os.fsencode(key)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and not self._has_key(scope):

@@ -26,7 +26,8 @@ class HttpServer:
         self, agent: Agent[Any], *, host: str = HOST, port: int = PORT, **options: Any
     ) -> None:
         """Serve an agent until a signal ends the process."""
-        from delf_serve.server import address_of, bind, serve
+        from delf_cli.listening import address_of, bind
+        from delf_serve.server import serve
 
         app = self.asgi_app(agent, **options)
         with bind(host, port) as listener:

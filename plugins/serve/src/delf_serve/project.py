@@ -10,9 +10,10 @@ import click
 
 from delf.errors import DelfError
 from delf_cli import errors
+from delf_cli.listening import address_of, bind
 from delf_serve.app import make_app
 from delf_serve.people_tasks import WAIT_FOR_PEOPLE
-from delf_serve.server import address_of, bind, serve
+from delf_serve.server import serve
 from delf_serve.settings import NAME
 
 if TYPE_CHECKING:

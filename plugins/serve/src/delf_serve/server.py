@@ -19,7 +19,6 @@ from delf_serve.app import Application
 from delf_serve.clients import is_loopback
 from delf_serve.problems import MEDIA, ProblemError
 
-_BACKLOG: Final = 2048
 # The number of new objects that triggers a garbage collection.
 _GC_THRESHOLD: Final = 50_000
 _SHUTDOWN_SECONDS: Final = 3
@@ -48,37 +47,6 @@ def check_bind(host: str, *, keyed: bool) -> None:
             f"without an API key, the server listens on loopback only, not on {host!r}",
             hint="set DELF_API_KEY, or add people: delf users add NAME",
         )
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Bind a listening socket.
-
-    Raises:
-        ConfigurationError: If the address cannot be bound.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only for a socket with the protocol IPPROTO_TCP. Otherwise, small
-    # answers wait 40 ms (Nagle's algorithm with delayed acknowledgements).
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise ConfigurationError(
-            f"cannot listen on {host}, port {port}: {error.strerror}", hint="another --port?"
-        ) from None
-    return listener
-
-
-def address_of(listener: socket.socket) -> str:
-    """Return the URL of a listening socket."""
-    name, port = listener.getsockname()[:2]
-    host = "localhost" if name in ("0.0.0.0", "::") else str(name)
-    if ":" in host:
-        return f"http://[{host}]:{port}"
-    return f"http://{host}:{port}"
 
 
 class ConnectionLimit:
