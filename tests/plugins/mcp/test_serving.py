@@ -1,5 +1,6 @@
 """A project as an MCP server, driven by the official client."""
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp_types import ElicitResult
 
-from delf import Agent, CallContext, Connection, action
+from delf import Agent, CallContext, Connection, action, tool
 from delf.testing import ScriptedModel, TestHost
 from delf_mcp.serving import Served
 
@@ -245,3 +246,69 @@ async def test_whole_task_runs_with_its_approvals(served, shop, model, mode) -> 
         result = await client.call_tool("run", {"task": "Sell Anna."})
     assert result.content[0].text == "40.0 sold anna"
     assert shop.sold == ["anna"]
+
+
+async def test_expired_question_is_withdrawn(shop, model) -> None:
+    """Check that a client learns the result of a call, though its user never answers."""
+    asked = []
+
+    async def think(context, params):
+        asked.append(params.message)
+        return await asyncio.get_running_loop().create_future()
+
+    model.writes(
+        "import asyncio\n"
+        "sales = [shop.sell('anna'), shop.sell('bert')]\n"
+        "for error in await asyncio.gather(*sales, return_exceptions=True):\n"
+        "    print(error)"
+    )
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    options = {"llm": "scripted", "host": host, "approval_timeout": 0.2}
+    served = Served(lambda **more: Agent(tools=[shop], **options, **more))
+    async with Client(served.server(), mode="legacy", elicitation_callback=think) as client:
+        async with asyncio.timeout(20):
+            one_call = await client.call_tool("shop_sell", {"lamp": "anna"})
+            task = await client.call_tool("run", {"task": "Sell both."})
+    await served.aclose()
+    assert one_call.is_error
+    assert "nobody answered within" in one_call.content[0].text
+    assert task.content[0].text.count("nobody answered within") == 2
+    assert len(asked) == 2  # the second question of the task had expired before its turn
+    assert shop.sold == []
+
+
+async def test_tool_with_a_name_like_a_built_in_one_is_served(model) -> None:
+    @tool(effect="read", confirm=False)
+    def find_tools_nearby(town: str) -> str:
+        """Find shops that sell tools."""
+        return f"Anna's in {town}"
+
+    @tool(effect="read", confirm=False)
+    def llm_price(model: str) -> str:
+        """Return the price of a model."""
+        return "1"
+
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    tools = [find_tools_nearby, llm_price]
+    served = Served(lambda **more: Agent(tools=tools, llm="scripted", host=host, **more))
+    async with Client(served.server()) as client:
+        names = {item.name for item in (await client.list_tools()).tools}
+        found = await client.call_tool("find_tools_nearby", {"town": "Bonn"})
+    await served.aclose()
+    assert names == {"run", "find_tools_nearby", "llm_price"}
+    assert json.loads(found.content[0].text) == "Anna's in Bonn"
+
+
+@every_era
+async def test_client_gets_the_reason_if_no_tool_can_be_listed(mode, caplog) -> None:
+    host = TestHost.discover(environ={})
+    served = Served(lambda **more: Agent(tools=[], llm="fake", host=host, **more))
+    async with Client(served.server(), mode=mode) as client:
+        with pytest.raises(MCPError, match="no provider is known for the model 'fake'"):
+            await client.list_tools()
+        with pytest.raises(MCPError, match="no provider is known for the model 'fake'"):
+            await client.call_tool("run", {"task": "Greet."})
+    await served.aclose()
+    assert "Traceback" not in caplog.text

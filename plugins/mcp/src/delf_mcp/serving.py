@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
+import anyio
 import mcp_types as types
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
@@ -22,6 +23,7 @@ from delf import Agent, __version__
 from delf.errors import DelfError
 from delf.events import ASK, CallPrinted, CallStarted, Event, ModelCalled
 from delf.protocols.approval import ApprovalRequest, Decision, Rejected
+from delf.tools.stubs import FIND_TOOLS
 from delf.types import can_be_undone
 from delf_engine.one_call import LIST, ONE_CALL, call_task
 from delf_mcp.forms import decision_of, question_of
@@ -34,7 +36,8 @@ _RUN: Final = "run"
 _ANSWER: Final = "approval"
 _MAX_NAME_CHARACTERS: Final = 64
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_PREFIXES_OF_OWN_TOOLS: Final = ("llm.", "find_tools", "files.")
+_PREFIXES_OF_OWN_TOOLS: Final = ("llm.", "files.")
+_OWN_TOOLS: Final = frozenset({ASK, FIND_TOOLS})
 _INSTRUCTIONS: Final = (
     "Each tool is an action of a connection. `run` has a task in plain words done by a script that "
     "may use all of them. The user is asked, by elicitation, before what matters."
@@ -75,13 +78,21 @@ class Work:
         The previous question is rejected if the client has not answered the question.
         """
         self._decide(lambda _: Rejected(reason="the client left the question unanswered"))
-        next_question = asyncio.ensure_future(self.questions.get())
-        await asyncio.wait({next_question, self.task}, return_when=asyncio.FIRST_COMPLETED)
-        if not next_question.done():
-            next_question.cancel()
-            return None
-        self.open_question = next_question.result()
-        return self.open_question[0]
+        while True:
+            next_question = asyncio.ensure_future(self.questions.get())
+            await asyncio.wait({next_question, self.task}, return_when=asyncio.FIRST_COMPLETED)
+            if not next_question.done():
+                next_question.cancel()
+                return None
+            self.open_question = next_question.result()
+            request, future_decision = self.open_question
+            if not future_decision.done():  # otherwise the request has expired in the queue
+                return request
+
+    async def wait_for_decision(self) -> None:
+        """Wait until the open question is decided or has expired."""
+        if self.open_question is not None:
+            await asyncio.wait({self.open_question[1]})
 
     def answer(self, result: Any) -> None:
         """Pass the client's answer to the open question.
@@ -263,7 +274,7 @@ class Served:
         try:
             content = work.task.result()
         except DelfError as error:
-            return _failed(f"{error.message} ({error.hint})" if error.hint else error.message)
+            return _failed(_text_of(error))
         return types.CallToolResult(content=content)
 
     def _suspend(self, work: Work) -> str:
@@ -314,17 +325,23 @@ class Served:
 
         Returns:
             The tools for MCP clients, by their names; these names are unique and valid in MCP.
+
+        Raises:
+            MCPError: If the agent cannot be started, for example because a connection is down.
         """
         async with self._listing_lock:
             if self._tools:
                 return self._tools
-            # LIST is a fixed task that the strategy ONE_CALL answers with a list in JSON.
-            response = await self._call_agent.arun(LIST)
-            response.raise_for_status()
+            try:
+                # LIST is a fixed task that the strategy ONE_CALL answers with a list in JSON.
+                response = await self._call_agent.arun(LIST)
+                response.raise_for_status()
+            except DelfError as error:  # the library would log any other error as a defect
+                raise MCPError(types.INTERNAL_ERROR, _text_of(error)) from None
             tools = {_RUN: _definition_of_run()}
             for item in json.loads(response.text):
                 action_name = item["name"]
-                if action_name.startswith(_PREFIXES_OF_OWN_TOOLS) or action_name == ASK:
+                if action_name in _OWN_TOOLS or action_name.startswith(_PREFIXES_OF_OWN_TOOLS):
                     continue
                 valid_name = _NOT_IN_NAMES.sub("_", action_name)[:_MAX_NAME_CHARACTERS]
                 name = _unique_name(valid_name, tools)
@@ -371,13 +388,30 @@ def _unique_name(name: str, names: Mapping[str, Any]) -> str:
 
 
 async def _elicit(context: ServerRequestContext[Any], work: Work, request: ApprovalRequest) -> None:
-    """Ask the client's user during the call, and decide the question by the answer."""
+    """Ask the client's user during the call, and decide the question by the answer.
+
+    The question is withdrawn when the request expires.
+    """
     form = question_of(request)
-    try:
-        work.answer(await context.session.elicit_form(form.message, form.requested_schema))
-    except (MCPError, ValidationError) as error:
-        problem = error.error.message if isinstance(error, MCPError) else "its response is invalid"
-        work.refuse(f"{_CANNOT_ASK}: {problem}")
+    async with anyio.create_task_group() as group:
+
+        async def withdraw() -> None:
+            await work.wait_for_decision()
+            group.cancel_scope.cancel()
+
+        group.start_soon(withdraw)
+        try:
+            # With the request's id, the question is sent in the response to the call. Without the
+            # id, the question needs a stream that a client over HTTP does not have to open.
+            answer = await context.session.elicit_form(
+                form.message, form.requested_schema, related_request_id=context.request_id
+            )
+        except (MCPError, ValidationError) as error:
+            is_error_response = isinstance(error, MCPError)
+            problem = error.error.message if is_error_response else "its response is invalid"
+            work.refuse(f"{_CANNOT_ASK}: {problem}")
+        else:
+            work.answer(answer)
 
 
 def _supports_forms(context: ServerRequestContext[Any]) -> bool:
@@ -397,6 +431,10 @@ def _resume(work: Work, responses: Mapping[str, Any]) -> None:
     work.cancel_abandonment()
     if _ANSWER in responses:
         work.answer(responses[_ANSWER])
+
+
+def _text_of(error: DelfError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
 def _failed(message: str) -> types.CallToolResult:
