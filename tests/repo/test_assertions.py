@@ -17,6 +17,7 @@ ASSERTING: Final = frozenset(
     {
         *("raises", "warns", "fail"),  # pytest
         *("assert_outcomes", "fnmatch_lines"),  # pytester
+        "expect",  # playwright
         *("call_and_validate", "test_values_round_trip"),  # schemathesis, a suite's own test
     }
 )

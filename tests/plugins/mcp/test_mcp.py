@@ -108,7 +108,10 @@ async def test_server_may_fail_to_start_any_number_of_times(monkeypatch) -> None
     def fail(_: Any) -> Any:
         raise OSError("no such server")
 
-    monkeypatch.setattr("delf_mcp.link._FIRST_PAUSE_SECONDS", 0.0)
+    async def skip_the_pause(_: float) -> None:
+        pass
+
+    monkeypatch.setattr(asyncio, "sleep", skip_the_pause)
     server = Link("srv", fail, 1.0)
     for _ in range(1100):
         with pytest.raises(ConnectionUnavailableError, match="no such server"):
