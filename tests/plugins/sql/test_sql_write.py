@@ -118,6 +118,8 @@ REFUSED = {
     "ROLLBACK": "transaction of its own",
     "DELETE FROM items; DELETE FROM items": "one statement",
     "INSERT INTO items VALUES (9, 'x', 1); COMMIT": "one statement",
+    "CREATE TABLE event (a int); DELETE FROM items": "one statement",
+    "CREATE VIEW package AS SELECT 1; DELETE FROM items": "one statement",
     "SET autocommit = 1": "write does not run 'SET'",
     "COPY items TO PROGRAM 'touch /tmp/delf-evil-file'": "write does not run 'COPY'",
     "ATTACH 'evil.db' AS evil": "write does not run 'ATTACH'",
@@ -188,6 +190,18 @@ async def test_routine_bodies_may_contain_semicolons(any_database, open_sql):
     if any_database.kind == "mariadb":
         await sql.write("CALL two()")
         assert await sql.query("SELECT count(*) AS n FROM items WHERE price = 7") == [{"n": 2}]
+
+
+async def test_definition_of_a_routine_is_one_statement(items, open_sql):
+    definition = {
+        "sqlite": "CREATE TRIGGER t AFTER INSERT ON items BEGIN SELECT 1; END",
+        "duckdb": "CREATE FUNCTION two() AS 2",
+        "postgresql": "CREATE FUNCTION two() RETURNS int LANGUAGE sql AS 'SELECT 2'",
+        "mariadb": "CREATE FUNCTION two() RETURNS int RETURN 2",
+    }[items.kind]
+    with pytest.raises((ToolRefusedError, ToolExecutionError)):
+        await open_sql(items).write(f"{definition}; DELETE FROM items")
+    assert names(items) == ["one", "two"]
 
 
 async def test_missing_sqlite_file_is_not_created(tmp_path, open_sql):

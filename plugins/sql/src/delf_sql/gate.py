@@ -35,6 +35,10 @@ _STATEMENTS: Final = words(
     "SHUTDOWN TRUNCATE UPDATE UPDATETEXT USE WAITFOR WRITETEXT"
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
+# The words that may stand between CREATE and the kind of routine.
+_ROUTINE_MODIFIERS: Final = words(
+    "OR REPLACE ALTER TEMP TEMPORARY CONSTRAINT AGGREGATE EDITIONABLE NONEDITIONABLE"
+)
 # Matches MySQL tables whose counters are reset when a privileged user reads them.
 _RESETTING_TABLE: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
 # Maps keywords that a query which only reads cannot have to what the keywords do.
@@ -214,7 +218,7 @@ def _single_statement(
     if not tokens:
         raise ToolRefusedError("the statement is empty")
     has_inner_semicolon = any(_is_operator(token, ";") for token in tokens)
-    may_have_semicolons = allows_routine_body and _defines_routine(tokens)
+    may_have_semicolons = allows_routine_body and _defines_routine(tokens, dialect)
     if has_inner_semicolon and not may_have_semicolons:
         raise ToolRefusedError("one statement at a time: make a call for each")
     return text[: tokens[-1].end], tokens
@@ -225,11 +229,15 @@ def _is_operator(token: Token, text: str) -> bool:
     return token.kind == "operator" and token.text == text
 
 
-def _defines_routine(tokens: Sequence[Token]) -> bool:
+def _defines_routine(tokens: Sequence[Token], dialect: Dialect) -> bool:
     """Return True if a statement creates a routine, whose body may have semicolons."""
-    # Other words may stand before the kind of routine, as in CREATE OR REPLACE DEFINER = … TRIGGER.
-    head = [token.word for token in tokens[:12]]
-    return head[0] == "CREATE" and not _ROUTINES.isdisjoint(head)
+    if tokens[0].word != "CREATE" or dialect == "duckdb":  # DuckDB's macros have no semicolons
+        return False
+    head = [token.word for token in tokens[1:12]]
+    kinds = [word for word in head if word not in _ROUTINE_MODIFIERS]
+    # In MySQL, the kind may come after DEFINER = ….
+    possible_kinds = kinds if kinds[:1] == ["DEFINER"] else kinds[:1]
+    return not _ROUTINES.isdisjoint(possible_kinds)
 
 
 def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
