@@ -44,6 +44,28 @@ def _waits_for(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.wait_for"
 
 
+def _parses_deep_json_unguarded(node: ast.AST) -> bool:
+    """True for a handler or ``suppress`` of JSON that is invalid, but not of JSON nested deeply."""
+    if isinstance(node, ast.Try):
+        kinds = [kind for handler in node.handlers if (kind := handler.type) is not None]
+    elif isinstance(node, ast.With):
+        calls = [item.context_expr for item in node.items]
+        kinds = [kind for call in calls if isinstance(call, ast.Call) for kind in call.args]
+    else:
+        return False
+    parts = [part for statement in node.body for part in ast.walk(statement)]
+    if not any(isinstance(part, ast.Call) and _parses_json(part) for part in parts):
+        return False
+    caught = {
+        _name_of(part) for kind in kinds for part in ast.walk(kind) if isinstance(part, ast.expr)
+    }
+    return "ValueError" in caught and not caught & {"RecursionError", "Exception"}
+
+
+def _parses_json(call: ast.Call) -> bool:
+    return ast.unparse(call.func) in {"json.loads", "json.load"}
+
+
 def _is_not_implemented(node: ast.AST) -> bool:
     return isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)
 
@@ -88,6 +110,12 @@ def test_code_swallows_no_cancellation() -> None:
     guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
     found = list(_places(_waits_for, but=(guest,)))
     assert not found, "use asyncio.timeout: " + "\n".join(found)
+
+
+def test_handlers_of_invalid_json_cover_deep_nesting() -> None:
+    """``json.loads`` raises ``RecursionError``, which is no ``ValueError``, for ``[[[…``."""
+    found = list(_places(_parses_deep_json_unguarded))
+    assert not found, "catch RecursionError, too: " + "\n".join(found)
 
 
 def test_code_has_no_unimplemented_part() -> None:

@@ -276,7 +276,8 @@ async def test_invalid_edit_is_reported_at_its_field(office):
 
     async def tries(slack, message):
         await slack.press(message, EDIT)
-        assert (await slack.send({"amount": "much"}))["errors"] == {"amount": "this is not JSON"}
+        for text in ("much", "[" * 2500):
+            assert (await slack.send({"amount": text}))["errors"] == {"amount": "this is not JSON"}
         wrong = await slack.send({"amount": '"7"'})
         assert wrong["errors"] == {"amount": "amount: give a whole number"}
         assert not await slack.send({"amount": "7"})

@@ -378,11 +378,13 @@ async def test_value_can_be_edited_in_the_users_editor(
     assert await asked == edited
 
 
+@pytest.mark.parametrize("brackets", [1, 2000], ids=["cut off", "nested deeply"])
 async def test_invalid_editor_input_is_offered_again(
-    person: Any, request_for: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    person: Any, request_for: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, brackets: int
 ):
     editor = tmp_path / "editor"
-    editor.write_text("#!/bin/sh\nsed -i -e 's/2/[7/;t' -e 's/7/7]/' \"$1\"\n")
+    invalid, mended = f"s/2/{'[' * brackets}7/;t", r"s/\[*7/[7]/"
+    editor.write_text(f"#!/bin/sh\nsed -i -e '{invalid}' -e '{mended}' \"$1\"\n")
     editor.chmod(0o755)
     monkeypatch.setenv("EDITOR", str(editor))
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))

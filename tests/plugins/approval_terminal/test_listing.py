@@ -88,3 +88,10 @@ def test_list_has_the_oldest_of_many_requests(tmp_path, monkeypatch):
 def test_list_marks_dangerous_and_unusual_requests(show, asked, mark):
     (_, row) = show(as_table=True, **asked)
     assert mark in row
+
+
+@pytest.mark.parametrize("result", ["paid", "[" * 2000], ids=["a text", "nested deeply"])
+def test_settle_refuses_a_result_that_is_not_json(result):
+    outcome = CliRunner().invoke(cli, ["approvals", "settle", "3f9a2b1", "--result", result])
+    assert outcome.exit_code == 2
+    assert "error: --result is not JSON" in outcome.stderr

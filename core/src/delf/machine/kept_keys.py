@@ -122,7 +122,7 @@ class KeptKeys:
         try:
             data: Any = json.loads(content)
             return {str(name): None if v is None else str(v) for name, v in data.items()}
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             _warn(
                 f"{self.file} is not read: it is not a JSON object; delete it, and keep keys again"
             )

@@ -240,7 +240,7 @@ def read_json(path: str, name: str) -> dict[str, Any]:
             f"{name}: the credentials {path!r} cannot be read: {error.strerror}",
             hint=GET_CREDENTIALS,
         ) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         raise ConnectionConfigurationError(

@@ -182,6 +182,6 @@ def is_json(text: str) -> bool:
     """Return True if a text is JSON: the arguments of a streamed call are then complete."""
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

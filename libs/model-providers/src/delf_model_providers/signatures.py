@@ -119,7 +119,7 @@ def fields_of(call: ToolCall, part: str) -> dict[str, Any]:
     """
     try:
         data: Any = json.loads(call.token or "{}")
-    except ValueError:  # a token in another format
+    except (ValueError, RecursionError):  # a token in another format
         return {}
     inner: Any = cast("Mapping[str, Any]", data).get(part) if isinstance(data, dict) else None
     if isinstance(inner, dict):

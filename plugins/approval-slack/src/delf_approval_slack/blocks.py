@@ -294,7 +294,7 @@ def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None])
         else:
             try:
                 edited[name] = json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise NotJsonError(name) from None
     return edited
 
@@ -348,7 +348,7 @@ def _is_unchanged_by_form(value: Any) -> bool:
         return visible(value) == value
     try:
         return bool(json.loads(json.dumps(value)) == value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False
 
 

@@ -105,7 +105,7 @@ class Http:
             return web.Response(status=401)
         try:
             payload: Any = json.loads(parse_qs(body.decode())["payload"][0])
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, RecursionError):
             return web.Response(status=400)
         if not isinstance(payload, dict):
             return web.Response(status=400)

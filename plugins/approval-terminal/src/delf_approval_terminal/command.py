@@ -247,7 +247,7 @@ def settle(
     """
     try:
         value = None if result is None else json.loads(result)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise click.UsageError(
             "--result is not JSON; write a text in quotes: '\"text\"'", ctx
         ) from None
@@ -366,5 +366,5 @@ def _value(text: str, old: Any) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

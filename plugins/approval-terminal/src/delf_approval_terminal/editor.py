@@ -74,7 +74,7 @@ class Editor:
             fit = self._request.fit
             self.arguments = changed if fit is None else fit(changed)
             del self._invalid_inputs[name]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._terminal.complain(f"that is not JSON: {escape(str(error))}")
         except ToolRefusedError as error:
             self._terminal.complain(f"that does not fit: {escape(error.message)}")

@@ -237,7 +237,7 @@ def _parse_record(line: bytes) -> dict[str, Any] | None:
     """Parse a line of the file. Return None if the line is incomplete or is not a record."""
     try:
         record: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     is_complete = isinstance(record, dict) and line.endswith(b"\n")
     return cast("dict[str, Any]", record) if is_complete else None

@@ -300,7 +300,7 @@ def _models_at(url: str) -> list[str]:
         with opener.open(_models_request(url), timeout=_SERVER_SECONDS) as response:
             data: Any = json.loads(response.read(_MAX_BYTES))
         names = [str(item["id"]) for item in data["data"]]
-    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException, RecursionError):
         return []  # no response, or the response of another kind of server
     return [name for name in names if "embed" not in name.lower()]
 

@@ -110,7 +110,7 @@ def _read_schema(ctx: click.Context, path: Path) -> dict[str, Any]:
         schema: Any = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise click.UsageError(f"--schema {path}: {error.strerror}", ctx) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"--schema {path} is not JSON: {error}", ctx) from None
     if not isinstance(schema, dict):
         raise click.UsageError(f"--schema {path} is not a JSON Schema: it is not an object", ctx)

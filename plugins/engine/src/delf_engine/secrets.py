@@ -322,7 +322,7 @@ def _forms_of_declared_secret(text: str) -> Iterator[str]:
     if text.lstrip().startswith("{"):  # the key file of a service account
         try:
             value: Any = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         yield from secrets_of_options(value)
 

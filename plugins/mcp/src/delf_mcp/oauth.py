@@ -107,7 +107,7 @@ class TokenFile:
     def _content(self) -> dict[str, Any]:
         try:
             return json.loads(self.path.read_text("utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
 
     def _read(self, name: str, model: Any) -> Any:

@@ -303,7 +303,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     """
     try:
         arguments: Any = json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = None
     if isinstance(arguments, dict):
         return dict(fields(arguments))

@@ -228,7 +228,7 @@ class LiveSession:
             raise UnreadableError(f"it has more than {MAX_STREAM // 1_000_000} MB")
         try:
             event: Any = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UnreadableError("it is not JSON") from None
         if not isinstance(event, dict):
             raise UnreadableError("it is not an object")

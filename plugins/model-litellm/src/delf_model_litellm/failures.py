@@ -161,6 +161,6 @@ def _parsed(text: str) -> Any:
     for candidate in (text, text.replace("\\'", "'")):
         try:
             return json.loads(candidate)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return None

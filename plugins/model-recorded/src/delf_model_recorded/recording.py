@@ -220,7 +220,7 @@ def _entries(path: Path, text: str) -> Iterator[Entry]:
             continue
         try:
             fields: Any = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _malformed(path, number, f"not JSON: {error}") from None
         if not isinstance(fields, dict):
             raise _malformed(path, number, "not a JSON object")

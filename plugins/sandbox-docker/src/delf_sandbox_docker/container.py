@@ -241,7 +241,7 @@ class ContainerProcess:
         lines = self._stderr.decode("utf-8", "replace").strip().splitlines()
         try:
             report: Any = json.loads(lines[-1]) if lines else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         if isinstance(report, dict):
             return cast("dict[str, Any]", report)

@@ -44,7 +44,7 @@ class FailedBuilds:
             remaining_seconds = float(stored["at"]) + _RECORD_SECONDS - self._clock()
             message = str(stored["message"])
             hint = str(stored["hint"])
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return  # no readable record: build
         if not 0 < remaining_seconds <= _RECORD_SECONDS:
             with suppress(OSError):

@@ -233,7 +233,7 @@ def _library_of(client: type) -> Any:
 def _read_cookie(cookie: str) -> LoginState | None:
     try:
         login = LoginState(**json.loads(cookie))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
     # An empty part would be equal to a missing query parameter.
     is_complete = all(isinstance(part, str) and part for part in asdict(login).values())

@@ -210,7 +210,7 @@ def _as_duckdb_map(text: str) -> Any:
     """
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     if not isinstance(value, dict):
         return text

@@ -161,7 +161,7 @@ def _shorten_call(call: ToolCall) -> ToolCall:
         return call
     try:
         arguments = json.loads(call.arguments)
-    except ValueError:  # the call was not made, and the model got the error
+    except (ValueError, RecursionError):  # the call was not made, and the model got the error
         return call
     return replace(call, arguments=json.dumps(_shorten_value(arguments), ensure_ascii=False))
 

@@ -269,7 +269,7 @@ def _inputs(ctx: click.Context, worker: WorkerDefinition, pairs: tuple[str, ...]
         else:
             try:
                 values[key] = json.loads(value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise click.UsageError(
                     f"--input {key}: {value!r} is not of the type {declared.type}", ctx
                 ) from None

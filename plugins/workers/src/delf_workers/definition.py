@@ -387,7 +387,7 @@ def _load_schema(
         raise front.error("it must be the name of a JSON file in the worker's folder", where)
     try:
         schema: Any = json.loads(read(front.path.parent / name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise front.error(f"{name} is not JSON: {error}", where) from None
     if not isinstance(schema, dict):
         raise front.error(f"{name} is not a JSON Schema", where)

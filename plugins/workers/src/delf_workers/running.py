@@ -90,7 +90,7 @@ def _split_inputs(task: str) -> tuple[str, dict[str, Any]]:
     text, _, json_text = task.rpartition(_INPUTS_MARK)
     try:
         data: Any = json.loads(json_text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict) and set(cast("dict[str, Any]", data)) == _INPUTS_KEYS:
         return text, cast("dict[str, Any]", data)

@@ -190,7 +190,7 @@ def _unpack_messages(
     shared_messages = [PromptMessage(message.role, message.text, same=True) for message in shared]
     try:
         new: Any = json.loads(raw)
-    except ValueError:  # the JSON was cut at the maximum size: show what there is as one message
+    except (ValueError, RecursionError):  # cut at the maximum size: show the rest as one message
         new = [["", raw.decode("utf-8", "replace")]]
     new_messages = [PromptMessage(str(role), str(text)) for role, text in new]
     return (*shared_messages, *new_messages)

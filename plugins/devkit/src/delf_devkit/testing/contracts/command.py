@@ -153,7 +153,7 @@ class CommandContract(Contract):
             text = self._run(delf_project, *arguments, "--json").succeeded().stdout
             try:
                 json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 pytest.fail(
                     f"--json prints {text[:100]!r}, which is not JSON: print notes with err=True"
                 )
