@@ -18,6 +18,31 @@ async def bench():
 
 MISSING = {
     "yield": ("x = 1\ndef g():\n    y = yield 1", "build a list and return it", 3),
+    "a generator that counts outside": (
+        "n = 0\ndef ids():\n    global n\n    for i in range(5):\n        n += 1\n        yield i",
+        "with each change of n: build a list",
+        2,
+    ),
+    "a generator that adds outside": (
+        "seen = []\ndef ids():\n    for i in range(5):\n        seen.append(i)\n        yield i",
+        "with each change of seen: build a list",
+        2,
+    ),
+    "a generator that sets an item outside": (
+        "seen = {}\ndef ids():\n    for i in range(5):\n        seen[i] = 1\n        yield i",
+        "with each change of seen: build a list",
+        2,
+    ),
+    "a generator without an end": (
+        "def ids():\n    n = 0\n    while True:\n        yield n\n        n += 1",
+        "this loop has none: write a loop without a generator",
+        3,
+    ),
+    "importing all names of a replaced module": (
+        "x = 1\nfrom asyncio import *",
+        "without import *: import the names",
+        2,
+    ),
     "inheritance": ("class A(dict): pass", "without a base", 1),
     "del": ("class A:\n    pass\na = A()\na.x = 1\ndel a.x", "without the item", None),
     "a property": (
@@ -76,6 +101,16 @@ async def test_missing_feature_is_reported(bench, name):
     assert done(await run("1 + 1")).value == 2
 
 
+async def test_generator_that_changes_a_variable_of_an_earlier_script_is_refused(bench):
+    run = await bench.open()
+    done(await run("seen = []"))
+    code = (
+        "def ids():\n    for i in range(5):\n        seen.append(i)\n        yield i\nnext(ids())"
+    )
+    assert "with each change of seen" in failed(await run(code)).message
+    assert done(await run("seen")).value == []
+
+
 async def test_script_error_resembling_an_unsupported_feature_is_unchanged(bench):
     outcome = failed(await bench.run("raise NotImplementedError('monty does not support refunds')"))
     words = (outcome.kind, outcome.message)
@@ -104,6 +139,13 @@ WORKS = {
     "next of a generator": (
         "print(next(x for x in [1, 2]), next((x for x in []), 'no'), next(iter([3])))",
         "1 no 3\n",
+    ),
+    "a generator that changes its own list": (
+        (
+            "def pages():\n    seen = []\n    while True:\n        seen.append(1)\n        yield len(seen)\n"
+            "        if len(seen) == 3:\n            return\nprint(*pages())"
+        ),
+        "1 2 3\n",
     ),
     "a tool's exception under its own names": (
         "for kind in (ToolError, ApprovalRejected):\n    try:\n        await refused()\n    except kind as error:\n        print(error)",

@@ -1,7 +1,8 @@
 """Checks of generators, which Monty evaluates eagerly while Python is lazy.
 
-The result is the same if all items are used. A generator with write calls is refused if a script
-may use fewer items, because the calls would run for every item.
+The result is the same if all items are used. A generator with write calls, or with changes of
+variables outside of it, is refused if a script may use fewer items: every item would have its
+effects. A generator without an end is refused, too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ _CONSUMES_ALL: Final = frozenset(
 )
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _EARLY_ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
+_LOOP_ENDS: Final = (ast.Break, ast.Return, ast.Raise)
+# Names of methods that change a list, set or dict.
+_CHANGING_METHODS: Final = frozenset(
+    {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem"}
+    | {"popleft", "remove", "reverse", "setdefault", "sort", "update"}
+)
 
 
 def check_generators(tree: ast.Module, functions: Functions) -> None:
@@ -85,16 +92,62 @@ def _name_assigned_in_generator(node: ast.AST) -> str | None:
 
 
 def _check_generator_function(scope: Scope, functions: Functions) -> None:
-    """Raise if a generator function has effects, because a caller may use fewer items."""
-    called_name = functions.write_action_in(scope)
-    if called_name is None and _calls_print(scope.node):
-        called_name = "print"
-    if called_name is not None:
+    """Raise if a generator function has effects or no end: a caller may use fewer items."""
+    effect = functions.write_action_in(scope)
+    if effect is None and _calls_print(scope.node):
+        effect = "print"
+    if effect is None and (changed_name := _changed_outer_name(scope, functions)) is not None:
+        effect = f"change of {changed_name}"
+    if effect is not None:
         raise AmbiguousError.at_node(
             scope.node,
-            f"this sandbox runs a generator to its end at once, with each {called_name}: "
+            f"this sandbox runs a generator to its end at once, with each {effect}: "
             "build a list and return it",
         )
+    for part in _own_nodes(scope.node):
+        if _is_endless(part):
+            raise AmbiguousError.at_node(
+                part,
+                "this sandbox runs a generator to its end at once, and this loop has none: "
+                "write a loop without a generator",
+            )
+
+
+def _changed_outer_name(scope: Scope, functions: Functions) -> str | None:
+    """Return a variable outside of a generator function that the function changes, if any.
+
+    The change is an assignment to the variable, to one of its items or attributes, or a call of a
+    method such as ``append``.
+    """
+    if scope.declared_outside:
+        return next(iter(scope.declared_outside))
+    for part in _own_nodes(scope.node):
+        match part:
+            case (
+                ast.Subscript(value=ast.Name(id=word), ctx=ast.Store() | ast.Del())
+                | ast.Attribute(value=ast.Name(id=word), ctx=ast.Store() | ast.Del())
+            ):
+                pass
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=word), attr=method)) if (
+                method in _CHANGING_METHODS
+            ):
+                pass
+            case _:
+                continue
+        is_variable = scope.find(word) is not None or functions.initial_names.is_bound(word)
+        if is_variable and word not in scope.binding_kinds:
+            return word
+    return None
+
+
+def _is_endless(node: ast.AST) -> bool:
+    """Return True for a ``while True`` loop that nothing ends."""
+    match node:
+        case ast.While(test=ast.Constant(value=value), body=body) if value:
+            parts = chain.from_iterable(map(ast.walk, body))
+            return not any(isinstance(part, _LOOP_ENDS) for part in parts)
+        case _:
+            return False
 
 
 def _calls_print(function: ast.AST) -> bool:

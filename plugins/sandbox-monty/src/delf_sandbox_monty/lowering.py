@@ -308,6 +308,10 @@ class Lowering(ast.NodeTransformer):
         new: list[ast.stmt] = []
         # A copy, because replaced names are removed from the list.
         for item in list(node.names):
+            if item.name == "*":
+                raise AmbiguousError.at_node(
+                    node, f"{SUBSET} without import *: import the names that the script uses"
+                )
             value = self._replacement_of_import(node, source, item.name)
             if value is not None:
                 new.append(build_assignment(node, item.asname or item.name, value))
