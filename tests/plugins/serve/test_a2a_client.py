@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +13,7 @@ from support.serving import bearer, doing
 
 pb: Any = pytest.importorskip("a2a.types.a2a_pb2")
 client_module: Any = pytest.importorskip("a2a.client")
+MessageToDict: Any = pytest.importorskip("google.protobuf.json_format").MessageToDict
 errors: Any = pytest.importorskip("a2a.utils.errors")
 
 SEND = "print(await send(to='ada@x.org'))"
@@ -88,6 +90,27 @@ async def test_a2a_message_answers_a_question_of_a_script(serve: Any):
         assert f"answer {name}" in asked.status.message.parts[0].text
         done = await task_of(client, message(f"answer {name}: Ada's", task_id=asked.id))
     assert done.artifacts[0].parts[0].text == "Ada's"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"n": 3, "of": [1.5, None, "x", True]}, {"id": 175928847299117063}, {"n": 10**400}, "deep"],
+    ids=["plain", "long number", "too large number", "deep"],
+)
+async def test_a2a_value_of_a_task_is_exact(serve: Any, value: Any):
+    served = await serve()
+    code = f"value = {value}"
+    if value == "deep":
+        value = json.loads('{"a":' * 60 + "1" + "}" * 60)
+        code = "value = 1\nfor _ in range(60):\n    value = {'a': value}"
+    made = await served.run(f"{code}\nanswer(value)", output={"type": "object"})
+    await served.until(made["task_id"], "done")
+    async with client_of(served) as client:
+        task = await client.get_task(pb.GetTaskRequest(id=made["task_id"]))
+    part = task.artifacts[0].parts[1]
+    assert part.media_type == "application/json"
+    assert (json.loads(part.text) if part.text else MessageToDict(part.data)) == value
+    assert bool(part.text) is (value != {"n": 3, "of": [1.5, None, "x", True]})
 
 
 async def test_a2a_task_is_cancelled(serve: Any):

@@ -6,6 +6,7 @@ input. The answer names the request, because another one may wait by the time th
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncGenerator
 from typing import Any, Final, NoReturn, TypeAlias, cast
@@ -21,7 +22,7 @@ from a2a.utils.errors import (
     TaskNotCancelableError,
     TaskNotFoundError,
 )
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import CallStarted
@@ -321,14 +322,28 @@ def _artifacts(call: Call, task_outcome: Outcome) -> list[pb.Artifact]:
         return []
     parts = [pb.Part(text=detail.result or "")]
     if detail.value is not None:
-        part = pb.Part(media_type="application/json")
-        ParseDict(plain(to_jsonable(detail.value)), part.data)
-        parts.append(part)
+        parts.append(_data_part(plain(to_jsonable(detail.value))))
     place = page_link(call, f"/tasks/{detail.task_id}/files/")
     parts += [
         pb.Part(url=f"{place}{quote(file.name)}", filename=file.name) for file in detail.files
     ]
     return [pb.Artifact(artifact_id=f"{detail.task_id}_answer", name="answer", parts=parts)]
+
+
+def _data_part(data: Any) -> pb.Part:
+    """Return JSON data as a part; as a text of JSON if protobuf would round or refuse the data.
+
+    Numbers of protobuf are floats, and the depth of its messages is limited.
+    """
+    part = pb.Part(media_type="application/json")
+    try:
+        ParseDict(data, part.data)
+        is_exact = cast("object", MessageToDict(part.data)) == data
+    except (ParseError, OverflowError):
+        is_exact = False
+    if is_exact:
+        return part
+    return pb.Part(media_type="application/json", text=json.dumps(data, ensure_ascii=False))
 
 
 def _read_turn(message: pb.Message, conversation: str | None) -> Turn:
