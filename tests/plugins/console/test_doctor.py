@@ -232,6 +232,13 @@ def test_unreachable_model_server_is_reported(doctor, here, a_server):
     assert f"llama3: its server {place} is not reachable" in notes(data, "server")
 
 
+def test_impossible_name_of_a_model_server_is_reported(doctor, here):
+    (here / "delf.toml").write_text('[agent.llm]\nmodel = "llama3"\nbase_url = "http://a..b/v1"\n')
+    status, data = doctor()
+    assert (status, data["ok"]) == (1, False)
+    assert "llama3: 'a..b' cannot be the name of a server" in notes(data, "server")
+
+
 @pytest.mark.parametrize("command", ["doctor", "config check"])
 @pytest.mark.parametrize("is_accepted", [False, True])
 def test_server_that_may_not_get_the_key_is_reported(run, here, command, is_accepted, monkeypatch):

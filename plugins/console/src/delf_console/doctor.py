@@ -212,13 +212,18 @@ async def _check_reachable(model: str, address: str | None) -> Finding:
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(parts.hostname, port)
+    except UnicodeError:  # the name has an empty or too long part
+        return _unreachable(f"{model}: {parts.hostname!r} cannot be the name of a server")
     except (OSError, TimeoutError) as error:
         why = getattr(error, "strerror", None) or "no answer in time"
-        text = f"{model}: its server {host_and_port} is not reachable ({why})"
-        hint = "start the server, or correct its address: --base-url, base_url, OPENAI_BASE_URL"
-        return Finding(area=_SERVER_AREA, status="problem", text=text, hint=hint)
+        return _unreachable(f"{model}: its server {host_and_port} is not reachable ({why})")
     writer.close()
     return Finding(area="model", status="ok", text=f"{text} at {host_and_port}")
+
+
+def _unreachable(text: str) -> Finding:
+    hint = "start the server, or correct its address: --base-url, base_url, OPENAI_BASE_URL"
+    return Finding(area=_SERVER_AREA, status="problem", text=text, hint=hint)
 
 
 def _add_result_of_task_start(
