@@ -216,6 +216,22 @@ async def test_remembered_approvals_are_listed_and_revoked(shop, open_page):
     assert shop.box.sent == [("bob", 1), ("eve", 1), ("eve", 1)]
 
 
+async def test_page_lists_all_remembered_decisions(shop, open_page):
+    decision = {"task_id": "task_1", "action": "send", "covers": "action", "arguments": None}
+    decision |= {"flow_rules": [], "by": "ada", "key": None, "project": "x", "at": 1.0}
+    decisions = [{**decision, "request_id": f"req_{n}", "worker": None} for n in range(5)]
+
+    async def answer(route):
+        offset = int(re.search(r"offset=([0-9]+)", route.request.url)[1])
+        some = decisions[offset : offset + 2]  # a server may give fewer than were asked for
+        await route.fulfill(json={"remembered": some, "more": offset + 2 < len(decisions)})
+
+    page = await open_page(shop.url)
+    await page.route("**/remembered?*", answer)
+    await page.goto(f"{shop.url}/#/remembered")
+    await expect(page.locator(".remembered section")).to_have_count(len(decisions))
+
+
 async def test_page_checks_edited_arguments_of_a_request(shop, open_page):
     task = await shop.run("print(await send('bob', copies=2))")
     await shop.until(task["task_id"], "waiting")

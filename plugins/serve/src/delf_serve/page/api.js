@@ -71,6 +71,17 @@ async function withRetries(send) {
 }
 
 export const get = (path) => ask("GET", path);
+
+/** All entries of a list, page after page. */
+export async function all(path, name) {
+  const entries = [];
+  for (;;) {
+    const found = await get(`${path}?limit=1000&offset=${entries.length}`);
+    entries.push(...found[name]);
+    if (!found.more) return entries;
+  }
+}
+
 export const post = (path, body = undefined) => ask("POST", path, body);
 export const remove = (path) => ask("DELETE", path);
 export const upload = (file) =>

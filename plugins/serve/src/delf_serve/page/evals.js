@@ -1,6 +1,6 @@
 // Evaluations: the data sets of the project, and the report of a run, compared with the run before.
 
-import { get } from "./api.js";
+import { all, get } from "./api.js";
 import { long, valueNodes } from "./code.js";
 import { el, fill, setText } from "./dom.js";
 import { table } from "./text.js";
@@ -42,7 +42,7 @@ export class EvaluationsView {
 
   async load() {
     try {
-      const { evaluations } = await get("evals?limit=500");
+      const evaluations = await all("evals", "evaluations");
       fill(this.rows, evaluations.length ? evaluations.map((one) => this.row(one)) : el("p", { class: "quiet" }, NONE));
     } catch (error) { setText(this.problem, error.message); }
   }

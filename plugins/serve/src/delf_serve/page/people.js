@@ -1,6 +1,6 @@
 // The people of the server: invited, changed, removed; and who did what.
 
-import { address, get, post, remove } from "./api.js";
+import { address, all, get, post, remove } from "./api.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, exact } from "./words.js";
 
@@ -37,7 +37,7 @@ export class PeopleView {
 
   async load() {
     try {
-      const [{ people }] = await Promise.all([get("people"), this.loadAudit()]);
+      const [people] = await Promise.all([all("people", "people"), this.loadAudit()]);
       fill(this.rows, people.length ? people.map((one) => this.row(one)) : el("li", { class: "quiet" }, "Nobody is known yet."));
     } catch (error) { setText(this.problem, error.message); }
   }

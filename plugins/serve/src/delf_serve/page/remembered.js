@@ -1,6 +1,6 @@
 // Decisions that let calls pass without a question: what, by whom, and the way to end it.
 
-import { get, remove } from "./api.js";
+import { all, remove } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, exact, pretty, shortId } from "./words.js";
@@ -25,7 +25,7 @@ export class RememberedView {
   async load() {
     const asked = this.asked = (this.asked ?? 0) + 1;
     try {
-      const { remembered } = await get("remembered");
+      const remembered = await all("remembered", "remembered");
       if (asked !== this.asked) return; // a later answer has come
       fill(this.rows, remembered.length ? remembered.map((one) => this.row(one))
         : el("p", { class: "quiet" }, "No decision is remembered: delf asks about every call that needs approval."));

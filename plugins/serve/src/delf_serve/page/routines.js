@@ -1,6 +1,6 @@
 // Routines: tasks that worked and are kept as scripts, each with a form of its parameters.
 
-import { get, post } from "./api.js";
+import { all, post } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, count, exact, money, shortId, stateOf } from "./words.js";
@@ -83,7 +83,7 @@ export class RoutinesView {
 
   async load() {
     try {
-      const { routines } = await get("routines");
+      const routines = await all("routines", "routines");
       fill(this.rows, routines.length ? routines.map((one) => this.row(one))
         : el("p", { class: "quiet" }, "There are no routines yet. On the page of a task that worked, you can keep it as a routine. A routine runs again with other values, without a model."));
     } catch (error) { setText(this.problem, error.message); }

@@ -1,6 +1,6 @@
 // The reader's sessions: where they are logged in, since when, and the way to end each.
 
-import { get, post, remove } from "./api.js";
+import { all, get, post, remove } from "./api.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, exact } from "./words.js";
 
@@ -31,7 +31,7 @@ export class SessionsView {
 
   async load() {
     try {
-      const { sessions } = await get("sessions");
+      const sessions = await all("sessions", "sessions");
       fill(this.rows, sessions.length ? sessions.map((one) => this.row(one)) : el("li", { class: "quiet" }, "You have no sessions: your key is sent with each request."));
     } catch (error) { setText(this.problem, error.message); }
   }
