@@ -1,5 +1,7 @@
 import json
 import re
+import sys
+import time
 from decimal import Decimal
 
 import pytest
@@ -110,3 +112,14 @@ def test_json_of_a_task_that_never_started_has_all_fields():
 def test_piped_answer_is_unchanged(capsys, text):
     output.show_answer(text)
     assert capsys.readouterr().out == text.rstrip("\n") + "\n"
+
+
+@pytest.mark.parametrize("piece", ["**a ", "[a](b", "[a", "word ", "| a | b |\n", "- a b\n"])
+@pytest.mark.parametrize("size", [90_000, 2_000_000])
+def test_long_answer_is_shown_at_a_terminal_soon(capsys, monkeypatch, piece, size):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    text = (piece * size)[:size]
+    began = time.monotonic()
+    output.show_answer(text)
+    assert time.monotonic() - began < 5
+    assert capsys.readouterr().out.strip()

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from delf_engine.response import Response
 
 _MARKDOWN: Final = re.compile(
-    r"^(?:#{1,6} |\s{0,3}[-*+] \S|\s{0,3}\d+[.)] \S|> |```|\|.*\|\s*$)|\*\*\S.*?\S\*\*|`[^`\n]+`"
-    r"|\[[^\]\n]+\]\([^)\n]+\)",
+    r"^(?:#{1,6} |\s{0,3}[-*+] \S|\s{0,3}\d+[.)] \S|> |```|\|.*\|\s*$)"
+    r"|\*\*[^\s*][^*\n]*\*\*|`[^`\n]+`|\[[^\[\]\n]+\]\([^()\n]+\)",
     re.MULTILINE,
 )
+# A longer answer is written as it is, because rendering takes seconds.
+_MAX_MARKDOWN_CHARACTERS: Final = 100_000
 _MAX_DEPTH: Final = 100
 
 
@@ -96,7 +98,7 @@ def show_answer(text: str) -> None:
         click.echo(text, nl=not text.endswith("\n"))
         return
     text = visible(text)
-    if _MARKDOWN.search(text):
+    if len(text) <= _MAX_MARKDOWN_CHARACTERS and _MARKDOWN.search(text):
         from delf_cli.markdown import render_markdown
 
         console = colours.console()
