@@ -46,7 +46,10 @@ TWO_LEVELS = BY_REGION.agg({"n": ["sum", "max"]}).T.set_axis(
 CONTENT = {
     "text": ("a.txt", "Grüße\r\n", "Grüße\r\n"),
     "text whatever the ending": ("a.csv", "a;b", "a;b"),
-    "half of a pair": ("a.txt", "\ud800", b"\xed\xa0\x80"),
+    "half of an emoji": ("a.txt", "x\ud83d", "x\ufffd"),
+    "half of an emoji in JSON": ("a.json", ["x\ud83d"], '[\n  "x\ufffd"\n]'),
+    "half of an emoji in JSON lines": ("a.jsonl", [{"x": "\ud83d"}], '{"x": "\ufffd"}\n'),
+    "half of an emoji in CSV": ("a.csv", [{"x": "\ud83d"}], "x\n\ufffd\n"),
     "bytes": ("a.json", b"\x00\xff", b"\x00\xff"),
     "a bytearray": ("a", bytearray(b"x"), "x"),
     "text in memory": ("a.csv", io.StringIO("a,b\n"), "a,b\n"),

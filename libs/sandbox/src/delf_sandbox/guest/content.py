@@ -29,6 +29,7 @@ from typing import Any, TypeGuard, cast
 
 from delf.values.conversion import Table, fields_of, plain_or_as_is, table_of, unique_names
 from delf.values.encoding import TooLargeError, UnsupportedValueError, check_size, dumps
+from delf_sandbox.guest.frames import UNPAIRED_SURROGATES
 
 _SEPARATOR_BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
@@ -151,7 +152,7 @@ def _make_by_suffix(
     if suffix in host_written_suffixes or suffix in _WORKBOOK_SUFFIXES:
         return _workbook_content(name, suffix, content, table, host_written_suffixes, max_bytes)
     if isinstance(content, str):  # goes unchanged into any file but a workbook
-        return Content(content.encode("utf-8", "surrogatepass"))
+        return Content(_encode_utf8(content))
     if suffix in _BINARY_SUFFIXES:
         raise TypeError(
             f"{name!r}: cannot make a {suffix} file from a {type_name}; give its text or bytes"
@@ -214,6 +215,15 @@ def _as_collection(name: str, content: Any) -> Any:
     )
 
 
+def _encode_utf8(text: str) -> bytes:
+    """Encode a text; half an emoji, as of a cut text, becomes the replacement character."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogatepass")
+        return UNPAIRED_SURROGATES.sub("\ufffd".encode(), data)
+
+
 # -- JSON -----------------------------------------------------------------------------------
 
 
@@ -222,8 +232,8 @@ def _encode_json(content: Any, suffix: str, max_bytes: int) -> bytes:
     if suffix in _JSON_LINES_SUFFIXES and _is_list(content):
         lines = _LimitedText(max_bytes)
         lines.writelines(_compact_json(item) + "\n" for item in content)
-        return lines.getvalue().encode()
-    return _indented_json(content, max_bytes).encode()
+        return _encode_utf8(lines.getvalue())
+    return _encode_utf8(_indented_json(content, max_bytes))
 
 
 def _compact_json(value: Any) -> str:
@@ -379,7 +389,7 @@ def _encode_separated(grid: Iterable[list[Any]], separator: str, max_bytes: int)
     out = _LimitedText(max_bytes)
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     writer.writerows([_format_cell(cell) for cell in row] for row in grid)
-    return out.getvalue().encode("utf-8", "surrogatepass")
+    return _encode_utf8(out.getvalue())
 
 
 def _html_table(grid: Iterable[list[Any]], max_bytes: int) -> bytes:
@@ -396,7 +406,7 @@ def _html_table(grid: Iterable[list[Any]], max_bytes: int) -> bytes:
         out.write(f"{html_row}</tr>\n")
         tag = "td"
     out.write("</table>\n")
-    return out.getvalue().encode("utf-8", "surrogatepass")
+    return _encode_utf8(out.getvalue())
 
 
 def _format_cell(cell: Any) -> Any:
