@@ -10,7 +10,7 @@ from typing import Any
 import delf.testing
 from delf.hookspecs import HOOKS
 from delf.plugins.host import PluginHost
-from delf.specs import ConnectionSpec, ModelSpec
+from delf.specs import CommandSpec, ConnectionSpec, ModelSpec
 from delf_devkit.testing.contracts.base import Contract
 from support.workspace import LIBRARIES, PLUGINS, Library
 
@@ -52,6 +52,18 @@ def actions(connection: str) -> str:
         about = " ".join(action["description"].split()).rstrip(".").replace("|", "\\|")
         called = f"`{action['name']}({', '.join(given)})`"
         lines.append(f"| {called} | {group} | {action['effect']} | {about} |")
+    return "\n".join(lines) + "\n"
+
+
+def commands(plugin: str) -> str:
+    """Return the commands of a plugin as a table."""
+    (package,) = (each for each in PLUGINS if each.name == plugin)
+    lines = ["", "| command | does |", "|---|---|"]
+    lines += [
+        f"| `delf {spec.name}` | {spec.summary.rstrip('.')} |"
+        for spec in package.specs
+        if isinstance(spec, CommandSpec)
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -18,7 +18,7 @@ from delf.protocols.sandbox import Limits
 from delf.types import Effect, Isolation, TaskState
 from delf_serve.operations import OPERATIONS
 from support.json_rows import with_rows
-from support.kinds import actions, kinds, providers, suites
+from support.kinds import actions, commands, kinds, providers, suites
 from support.meanings import in_json, meanings, plain
 from support.setting_tables import with_settings
 from support.workspace import ROOT
@@ -26,6 +26,7 @@ from support.workspace import ROOT
 JSON_PAGE: Final = ROOT / "docs/json.md"
 _WORDS: Final = re.compile(r"(<!-- words: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 _ACTIONS: Final = re.compile(r"(<!-- actions: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
+_COMMANDS: Final = re.compile(r"(<!-- commands: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 _TABLE: Final = r"(<!-- json: {name} -->\n\|[^\n]*\n\|[^\n]*\n)((?:\|[^\n]*\n)+)"
 _ROWS: Final[Mapping[str, type]] = {
     "delf approvals list": ApprovalRequest,
@@ -46,6 +47,7 @@ def pages() -> Iterator[Path]:
 def made(page: Path, text: str) -> str:
     """Return a page with all of these parts made again."""
     text = _ACTIONS.sub(lambda match: f"{match[1]}{actions(match[2])}{match[3]}", text)
+    text = _COMMANDS.sub(lambda match: f"{match[1]}{commands(match[2])}{match[3]}", text)
     text = _WORDS.sub(lambda match: f"{match[1]}{_LISTED[match[2]]()}{match[3]}", text)
     text = with_settings(text)
     if page == JSON_PAGE:
