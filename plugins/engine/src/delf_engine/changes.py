@@ -113,6 +113,31 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
     return [change for change in changes.values() if script in (None, change.script)]
 
 
+def unknown_outcomes(events: Iterable[ev.Event]) -> set[str]:
+    """Return the digests of the calls that may have taken effect, which no person has clarified.
+
+    A person clarifies the outcome of a call by approving an equal call, or by declaring the call as
+    already done.
+    """
+    digests: set[str] = set()
+    digest_by_call: dict[int, str] = {}
+    digest_by_request: dict[str, str] = {}
+    for event in events:
+        match event:
+            case ev.CallStarted():
+                digest_by_call[event.call_id] = event.digest
+            case ev.CallFinished(outcome_unknown=True) if event.call_id in digest_by_call:
+                digests.add(digest_by_call[event.call_id])
+            case ev.ApprovalRequested(outcome_unknown=True):
+                digest_by_request[event.request_id] = event.digest
+                digests.add(event.digest)
+            case ev.ApprovalDecided(decision="approved" | "already_done"):
+                digests.discard(digest_by_request.get(event.request_id, ""))
+            case _:
+                pass
+    return digests
+
+
 def _has_changed_nothing(end: ev.CallFinished) -> bool:
     """Return whether a started call that ended so has certainly changed nothing.
 

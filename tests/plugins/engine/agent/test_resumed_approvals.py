@@ -16,16 +16,18 @@ from delf import (
     Approved,
     Connection,
     Edited,
+    Rejected,
     action,
     tool,
 )
 from delf import events as ev
 from delf.errors import (
+    OutcomeUnknownError,
     UndecidedCallError,
 )
 from delf.protocols.approval import DecidedBy, Decider
 from delf.specs import ApprovalSpec
-from support.resuming import Bench, World, recorded
+from support.resuming import Bench, World, prints_of, recorded
 from support.until import until
 
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -260,6 +262,94 @@ async def test_request_left_to_the_policy_is_renewed_for_a_person(
     requests = [e for e in events if isinstance(e, ev.ApprovalRequested)]
     assert [e.by_policy for e in requests] == [True, False]
     assert [request.request_id for request in bench.asked] == [requests[1].request_id]
+
+
+class Bank:
+    """A bank that pays, and whose first answer is lost."""
+
+    def __init__(self, *, answers: bool = False) -> None:
+        self.answers = answers
+        self.paid: list[int] = []
+
+    def tool(self) -> Any:
+        @tool(effect="write", confirm=False)
+        async def pay(amount: int) -> str:
+            """Pay."""
+            self.paid.append(amount)
+            if not self.answers and len(self.paid) == 1:
+                raise OutcomeUnknownError("lost")
+            return "paid"
+
+        return pay
+
+
+PAYS_TWICE = """
+for _ in range(2):
+    try:
+        print(await pay(10))
+    except Exception as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [Approved(), Rejected(reason="no"), AlreadyDone(result="it was there")],
+    ids=["again", "rejected", "done"],
+)
+async def test_call_repeated_after_a_lost_answer_resumes_from_every_event(
+    bench: Bench, decision: Any
+) -> None:
+    """A pending question is asked again, and an answered one is not."""
+    bench.model.writes(PAYS_TWICE)
+    async with bench.agent(World(), lambda _: decision, more=[Bank().tool()]) as first:
+        events = await recorded(bench, first)
+    text = prints_of(events)
+    asked = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.ApprovalRequested))
+    for end in range(asked - 1, len(events)):
+        bench.asked.clear()
+        bank = Bank(answers=True)
+        await bench.journal.ended_after(events[:end])
+        async with bench.agent(World(), lambda _: decision, more=[bank.tool()]) as second:
+            response = await second.aresume(events[0].task_id)
+        assert prints_of(response.events) == text, end
+        is_paid = any(isinstance(e, ev.CallFinished) and e.status == "ok" for e in events[:end])
+        assert len(bank.paid) == (isinstance(decision, Approved) and not is_paid), end
+        is_answered = any(isinstance(e, ev.ApprovalDecided) for e in events[:end])
+        last = events[end - 1]
+        is_interrupted = isinstance(last, ev.CallStarted) and isinstance(decision, Approved)
+        assert len(bench.asked) == (not is_answered or is_interrupted), end
+
+
+async def test_lost_answer_of_a_script_at_its_limit_is_known_after_a_resume(bench: Bench) -> None:
+    """The script at its limit is not run again."""
+    first_script = "try:\n    await pay(10)\nexcept Exception:\n    print('x' * 20_000)"
+    options = {"sandbox_config": {"output_bytes": 1000}}
+    bench.model.writes(first_script, "print(await pay(10))")
+    async with bench.agent(World(), more=[Bank().tool()], **options) as first:
+        events = await recorded(bench, first)
+    limit = next(e for e in events if isinstance(e, ev.ScriptFinished))
+    assert limit.status == "limit"
+    await bench.journal.ended_after(events[: limit.seq])
+    bench.asked.clear()
+    bench.model.writes("print(await pay(10))")
+    async with bench.agent(World(), more=[Bank(answers=True).tool()], **options) as second:
+        (await second.aresume(limit.task_id)).raise_for_status()
+    assert [request.outcome_unknown for request in bench.asked] == [True]
+
+
+async def test_call_equal_to_an_abandoned_repetition_requires_approval(bench: Bench) -> None:
+    """The interrupted call, which a person rejects, may have been done."""
+    bench.model.writes(PAYS_TWICE)
+    async with bench.agent(World(), more=[Bank(answers=True).tool()]) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    await bench.journal.ended_after(events[:begun])
+    bank = Bank(answers=True)
+    async with bench.agent(World(), lambda _: False, more=[bank.tool()]) as second:
+        await second.aresume(events[0].task_id)
+    assert [request.outcome_unknown for request in bench.asked] == [True, True]
+    assert bank.paid == []
 
 
 async def test_expired_request_ends_a_resumed_task_like_the_first(bench: Bench) -> None:

@@ -284,7 +284,7 @@ class Gate:
             self._records.register(request.call_id, call)
             return await self._make_new(call)
         if recorded_call.finished is not None:
-            return self._replay_answer(call, recorded_call, recorded_call.finished)
+            return self._replay_answer(recorded_call)
         # The earlier process died before the call ended, perhaps even before the call started.
         start = recorded_call.started
         # Further events of this call must have the number under which the journal knows it.
@@ -294,16 +294,16 @@ class Gate:
         may_have_taken_effect = start is not None and start.effect != "read"
         if may_have_taken_effect:
             return await self._repeat_or_ask(call, recorded_call)
+        if recorded_call.repeat_request is not None or self._has_unknown_outcome(call):
+            return await self._ask_after_unknown_outcome(call, recorded_call)
         return await self._ask_and_make(call, recorded_call)
 
-    def _replay_answer(
-        self, call: Call, recorded_call: RecordedCall, end: CallFinished
-    ) -> CallAnswer:
+    def _has_unknown_outcome(self, call: Call) -> bool:
+        """Return whether an equal call of the task was made before, with an unknown outcome."""
+        return call.digest in self._maker.unknown_outcomes
+
+    def _replay_answer(self, recorded_call: RecordedCall) -> CallAnswer:
         """Return the recorded answer of a call, and restore what the call changed in this gate."""
-        if end.outcome_unknown:
-            # The failed call may have taken effect. If the script makes an equal call after the
-            # replay, _make_new() finds the digest here, and asks a person first.
-            self._maker.unknown_outcomes.add(call.digest)
         decision_event = recorded_call.decision
         if decision_event is not None and decision_event.decision == "changes_requested":
             self._reject_further_calls_of_script()
@@ -313,7 +313,7 @@ class Gate:
         """Make a call that no earlier process knew, if allowed."""
         if self._rejects_calls:
             return await self._reject(call, "changes to the script were requested")
-        if call.digest in self._maker.unknown_outcomes:
+        if self._has_unknown_outcome(call):
             return await self._ask_after_unknown_outcome(call)
         return await self._ask_and_make(call)
 
@@ -503,6 +503,7 @@ class Gate:
         if isinstance(decision, AlreadyDone):
             return await self._record_stated_result(call, decision.result)
         if not isinstance(decision, Approved):
+            self._maker.unknown_outcomes.add(call.digest)  # an equal call is asked about, too
             return await self._reject(call, why_not(decision))
         if obstacle is not None:
             return await self._reject(call, obstacle)
@@ -545,7 +546,9 @@ class Gate:
             await self._replay.previous_owner.wait_until_expired()
         return await self._make(call)
 
-    async def _ask_after_unknown_outcome(self, call: Call) -> CallAnswer:
+    async def _ask_after_unknown_outcome(
+        self, call: Call, recorded_call: RecordedCall | None = None
+    ) -> CallAnswer:
         """Ask a person whether to repeat a call of this task with an unknown outcome."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
@@ -553,7 +556,7 @@ class Gate:
         digest_before_edit = call.digest  # _ask() changes call.digest if the person edits the call
         reason = "the same call was made before, and its answer was lost: it may have been done"
         approval = verdict.with_reason_to_ask(reason)
-        answer = await self._ask(call, None, approval, outcome_unknown=True)
+        answer = await self._ask(call, recorded_call, approval, outcome_unknown=True)
         match answer.decision:
             case AlreadyDone(result=result):
                 # The outcome is known now, so an identical later call needs no such question.

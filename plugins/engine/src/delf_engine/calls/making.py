@@ -28,6 +28,7 @@ from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.records import CallRecords
 from delf_engine.calls.results import Results
 from delf_engine.calls.threads import ToolThreads
+from delf_engine.changes import unknown_outcomes
 from delf_engine.journal.log import TaskLog
 from delf_engine.redact import Redactor
 from delf_engine.waiting import is_cancelled
@@ -67,8 +68,8 @@ class CallMaker:
         self._results = results
         self._redactor = redactor
         self._contexts = contexts
-        self.unknown_outcomes: set[str] = set()
-        """The digests of this task's failed calls that may have taken effect."""
+        self.unknown_outcomes: set[str] = unknown_outcomes(log.events)
+        """The digests of this task's calls that may have taken effect, also before a resume."""
 
     async def make(self, call: Call) -> CallAnswer:
         """Execute a call whose start is recorded, record the call's end, and return the outcome.

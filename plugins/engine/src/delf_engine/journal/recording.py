@@ -89,7 +89,8 @@ class RecordedCall:
         """
         if outcome_unknown:
             repeat_decision = self.repeat_decision
-            if repeat_decision is not None and repeat_decision.decision == "approved":
+            was_approved = repeat_decision is not None and repeat_decision.decision == "approved"
+            if was_approved and self.started is not None:
                 # The approved repetition was interrupted, too: ask a person again.
                 return None, None
             return self.repeat_request, repeat_decision
