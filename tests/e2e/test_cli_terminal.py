@@ -1,6 +1,8 @@
 """``delf`` on a terminal: progress, answer, approval."""
 
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,27 @@ def test_ctrl_c_at_a_question_rejects_and_again_interrupts(here):
     assert "stopped · " in terminal.text
     assert "Traceback" not in terminal.text
     assert sent(here) == []
+
+
+def test_second_signal_at_a_question_restores_the_terminal(here):
+    """Let the second signal end the process at once, in the middle of a question."""
+    answers = write_recording(here / "answers.jsonl", "await send('ada')")
+    command = f"trap : INT; {DELF} run x --tools tools.py --llm {answers}; stty -a; echo ended"
+    shell = ("sh", "-c", command)
+    with TerminalProcess(shell, env=environment(), cwd=here, columns=100) as terminal:
+        terminal.expect(SEND)
+        terminal.send("e\n")
+        terminal.expect("done: ")
+        delf = _child_of(terminal.process.pid)
+        for number in (signal.SIGTERM, signal.SIGINT):  # two of the same would count as one
+            os.kill(delf, number)
+        assert "intr = ^C;" in terminal.expect("ended\n")
+    assert sent(here) == []
+
+
+def _child_of(pid: int) -> int:
+    """Return the only child of a process."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
 def test_ctrl_c_interrupts_the_running_task(here):

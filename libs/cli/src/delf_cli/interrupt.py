@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from delf_cli import errors
@@ -62,6 +64,26 @@ def run_until_done(
         stop.close()
 
 
+def _keep_terminal_mode() -> Callable[[], None]:
+    """Return a function that restores the present mode of the terminal on standard input."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        return lambda: None
+    try:
+        descriptor = sys.stdin.fileno()
+        mode = termios.tcgetattr(descriptor)
+    except (AttributeError, OSError, ValueError, termios.error):  # no terminal, or closed
+        return lambda: None
+
+    def restore() -> None:
+        with suppress(OSError, termios.error):  # the terminal was closed
+            if os.tcgetpgrp(descriptor) == os.getpgrp():  # otherwise the system stops the process
+                termios.tcsetattr(descriptor, termios.TCSANOW, mode)
+
+    return restore
+
+
 def _close(runner: asyncio.Runner) -> None:
     """Close a runner, abandoning tasks that ignore their cancellation.
 
@@ -100,6 +122,7 @@ class _Stop:
         self.signal_number: int | None = None
         self._signal_count = 0  # also of signals that the event loop has not handled yet
         self._task: asyncio.Task[Any] | None = None  # the task to cancel
+        self._restore_terminal = _keep_terminal_mode()
         # A signal handler may interrupt code that holds a lock. The handler therefore starts no
         # thread and takes no lock, but writes to this pipe, from which a thread reads.
         self._pipe_reader, self._pipe_writer = os.pipe()
@@ -134,6 +157,7 @@ class _Stop:
         """Count a signal; end the process at the second signal."""
         self._signal_count += 1
         if self._signal_count > 1:  # the clean-up hangs, or the person does not want to wait for it
+            self._restore_terminal()  # a question may have changed the mode
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         os.write(self._pipe_writer, b"\0")
