@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from delf.events import CallFinished, CallStarted
-from delf_cli.progress import Narrator
+import os
+import pty
+import re
+
+from delf.events import ApprovalRequested, CallFinished, CallStarted
+from delf_cli import errors
+from delf_cli.output import Screen
+from delf_cli.progress import LiveStatus, Narrator
 
 WIDTH = 60
 
@@ -30,3 +36,34 @@ def test_line_about_a_call_fits_the_terminal():
     narrator(CallFinished(**place, seq=2, status="ok", duration_ms=12.0))
     (line,) = screen.lines
     assert len(line) <= WIDTH
+
+
+def test_lines_are_written_above_the_live_status(monkeypatch):
+    """A line erases the status first, whether the narrator, a log record or a signal writes it."""
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as stderr, os.fdopen(master, "rb", buffering=0) as shown:
+        monkeypatch.setattr("sys.stderr", stderr)
+        screen = Screen()
+        status = LiveStatus(screen.console, asks_person=True)
+        status.start()
+        narrate = Narrator(screen, verbose=False, show_requests=True)
+        place = {"task_id": "t", "at": 1.0, "seq": 1, "request_id": "req_1", "call_id": 1}
+        call = {"action": "pay", "arguments": {}, "digest": "0", "effect": "write"}
+        request = ApprovalRequested(**place, **call)
+        for line, write in (
+            ("approval needed: ", lambda: narrate(request)),
+            ("warning: ", lambda: errors.say("warning", "the disk is nearly full")),
+        ):
+            before = _read_until(shown, "starting ")
+            write()
+            before += _read_until(shown, line)
+            assert not before.removesuffix(line).endswith(" s"), "written at the end of the status"
+        status.stop()
+
+
+def _read_until(terminal, wanted):
+    """Return what a terminal shows, without colours, up to a text."""
+    shown = ""
+    while wanted not in shown:
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", shown + terminal.read(1).decode("latin-1"))
+    return shown
