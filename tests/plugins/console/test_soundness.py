@@ -147,6 +147,11 @@ def test_bounded_requirement_causes_no_warning(site: Site, bounds: str) -> None:
         ({"metadata": METADATA.replace(">=0.1,<1", "<1")}, "no lower bound"),
         ({"metadata": METADATA.replace(">=0.1,<1", ">=99,<100")}, ">=99, and 0.1.0 is installed"),
         ({"metadata": f"{METADATA}Requires-Dist: no-such-sdk>=3\n"}, "no-such-sdk, which is not"),
+        ({"metadata": f"{METADATA}Requires-Dist: click>=1.*\n"}, "its metadata cannot be read"),
+        (
+            {"metadata": METADATA.replace("Python: >=3.11", "Python: >=3.6.*")},
+            "cannot be read: Invalid specifier",
+        ),
         ({"metadata": METADATA.replace("delf-plugin-desk", "desk")}, "not called delf-plugin-"),
         ({"without": "delf_desk/py.typed"}, "there is no py.typed"),
         ({"record": "tests/test_desk.py,,\n"}, "also installs the top-level folder tests/"),

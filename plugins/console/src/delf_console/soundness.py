@@ -51,9 +51,19 @@ print(f"\\n{time.perf_counter() - began}")
 
 def distribution_warnings(record: PluginRecord) -> Iterator[str]:
     """Yield the faults that a plugin's author should fix, as far as quick checks find them."""
+    from packaging.requirements import InvalidRequirement
+    from packaging.specifiers import InvalidSpecifier
+    from packaging.version import InvalidVersion
+
     if record.distribution is None:
         return
-    distribution = metadata.distribution(record.distribution)
+    try:
+        yield from _check_distribution(metadata.distribution(record.distribution), record)
+    except (InvalidRequirement, InvalidSpecifier, InvalidVersion) as error:
+        yield f"its metadata cannot be read: {error}"
+
+
+def _check_distribution(distribution: metadata.Distribution, record: PluginRecord) -> Iterator[str]:
     yield from _check_metadata(distribution)
     module = _module_of(distribution, record.name)
     folder = None if module is None else _folder_of(module)
