@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import time
@@ -129,3 +130,16 @@ async def test_unknown_time_zone_is_reported(serve):
     answer = await server.client.get("/figures", params={"zone": "Mars/Olympus"})
     assert answer.status_code == 409
     assert "Europe/Berlin" in answer.json()["detail"]
+
+
+async def test_tasks_with_many_equal_lines_are_compared_at_once(serve):
+    server = await serve()
+    made = [await server.run(f"print({start!r} + 'same\\n' * 30_000)") for start in ("", "x\n")]
+    one, other = [task["task_id"] for task in made]
+    for task_id in (one, other):
+        await server.until(task_id, "done")
+    async with asyncio.timeout(10):
+        found = (await server.client.get(f"/tasks/{one}/compare/{other}", timeout=10)).json()
+    assert found["answer"][0] == {"left": "same", "right": "x", "same": False}
+    assert found["answer"][1] == {"left": "same", "right": "same", "same": True}
+    assert len(found["answer"]) == 30_001

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import zip_longest
@@ -25,6 +26,8 @@ from delf_serve.tasks import Tasks
 _log = logging.getLogger(__name__)
 
 _INDEX_PAUSE_SECONDS: Final = 1.0
+# The maximum number of pairs of equal lines in two texts that are aligned.
+_MAX_EQUAL_PAIRS: Final = 10_000_000
 # The time limit of one update of the index.
 _MAX_INDEXING_SECONDS: Final = 1.0
 
@@ -104,7 +107,14 @@ async def compare(tasks: Tasks, one: str, other: str, caller: Caller) -> s.Compa
 
 
 def _align_lines(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
-    """Align the lines of two texts for a side-by-side diff."""
+    """Align the lines of two texts for a side-by-side diff.
+
+    Texts with many repeated lines are compared line by line, because aligning would take minutes.
+    """
+    counts = Counter(right)
+    equal_pair_count = sum(number * counts[line] for line, number in Counter(left).items())
+    if equal_pair_count > _MAX_EQUAL_PAIRS:
+        return [s.ComparedLine(left=a, right=b, same=a == b) for a, b in zip_longest(left, right)]
     rows: list[s.ComparedLine] = []
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
     for tag, left_start, left_end, right_start, right_end in matcher.get_opcodes():
