@@ -256,9 +256,19 @@ async def test_xml_escapes_in_cell_text_round_trip(tmp_path):
     book = Workbook()
     book.active.append([dt.datetime(2026, 1, 1), "n"])
     book.active.append(["x_x000D_\ny", "_x_ _x12_"])
+    book.active.append(["_xD83D__xDE00_", "é_xD83D_"])
     book.save(tmp_path / "theirs.xlsx")
     rows = await excel.read(str(tmp_path / "theirs.xlsx"), None)
-    assert rows == [{"2026-01-01": "x\r\ny", "n": "_x_ _x12_"}]
+    assert rows == [
+        {"2026-01-01": "x\r\ny", "n": "_x_ _x12_"},
+        {"2026-01-01": "\U0001f600", "n": "é\ud83d"},
+    ]
+    files = Files(
+        input_files(find_inputs([str(tmp_path / "theirs.xlsx")]), str),
+        Formats(PluginHost.discover(environ={})),
+    )
+    (halved,) = await files.query("SELECT n FROM 'theirs.xlsx' OFFSET 1")
+    assert halved == {"n": "é?"}
 
 
 async def test_broken_workbook_does_not_hide_others_and_sheets_are_listed(tmp_path, workbook):

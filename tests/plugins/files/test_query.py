@@ -91,6 +91,35 @@ async def test_parquet_durations_are_reported_with_their_units(tmp_path):
         assert duration_columns(text) == []
 
 
+@pytest.mark.parametrize("name", ["new one.csv", "it's one.csv", "'one.csv", "one.csv's one.csv"])
+async def test_query_opens_no_file_whose_name_is_a_part_of_another_name(tmp_path, name):
+    (tmp_path / name).write_text("a title\nn\n1\n")
+    others = [tmp_path / "one.csv", tmp_path / "s one.csv", tmp_path / "ne.csv"]
+    for other in others:
+        other.write_text("")  # an empty file cannot be queried
+    quoted = name.replace("'", "''")
+    rows = await files_of(tmp_path / name, *others).query(f"FROM '{quoted}'", header=2)
+    assert rows == [{"n": "1"}]
+
+
+async def test_query_opens_no_table_whose_name_begins_another_name(tmp_path):
+    database = sqlite3.connect(tmp_path / "shop.db")
+    database.executescript(
+        "CREATE TABLE a (n); CREATE TABLE orders (n); INSERT INTO orders VALUES (1);"
+        "CREATE VIEW o AS SELECT missing FROM nowhere"
+    )
+    database.close()
+    assert await files_of(tmp_path / "shop.db").query("FROM 'shop.db/orders'") == [{"n": 1}]
+
+
+async def test_query_accepts_both_forms_of_an_accent(tmp_path):
+    decomposed, composed = "cafe\u0301.csv", "caf\u00e9.csv"
+    (tmp_path / decomposed).write_text("n\n1\n")
+    files = files_of(tmp_path / decomposed)
+    for name in (decomposed, composed, f"/workspace/{composed}"):
+        assert await files.query(f"FROM '{name}'", header={name: 1}) == [{"n": "1"}]
+
+
 async def test_file_path_does_not_add_columns_to_its_rows(tmp_path):
     folder = tmp_path / "year=2026" / "region=north"
     folder.mkdir(parents=True)
@@ -386,10 +415,10 @@ REFUSED = {
     "SELECT * FROM 'codes.csv', '/etc/passwd'": "does not exist",
     "SELECT * FROM 'codes.csv', glob('/etc/*')": "Cannot access file",
     "COPY (SELECT * FROM 'codes.csv') TO '{}/new.csv'": "only reads",
-    "ATTACH '{}/codes.csv' AS x": "only reads",
+    "ATTACH 'codes.csv' AS x": "only reads",
     'DROP VIEW "codes.csv"': "only reads",
-    "INSTALL httpfs /* codes.csv */": "only reads",
-    "SET memory_limit = '10GB' /* codes.csv */": "only reads",
+    "INSTALL httpfs /* 'codes.csv' */": "only reads",
+    "SET memory_limit = '10GB' /* 'codes.csv' */": "only reads",
     "SELECT 1 FROM 'codes.csv'; DROP VIEW \"codes.csv\"": "one statement at a time",
     "EXPLAIN ANALYZE COPY (SELECT * FROM 'codes.csv') TO '{}/new.csv'": "only reads",
     "SELECT 1": "names no input file",

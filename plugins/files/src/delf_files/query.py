@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import unicodedata
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
@@ -15,7 +16,7 @@ from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files import query_child
 from delf_files.children import PRELOADS, readable_paths
-from delf_files.query_child import quoted_forms
+from delf_files.query_child import has_quoted_name, text_literal
 
 MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -63,16 +64,19 @@ async def query(
     _require_duckdb()
     if limit is not None and not 1 <= limit <= MAX_ROWS:
         raise ToolRefusedError(f"limit can be from 1 to {MAX_ROWS}; page with LIMIT and OFFSET")
-    named_files = [file for file in files if _is_named(file, statement)]
+    names_by_file = {file: _names_in_statements(file, files) for file in files}
+    named_files = [
+        file
+        for file, names in names_by_file.items()
+        if has_quoted_name(statement, names, has_tables=True)
+    ]
     if not named_files:
-        quoted_names: list[str] = []
-        for file in files:
-            _, name_for_single_quotes, _ = quoted_forms(file.name)
-            quoted_names.append(f"'{name_for_single_quotes}'")
-        raise ToolRefusedError(
-            f"the statement names no input file; FROM one of {', '.join(quoted_names)}"
-        )
-    tables = [_table_data(file, formats, number) for number, file in enumerate(named_files)]
+        quoted_names = ", ".join(text_literal(file.name) for file in files)
+        raise ToolRefusedError(f"the statement names no input file; FROM one of {quoted_names}")
+    tables = [
+        _table_data(file, names_by_file[file], formats, number)
+        for number, file in enumerate(named_files)
+    ]
     headers = _header_rows(header, tables)
     preloads: set[str] = set()
     for file in named_files:
@@ -145,10 +149,16 @@ def _header_rows(
     return dict(header)
 
 
-def _is_named(file: InputFile, statement: str) -> bool:
-    return any(
-        form in statement for name in (file.name, file.visible) for form in quoted_forms(name)
-    )
+def _names_in_statements(file: InputFile, files: Sequence[InputFile]) -> list[str]:
+    """Return the names that a statement can use for a file: its name, and its path for scripts.
+
+    A model writes one form of "é", and a file's name may have the other. So both forms are names,
+    unless another file has the name.
+    """
+    own_names = (file.name, file.visible)
+    other_names = {name for other in files for name in (other.name, other.visible)}
+    composed_names = {unicodedata.normalize("NFC", name) for name in own_names} - other_names
+    return list(dict.fromkeys([*own_names, *sorted(composed_names)]))
 
 
 def _rows(result: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
@@ -168,21 +178,22 @@ def _rows(result: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in result["rows"]]
 
 
-def _table_data(file: InputFile, formats: InstalledFormats, number: int) -> dict[str, Any]:
+def _table_data(
+    file: InputFile, names: list[str], formats: InstalledFormats, number: int
+) -> dict[str, Any]:
     """Return the data about an input file that :mod:`query_child` needs, such as its path.
 
     Args:
         file: The file.
+        names: The names that the statement can use for the file.
         formats: The installed file formats.
         number: The file's position among the statement's files, for the name of a copy.
 
     Raises:
         ToolRefusedError: If the file is not a table.
     """
-    path_for_scripts = file.visible
     table = {
-        # A statement can name the file in two ways, which may be equal.
-        "names": list(dict.fromkeys((file.name, path_for_scripts))),
+        "names": names,
         "kind": KINDS.get(file.ending),
         "path": file.path,
         "ending": file.ending,

@@ -144,7 +144,7 @@ async def _tables_of_plugin_format(
         for number, part in enumerate(parts or [_WHOLE_FILE]):
             is_first = number == 0
             names = _table_names(file_names, part, is_first=is_first)
-            if not is_first and not _is_named(names, request["statement"]):
+            if not is_first and not has_quoted_name(request["statement"], names):
                 continue
             rows_path = f"{copy_path}-{number}.jsonl"
             header = _header_row(names, request)
@@ -166,11 +166,6 @@ def _table_names(file_names: Sequence[str], part: str | None, *, is_first: bool)
     if is_first:
         names += file_names
     return names
-
-
-def _is_named(names: Sequence[str], statement: str) -> bool:
-    """Return True if a statement contains one of the names, bare or in quotes."""
-    return any(spelling in statement for name in names for spelling in quoted_forms(name))
 
 
 def _header_row(names: Sequence[str], request: dict[str, Any]) -> int | None:
@@ -377,7 +372,7 @@ def _source(table: dict[str, Any], **fields: str) -> str:
     # DuckDB refuses a buffer that is not larger than the limit for a line.
     buffer_bytes = max(2 * max_record_bytes, _MIN_BUFFER_BYTES)
     return READERS[table["kind"]].format(
-        path=_text(table["path"]),
+        path=text_literal(table["path"]),
         columns=_struct(dict(table.get("columns", ()))),
         ragged=str(ragged).lower(),
         parallel=str(not ragged).lower(),
@@ -483,7 +478,7 @@ def _inspect_columns(
     checks: list[str] = []
     for name in columns:
         text = f"CAST({_name(name)} AS VARCHAR)"
-        checks.append(f"bool_or(regexp_matches({text}, {_text(_INEXACT_NUMBER)}))")
+        checks.append(f"bool_or(regexp_matches({text}, {text_literal(_INEXACT_NUMBER)}))")
         checks.append(f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))")
     (row,) = connection.sql(f"SELECT {', '.join(checks)} FROM {raw}").fetchall()  # noqa: S608
     results = map(_ValuesOfColumn, row[::2], row[1::2])
@@ -537,7 +532,11 @@ def _probably_renamed_columns(names: list[str]) -> dict[str, str]:
 
 
 def _struct(kinds: dict[str, str]) -> str:
-    return "{" + ", ".join(f"{_name(name)}: {_text(kind)}" for name, kind in kinds.items()) + "}"
+    return (
+        "{"
+        + ", ".join(f"{_name(name)}: {text_literal(kind)}" for name, kind in kinds.items())
+        + "}"
+    )
 
 
 def arrow_table(path: str) -> Any:
@@ -635,9 +634,21 @@ def _approximate_bytes(value: Any) -> int:
     return len(str(value)) + 32
 
 
-def quoted_forms(name: str) -> tuple[str, str, str]:
-    """Return a name as SQL may contain the name: bare, in single quotes, and in double quotes."""
-    return name, name.replace("'", "''"), name.replace('"', '""')
+def has_quoted_name(statement: str, names: Sequence[str], *, has_tables: bool = False) -> bool:
+    """Return True if a statement contains one of the names in single or double quotes.
+
+    Args:
+        statement: The statement.
+        names: The names.
+        has_tables: Whether the name of a table may stand after a name, as in ``book.xlsx/Sales``.
+    """
+    for quoted in [*map(text_literal, names), *map(_name, names)]:
+        quote = quoted[0]
+        end = f"{quote}(?!{quote})" + ("|/" if has_tables else "")
+        # Two quotes are a quote within another name, as in 'it''s.csv'.
+        if re.search(f"(?<!{quote}){re.escape(quoted[:-1])}(?:{end})", statement):
+            return True
+    return False
 
 
 def plain_path(path: str) -> str:
@@ -650,7 +661,8 @@ def plain_path(path: str) -> str:
     return f"/proc/self/fd/{os.open(path, os.O_RDONLY)}"
 
 
-def _text(value: str) -> str:
+def text_literal(value: str) -> str:
+    """Return a text as SQL, in single quotes."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -659,7 +671,7 @@ def _name(value: str) -> str:
 
 
 def _list(values: list[str]) -> str:
-    return "[" + ", ".join(map(_text, values)) + "]"
+    return "[" + ", ".join(map(text_literal, values)) + "]"
 
 
 def _with_file_names(message: str, request: dict[str, Any]) -> str:

@@ -30,7 +30,8 @@ def write_rows(
     names = unique_names(columns) or ["column_1"]  # the keys of the rows
     sql_names = unique_names(names, str.lower)  # SQL ignores case: "ID" beside "id" gets a number
     kinds = {name: _duckdb_type([row.get(name) for row in rows]) for name in names}
-    with Path(path).open("w", encoding="utf-8") as file:
+    # Half characters (lone surrogates), which no UTF-8 has, become question marks.
+    with Path(path).open("w", encoding="utf-8", errors="replace") as file:
         for row in rows:
             cells = {
                 sql_name: _json_cell(row.get(name), kinds[name])

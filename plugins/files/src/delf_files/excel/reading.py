@@ -326,7 +326,9 @@ def _cell_value(value: Any, epoch: dt.datetime) -> Any:
         note_early_date()
         return (value - epoch) / dt.timedelta(days=1)
     if isinstance(value, str) and "_x" in value:
-        return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), value)
+        text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), value)
+        # Two escapes may be the halves of one character, such as an emoji.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
     return value
 
 
