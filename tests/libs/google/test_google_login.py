@@ -14,6 +14,7 @@ import pytest
 
 from delf.testing import DelfProject, PluginContract
 from delf_google.connection import SCOPE_URL_PREFIX
+from delf_google.errors import LoginError
 from delf_google.store import TokenStore
 from support.google import GoogleServer
 from support.google.logins import CLIENT_ID, CLIENT_SECRET
@@ -142,6 +143,38 @@ def test_login_on_another_machine_accepts_the_pasted_address(
     )
     assert bad.exit_code == 1
     assert "Google did not log in" in bad.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((503, b"<html>"), "Missing access token"),
+        ((200, []), "not valid"),
+        ((200, {"access_token": "ya29.x"}), "not valid"),
+        ((200, {"access_token": "ya29.x", "expires_in": "soon"}), "not valid"),
+        ((400, b'"x"'), "not valid"),
+        (None, "cannot be reached"),
+    ],
+)
+def test_failing_token_server_ends_the_login_with_an_error(
+    google: GoogleServer, monkeypatch: pytest.MonkeyPatch, answer: Any, message: str
+) -> None:
+    from delf_google.login import sign_in
+
+    monkeypatch.setenv("OAUTHLIB_INSECURE_TRANSPORT", "1")
+    monkeypatch.setattr(google.logins, "token_page", lambda *_: answer)
+    client = google.logins.client_secrets(google.url)["installed"]
+    if answer is None:
+        client["token_uri"] = "http://127.0.0.1:9/token"
+    shown: list[str] = []
+
+    def ask(_: str) -> str:
+        state = re.search(r"state=([^&\s]+)", shown[0])
+        assert state is not None
+        return f"http://localhost:1/?code=x&state={state[1]}"
+
+    with pytest.raises(LoginError, match=message):
+        sign_in(client, [SCOPE_URL_PREFIX + "drive"], show=shown.append, ask=ask)
 
 
 def test_google_login_without_a_connection_is_reported(

@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
-from delf.errors import ConnectionConfigurationError, ConnectionFileNotFoundError
+from delf.errors import (
+    ConnectionConfigurationError,
+    ConnectionFileNotFoundError,
+    ConnectionUnavailableError,
+)
 from delf_gmail import Gmail
 from delf_google.connection import SCOPE_URL_PREFIX
 from delf_google.errors import GoogleError, LoginError, MissingScopeError
@@ -83,7 +87,9 @@ async def test_revoked_login_says_what_to_do(google: GoogleServer, connect: Any)
     gmail = connect(Gmail)
     await gmail.labels()
     google.logins.revoke_all()
-    with pytest.raises(LoginError, match=r"expired or revoked \(invalid_grant\)") as caught:
+    with pytest.raises(
+        LoginError, match=r"expired or revoked \(invalid_grant: Token has"
+    ) as caught:
         await labels(gmail)
     assert caught.value.hint == "run delf google login"
 
@@ -258,3 +264,51 @@ sys.exit(", ".join({name.partition(".")[0] for name in sys.modules} & vendors) o
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+REFUSAL = {"error": "invalid_grant", "error_description": "Invalid JWT: Check your iat and exp."}
+TOKEN = {"access_token": "ya29.one", "expires_in": 3600}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (503, b"<html>down", "token server fails: <html>down"),
+        (500, {"error": "internal_failure"}, "token server fails: internal_failure"),
+        (429, {"error": "rate_limited"}, "token server fails: rate_limited"),
+        (400, b"<html>", "token server fails: <html>"),
+        (302, b"", "it redirects"),
+        (200, b"<html>", "not valid"),
+        (200, [], "not valid"),
+        (200, {}, "No access token"),
+        (200, b"[" * 100_000, "not valid"),
+        (200, b"\xff", "not valid"),
+        (200, TOKEN | {"expires_in": "soon"}, "not valid"),
+        (200, TOKEN | {"expires_in": 1e300}, "not valid"),
+        (200, TOKEN | {"access_token": None}, "no valid token"),
+        (200, TOKEN | {"access_token": "ya29.é"}, "no valid token"),
+        (200, TOKEN | {"access_token": "ya29\r\nX: y"}, "no valid token"),
+        (400, [], "not valid"),
+    ],
+)
+async def test_failing_token_server_does_not_count_as_a_revoked_login(
+    google: GoogleServer, connect: Any, monkeypatch: Any, status: int, body: Any, message: str
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)  # of google-auth, between its attempts
+    monkeypatch.setattr(google.logins, "token_page", lambda *_: (status, body))
+    with pytest.raises(ConnectionUnavailableError, match=message) as caught:
+        await labels(connect(Gmail))
+    assert not isinstance(caught.value, LoginError)
+
+
+async def test_refused_login_quotes_the_explanation(
+    google: GoogleServer, connect: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(google.logins, "token_page", lambda *_: (400, REFUSAL))
+    with pytest.raises(LoginError, match="Check your iat and exp"):
+        await labels(connect(Gmail))
+
+
+async def test_configured_token_that_no_header_can_carry_is_refused(connect: Any) -> None:
+    with pytest.raises(LoginError, match="characters that no token has"):
+        await labels(connect(Gmail, token="ya29.é"))

@@ -26,6 +26,15 @@ from delf_google.store import TokenStore
 _log = logging.getLogger(__name__)
 _DEFAULT_TOKEN_URI: Final = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _TIMEOUT_SECONDS: Final = 30.0
+INVALID_ANSWER_ERRORS: Final = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+)
+"""The errors of Google's libraries for an answer of a token server with unexpected types."""
 
 
 class Tokens:
@@ -82,6 +91,8 @@ class Tokens:
         return await asyncio.to_thread(self._renew_token, rejected_token)
 
     def _configured_token(self, token: str, rejected_token: str | None) -> str:
+        if not _is_header_value(token):
+            raise LoginError(f"{self._name}: the configured token has characters that no token has")
         if token == rejected_token:
             raise LoginError(
                 f"{self._name}: Google does not accept the configured token",
@@ -99,29 +110,39 @@ class Tokens:
             credentials = self._credentials
             if credentials.valid and credentials.token != rejected_token:
                 return credentials.token
+            requests = _TokenRequests()
             try:
-                credentials.refresh(_TokenRequests())
+                credentials.refresh(requests)
             except RefreshError as error:
+                if cast("Any", error).retryable or requests.is_fault_of_server:
+                    raise self._token_server_error(_first_line(error)) from None
                 raise self._login_error(error) from None
             except TransportError as error:
                 raise ConnectionUnavailableError(
                     f"{self._name}: Google's token server cannot be reached: {_first_line(error)}"
                 ) from None
+            except INVALID_ANSWER_ERRORS:  # google-auth does not check the types in an answer
+                raise self._token_server_error("its answer is not valid") from None
+            if not _is_header_value(credentials.token):
+                credentials.token = None
+                raise self._token_server_error("its answer has no valid token")
             self._keep_secret(credentials.token)
             self._store_renewed_login(credentials)
             return credentials.token
 
+    def _token_server_error(self, reason: str) -> ConnectionUnavailableError:
+        return ConnectionUnavailableError(f"{self._name}: Google's token server fails: {reason}")
+
     def _login_error(self, error: Exception) -> LoginError:
-        # google-auth gives the response of the token server as the second argument.
-        answer = error.args[1] if len(error.args) > 1 else None
-        reason = cast("dict[str, Any]", answer).get("error") if isinstance(answer, dict) else None
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
             # The connection's command names its OAuth client, which only a stored login has.
             hint = f"run {self._login_command if self._stored_login else LOGIN}"
-        message = reason or _first_line(error)
-        return LoginError(f"{self._name}: the login is expired or revoked ({message})", hint=hint)
+        # The token server also explains errors with other causes, such as a wrong clock.
+        return LoginError(
+            f"{self._name}: the login is expired or revoked ({_first_line(error)})", hint=hint
+        )
 
     def _store_renewed_login(self, credentials: Any) -> None:
         """Store a renewed login, so that other processes use its token."""
@@ -289,12 +310,22 @@ def _parse_expiry(text: Any) -> Any:
     return expiry
 
 
+def _is_header_value(token: Any) -> bool:
+    """Return True if a token is a text that can be sent in a header."""
+    return isinstance(token, str) and token != "" and token.isascii() and token.isprintable()
+
+
 def _first_line(error: Exception) -> str:
-    return (str(error.args[0]) if error.args else type(error).__name__).split("\n", 1)[0][:200]
+    text = str(error.args[0]) if error.args else type(error).__name__
+    return text.split("\n", 1)[0].removesuffix(": None")[:200]
 
 
 class _TokenRequests:
     """A callable with which google-auth sends token requests over httpx."""
+
+    def __init__(self) -> None:
+        self.is_fault_of_server = False
+        """True if the last answer says nothing about the login, such as a page of a gateway."""
 
     def __call__(
         self,
@@ -316,7 +347,26 @@ class _TokenRequests:
                 answer = client.request(method, url, content=body, headers=headers)
         except httpx.HTTPError as error:
             raise TransportError(f"{type(error).__name__} at {httpx.URL(url).host}") from None
+        if answer.is_redirect:  # google-auth would report the login as revoked
+            raise TransportError(f"it redirects (HTTP {answer.status_code})")
+        self.is_fault_of_server = not _is_about_login(answer.status_code, answer.content)
         return _TokenResponse(answer.status_code, answer.headers, answer.content)
+
+
+def _is_about_login(status: int, content: bytes) -> bool:
+    """Return True if an answer of a token server grants or refuses a token.
+
+    Args:
+        status: The HTTP status.
+        content: The body of the answer.
+    """
+    try:
+        body: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    key = "access_token" if status < 300 else "error"
+    is_temporary = status >= 500 or status == 429
+    return not is_temporary and isinstance(body, dict) and key in body
 
 
 class _TokenResponse:

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from delf.network.proxies import transport
 from delf.network.tls import default_context
+from delf_google.credentials import INVALID_ANSWER_ERRORS
 from delf_google.errors import LoginError
 
 _TIMEOUT: Final = 300
@@ -68,6 +69,14 @@ def sign_in(
         raise LoginError(f"Google did not log in: {error.description or error.error}") from None
     except WSGITimeoutError:
         raise LoginError(f"nobody agreed within {_TIMEOUT} s", hint="try again") from None
+    except OSError as error:  # the base of the library's errors for requests
+        raise LoginError(
+            f"Google's token server cannot be reached: {type(error).__name__}", hint="try again"
+        ) from None
+    except INVALID_ANSWER_ERRORS:
+        raise LoginError(
+            "Google did not log in: the answer of its token server is not valid", hint="try again"
+        ) from None
     if not credentials.refresh_token:
         raise LoginError(
             "Google gave a login that cannot be renewed",
