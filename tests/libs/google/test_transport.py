@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -67,8 +68,11 @@ async def test_disabled_api_is_reported(google: GoogleServer, gmail: Any) -> Non
     assert "switch the API on" in (caught.value.hint or "")
 
 
-async def test_retries_of_rate_limits_end_after_a_minute(google: GoogleServer, gmail: Any) -> None:
-    google.fail("*", 429, "rateLimitExceeded", times=1000)
+@pytest.mark.parametrize("after", [None, 0])
+async def test_retries_of_rate_limits_end_after_a_minute(
+    google: GoogleServer, gmail: Any, after: float | None
+) -> None:
+    google.fail("*", 429, "rateLimitExceeded", times=1000, after=after)
     with pytest.raises(QuotaError):
         await gmail.labels()
     assert google.calls(LABELS) < 12
@@ -152,7 +156,7 @@ async def test_interrupted_upload_continues_at_the_received_byte(
 
 async def test_upload_reports_an_answer_that_is_not_json(gmail: Any, monkeypatch: Any) -> None:
     async def answer(request: Request) -> Answer:
-        return Answer(200, {"location": "https://upload.example"}, b"<html>")
+        return Answer(200, {"location": "https://www.googleapis.com/upload"}, b"<html>")
 
     monkeypatch.setattr(gmail.transport, "send_unchecked", answer)
     with pytest.raises(GoogleError, match="send: the answer is not JSON"):
@@ -194,3 +198,80 @@ async def test_expired_token_is_renewed_during_a_search(google: GoogleServer, gm
     google.fail("gmail.users.messages.get", 401, "authError", times=100)
     with pytest.raises(LoginError):
         await gmail.search()
+
+
+@pytest.mark.parametrize("status", [301, 302, 304, 307])
+async def test_redirect_is_no_success(gmail: Any, monkeypatch: Any, status: int) -> None:
+    async def redirect(request: Request) -> Answer:
+        return Answer(status, {"location": "https://login.example/"}, b"")
+
+    monkeypatch.setattr(gmail.transport, "send_unchecked", redirect)
+    with pytest.raises(GoogleError, match=f"delete: HTTP {status}"):
+        await gmail.transport.json(Request("delete", "DELETE", "x"))
+    with pytest.raises(GoogleError, match=f"load: HTTP {status}"):
+        await gmail.transport.send(Request("load", "GET", "x"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://upload.example/x",
+        "http://www.googleapis.com/x",
+        "https://x@www.googleapis.com/x",
+        "https://googleapis.com.example/x",
+        "http://[::1",
+        "file:///etc/passwd",
+    ],
+)
+async def test_upload_sends_no_token_to_another_server(
+    gmail: Any, monkeypatch: Any, address: str
+) -> None:
+    sent: list[str] = []
+
+    async def answer(request: Request) -> Answer:
+        sent.append(request.url)
+        return Answer(200, {"location": address}, b"{}")
+
+    monkeypatch.setattr(gmail.transport, "send_unchecked", answer)
+    with pytest.raises(GoogleError, match="send: the address for the upload is not one of Google"):
+        await upload(gmail.transport, Request("send", "POST", "upload"), b"x", "text/plain")
+    assert sent == ["upload"]
+
+
+async def test_pages_without_end_are_not_read_forever(gmail: Any, monkeypatch: Any) -> None:
+    tokens: list[Any] = []
+    pages: list[dict[str, Any]] = []
+
+    async def page(request: Request) -> dict[str, Any]:
+        tokens.append(request.query["pageToken"])
+        return pages[len(tokens) % len(pages)]
+
+    async def items() -> list[Any]:
+        tokens.clear()
+        listing = Request("list", "GET", "x")
+        return [item async for item in gmail.transport.pages(listing, "messages")]
+
+    monkeypatch.setattr(gmail.transport, "json", page)
+    pages = [{"messages": [{"id": "1"}], "nextPageToken": token} for token in "abc"]
+    assert len(await items()) == 4  # "b", "c", "a", and "b" again
+    pages = [{"nextPageToken": str(number)} for number in range(500)]
+    with pytest.raises(GoogleError, match="more than 100 pages in a row are empty"):
+        await items()
+    assert len(tokens) == 101
+
+
+@pytest.mark.parametrize("messages", [{"a": 1}, "abc", [1, None], 7])
+async def test_page_that_is_not_a_list_of_objects_is_reported(
+    gmail: Any, monkeypatch: Any, messages: Any
+) -> None:
+    async def page(request: Request) -> dict[str, Any]:
+        return {"messages": messages}
+
+    monkeypatch.setattr(gmail.transport, "json", page)
+    with pytest.raises(GoogleError, match="search messages: the answer has no list of messages"):
+        await gmail.search()
+
+
+def test_reason_of_an_error_is_one_short_line() -> None:
+    content = {"error": {"message": "m", "errors": [{"reason": "Q\n\t" + "z" * 5000}]}}
+    assert Problem(403, json.dumps(content).encode()).reason == "Q " + "z" * 98

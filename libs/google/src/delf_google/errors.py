@@ -29,6 +29,7 @@ _QUOTA_REASONS: Final = {
 }
 _API_DISABLED_REASONS: Final = {"accessNotConfigured", "SERVICE_DISABLED"}
 _MAX_MESSAGE_LENGTH: Final = 400
+_MAX_REASON_LENGTH: Final = 100
 
 
 class GoogleError(ToolExecutionError):
@@ -200,4 +201,4 @@ def _reasons(error: Mapping[str, Any]) -> list[str]:
             fields = cast("dict[str, Any]", item)
             reasons.append(fields.get("reason"))
     reasons.append(error.get("status"))
-    return [str(reason) for reason in reasons if reason]
+    return [" ".join(str(reason).split())[:_MAX_REASON_LENGTH] for reason in reasons if reason]

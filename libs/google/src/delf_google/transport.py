@@ -29,6 +29,8 @@ _MAX_CONNECTIONS: Final = 16
 _WARN_SECONDS: Final = 5.0
 _SERVER_ERRORS: Final = frozenset({500, 502, 503, 504})
 _NOT_FOUND_STATUSES: Final = frozenset({404, 410})
+# The maximum number of consecutive pages without an item. A search in large data may have some.
+_MAX_EMPTY_PAGES: Final = 100
 
 
 class _Sender:
@@ -119,20 +121,43 @@ class Transport:
             request: The request for the first page.
             items: The name of the field with a page's items.
             on_page: Called with each page as JSON data before its items are yielded.
+
+        Raises:
+            GoogleError: If the service refuses a request, gives a page that is not valid, or gives
+                too many pages without items.
         """
         token: str | None = None
-        while True:
+        seen_tokens: set[str] = set()
+        empty_page_count = 0
+        while empty_page_count <= _MAX_EMPTY_PAGES:
             query = {**request.query, "pageToken": token}
             page = await self.json(replace(request, query=query))
             if on_page is not None:
                 on_page(page)
-            for item in cast("list[dict[str, Any]]", page.get(items) or []):
+            page_items = self._items_of(page, items, request)
+            for item in page_items:
                 yield item
-            next_token = page.get("nextPageToken")
+            empty_page_count = 0 if page_items else empty_page_count + 1
+            token = str(page.get("nextPageToken") or "")
             # A service that repeats a token would otherwise be asked forever.
-            if not next_token or next_token == token:
+            if not token or token in seen_tokens:
                 return
-            token = str(next_token)
+            seen_tokens.add(token)
+        raise GoogleError(
+            f"{self._label(request)}: more than {_MAX_EMPTY_PAGES} pages in a row are empty",
+            hint="ask for something narrower",
+        )
+
+    def _items_of(
+        self, page: Mapping[str, Any], items: str, request: Request
+    ) -> list[dict[str, Any]]:
+        """Return the items of a page."""
+        page_items: Any = page.get(items) or []
+        if isinstance(page_items, list):
+            objects = cast("list[Any]", page_items)
+            if all(isinstance(item, dict) for item in objects):
+                return objects
+        raise GoogleError(f"{self._label(request)}: the answer has no list of {items}")
 
     async def send(self, request: Request) -> Answer:
         """Send a request; retry temporary failures if a second execution is safe.
@@ -144,7 +169,7 @@ class Transport:
             ConnectionUnavailableError: If the service does not respond.
         """
         answer = await self.send_unchecked(request)
-        if answer.status >= 400:
+        if answer.status >= 300:  # also a redirect, such as that of a gateway to its login
             raise self.failure(answer, request)
         return answer
 
@@ -208,14 +233,29 @@ class Transport:
         remaining_seconds = _MAX_QUOTA_SECONDS - progress.waited
         if remaining_seconds < FIRST_PAUSE:
             return None
-        wait = retry_after(answer.headers)
-        if wait is None:  # Google asks for no particular delay
-            wait = min(pause(progress.attempts), remaining_seconds)
+        # Google may ask for no particular delay, or for a delay of 0 seconds again and again.
+        least_wait = min(pause(progress.attempts), remaining_seconds)
+        wait = max(least_wait, retry_after(answer.headers) or 0.0)
         if wait > remaining_seconds:
             return None
         if wait > _WARN_SECONDS:
             _log.warning("%s: a quota of Google is used up; waiting for %.0f s", self.name, wait)
         return Retry(seconds=wait, is_failure=False)  # does not use up one of the retries
+
+    def may_send_token_to(self, url: str) -> bool:
+        """Return True if a URL that the service gave is one of the service itself.
+
+        Args:
+            url: The URL, or a path below the service's base URL.
+        """
+        try:
+            target, root = urlsplit(url), urlsplit(self._root)
+        except ValueError:
+            return False
+        if "://" not in url or (target.scheme, target.netloc) == (root.scheme, root.netloc):
+            return True
+        is_of_google = (target.hostname or "").endswith(".googleapis.com")
+        return target.scheme == "https" and is_of_google and "@" not in target.netloc
 
     async def aclose(self) -> None:
         """Close all HTTP connections; the next request opens new ones."""

@@ -108,6 +108,10 @@ async def _begin(transport: Transport, request: Request, content: bytes, kind: s
         raise GoogleError(
             f"{transport.name}: {request.what}: Google gave no address for the upload"
         )
+    if not transport.may_send_token_to(address):
+        raise GoogleError(
+            f"{transport.name}: {request.what}: the address for the upload is not one of Google"
+        )
     return address
 
 
