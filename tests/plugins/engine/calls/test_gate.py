@@ -464,6 +464,31 @@ async def test_cancelled_call_is_recorded_as_cancelled():
     assert bench.calls == [("wait", "cancelled")]
 
 
+async def test_call_cancelled_while_its_result_is_converted_is_recorded_with_its_result():
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class Slow:
+        def __str__(self):
+            begun.set()
+            assert goes_on.wait(20)
+            return "converted"
+
+    @read_tool
+    async def get() -> object:
+        """Get."""
+        return Slow()
+
+    bench = await gate_bench(get)
+    calling = asyncio.create_task(bench.call("get"))
+    await asyncio.to_thread(begun.wait, 20)
+    calling.cancel()
+    await asyncio.sleep(0)
+    goes_on.set()
+    await asyncio.wait({calling})
+    (end,) = [event for event in bench.events if isinstance(event, CallFinished)]
+    assert (end.status, end.result) == ("ok", "converted")
+
+
 class DeskContexts(NoContexts):
     """The contexts of a task with room for child tasks."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from delf.values.conversion import plain
@@ -50,7 +49,7 @@ class Results:
             raise
         except UnsupportedValueError:
             notes: dict[str, None] = {}
-            data = await asyncio.to_thread(plain, result, notes)
+            data = await run_in_thread(plain, result, notes)
             if notes:
                 note = f"passed as text: {', '.join(notes)}"
             redacted, encoded = await self._redact_and_encode(data)
