@@ -251,6 +251,21 @@ async def test_fork_accepts_another_model() -> None:
             await agent.arun("Sell.", llm="nonesuch")
 
 
+@pytest.mark.parametrize("script", [None, "print(1)"])
+async def test_refused_fork_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None
+) -> None:
+    shop = Shop()
+    shop.model.writes("add_to_output_files('report.txt', 'x')")
+    async with shop.agent() as agent:
+        done = await agent.arun("Write.")
+        last = done.events[-1].seq
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        with pytest.raises(UnknownTaskError):
+            await agent.afork(done.trace.task_id, last + (script is None), script=script)
+    assert not list(tmp_path.iterdir())
+
+
 async def test_fork_has_its_own_output_files() -> None:
     shop = Shop()
     write = "add_to_output_files('report.txt', {!r})\nprint(await sell('lamp'))"

@@ -74,6 +74,7 @@ async def fork(
     new_id = new_task_id()
     if at is None:
         at = number_before_last_model_call(events)
+    forked(events, at, new_id, key, setup, script)  # raises before files are copied
     events = await asyncio.to_thread(copy_output_files, events, at)
     for event in forked(events, at, new_id, key, setup, script):
         await journal.append(event)
