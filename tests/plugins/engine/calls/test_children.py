@@ -315,6 +315,17 @@ async def test_killed_parent_resumes_with_its_child(bench: Bench) -> None:
         assert len({e.task_id for e in bench.journal.order}) <= 2
 
 
+async def test_child_that_cannot_begin_has_an_end(bench: Bench) -> None:
+    bench.office.extra = {"files": ["/nowhere/input.txt"]}
+    response = await bench.run("await office.hand_over('the child')")
+    parent = response.trace.task_id
+    (end,) = bench.journal.of(parent, ev.ChildFinished)
+    assert not end.status
+    assert "does not exist" in str(end.error)
+    states = {entry.label: entry.status for entry in response.trace.timeline}
+    assert states["the child"] == "error"
+
+
 class Clerk(Connection):
     """A clerk, whose tasks of others have a secret."""
 

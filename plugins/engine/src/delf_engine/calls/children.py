@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
+from delf.errors import (
+    AgentStateError,
+    DelfError,
+    TaskLeftError,
+    TaskLimitError,
+    UnknownTaskError,
+)
 from delf.events import ChildFinished, ChildStarted, Event
 from delf.protocols.people import name_of_holder
 from delf.tools.context import ChildResult, ChildTask
@@ -266,18 +272,17 @@ class ChildTasks:
         except asyncio.CancelledError:
             # A child that will be resumed with its parent, after keep_resumable(), gets no end.
             if not self._will_be_resumed:
-                log.record_soon(
-                    ChildFinished,
-                    **id_fields,
-                    status=False,
-                    duration_ms=_ms_since(started),
-                    error="the task was cancelled",
-                )
+                self._record_failed(id_fields, started, "the task was cancelled")
             raise
         except TaskLeftError as error:
             # This child was left unfinished, so the parent and all its children are resumed later.
             self._will_be_resumed = True
             self.unfinished = error
+            raise
+        except AgentStateError:  # the agent was stopped; the child may be resumed
+            raise
+        except DelfError as error:  # the child could not begin, for example without its files
+            self._record_failed(id_fields, started, error.message)
             raise
         await log.record(
             ChildFinished,
@@ -288,6 +293,15 @@ class ChildTasks:
             cost_usd=result.cost_usd,
         )
         return result
+
+    def _record_failed(self, id_fields: Mapping[str, Any], started: float, error: str) -> None:
+        self._run.log.record_soon(
+            ChildFinished,
+            **id_fields,
+            status=False,
+            duration_ms=_ms_since(started),
+            error=error,
+        )
 
     async def _past(self, child_id: str) -> Sequence[Event]:
         """Return the recorded events of a child task; empty if the child never began."""
