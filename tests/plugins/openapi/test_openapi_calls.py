@@ -475,6 +475,20 @@ async def test_redirected_write_without_answer_is_made_once(
     assert [seen.method for seen in server.seen].count("POST") == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "status", "is_unknown"),
+    [("post", 303, True), ("delete", 303, False), ("put", 302, False), ("get", 302, False)],
+)
+async def test_redirect_without_an_address_is_no_success(
+    method: str, status: int, is_unknown: bool, open_api: Any, invoke: Any, server: RawServer
+):
+    server.answer = lambda seen: Reply(status, b"")
+    with pytest.raises(ToolExecutionError, match="redirects to no address") as caught:
+        await invoke(open_api(one({}, method=method)), "call")
+    assert isinstance(caught.value, OutcomeUnknownError) == is_unknown
+    assert len(server.seen) == 1
+
+
 @pytest.mark.parametrize("reply", [Reply(502, b""), Reply(200, b"x" * 5000)])
 async def test_lost_token_answer_is_an_ordinary_error(
     reply: Reply, open_api: Any, invoke: Any, server: RawServer

@@ -205,10 +205,10 @@ class Transport:
             url = _with_query(request.url, request.query)
             for _ in range(_MAX_REDIRECTS + 1):
                 answer = await self._once(message, url, request)
-                location = answer.headers.get("location")
-                if answer.status not in _REDIRECTS or not location:
+                if answer.status not in _REDIRECTS:
                     return answer
                 message = message.after_redirect(answer.status)
+                location = answer.headers.get("location", "")
                 url, message = await _redirected(url, location, message, request)
         except httpx.TransportError as error:
             if message.method == request.method or request.is_repeatable:
@@ -266,10 +266,12 @@ async def _redirected(
 
     Args:
         url: The URL that was redirected.
-        location: The Location header.
+        location: The Location header; empty without one.
         message: The message.
         request: The request of the call.
     """
+    if not location:
+        raise ToolExecutionError(f"{request.label}: it redirects to no address")
     original_origin = origin_of(request.url)
     new_url = _redirect_url(url, location, request.label)
     if origin_of(new_url) != original_origin:
