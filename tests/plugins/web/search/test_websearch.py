@@ -178,6 +178,45 @@ async def test_malformed_answer_raises(engine, shown, open_search, server) -> No
         await search.search("lakes")
 
 
+def _with_null(value, field):
+    """Return a copy of JSON data in which a field is null, wherever it occurs."""
+    if isinstance(value, dict):
+        return {k: None if k == field else _with_null(v, field) for k, v in value.items()}
+    return [_with_null(item, field) for item in value] if isinstance(value, list) else value
+
+
+@every_engine
+@pytest.mark.parametrize(
+    "field",
+    ["url", "uri", "title", "snippet", "cited_text", "start_index", "segment", "sources", "web"],
+)
+async def test_null_field_costs_only_what_it_holds(engine, field, open_search, server) -> None:
+    search = open_search(engine)
+    answering(server, _with_null(ANSWERS[engine], field))
+    found = await search.search("lakes")
+    assert found["answer"] or found["results"] or (engine, field) == ("searxng", "url")
+
+
+@pytest.mark.parametrize("shown", [{"results": [7]}, {"results": 7}, {"answers": [7]}])
+async def test_malformed_searxng_answer_raises(shown, open_search, server) -> None:
+    search = open_search("searxng")
+    answering(server, shown)
+    with pytest.raises(ToolExecutionError, match="not a search result"):
+        await search.search("lakes")
+
+
+async def test_result_with_an_invalid_url_is_of_no_domain(open_search, server) -> None:
+    search = open_search("searxng", domains=["c.test"])
+    answering(server, {"results": [{"url": "http://[c.test"}, {"url": "https://c.test/lakes"}]})
+    assert [p["url"] for p in (await search.search("lakes"))["results"]] == ["https://c.test/lakes"]
+
+
+async def test_answer_that_never_ends_says_so(open_search, server) -> None:
+    search = open_search("anthropic")
+    answering(server, {**ANTHROPIC, "stop_reason": "pause_turn"})
+    assert (await search.search("lakes"))["answer"].endswith("(The answer broke off here.)")
+
+
 @every_model
 @pytest.mark.parametrize(("status", "hint"), [(401, "check the key"), (429, "wait"), (404, "name")])
 async def test_rejected_request_error_suggests_a_remedy(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from delf import Connection, action
@@ -177,16 +179,12 @@ class WebSearch(Connection[WebSearchSettings]):
         body: dict[str, Any] | None = engine.body(query)
         for _ in range(_MAX_ROUNDS):
             data = await self._post(address, headers, body, endpoint)
-            try:
+            with _convert_misreadings(endpoint.label, "check base_url"):
                 # The body of the next request; None if the model does not ask to continue.
                 body = engine.read(data, findings)
-            except (AttributeError, KeyError, TypeError, IndexError):
-                raise ToolExecutionError(
-                    f"{endpoint.label} sent an answer that is not a search result",
-                    hint="check base_url",
-                ) from None
             if body is None:
-                break
+                return
+        findings.is_cut = True  # the model would have continued
 
     async def _post(
         self, address: str, headers: dict[str, str], body: Any, endpoint: Endpoint
@@ -228,7 +226,8 @@ class WebSearch(Connection[WebSearchSettings]):
             )
         if answer.result is None:
             raise ToolExecutionError(f"SearXNG at {root} answered {answer.status}, and no JSON")
-        engine.read(answer.result, findings)
+        with _convert_misreadings(f"SearXNG at {root}", "check searxng"):
+            engine.read(answer.result, findings)
 
     async def _exchange(
         self, method: str, address: str, headers: dict[str, str], body: Any
@@ -258,3 +257,19 @@ class WebSearch(Connection[WebSearchSettings]):
         except (ValueError, RecursionError):
             data = None
         return _Answer(response.status_code, response.headers, data, text)
+
+
+@contextmanager
+def _convert_misreadings(source: str, hint: str) -> Generator[None]:
+    """Convert the exceptions of reading an answer of another form to a tool error.
+
+    Args:
+        source: The service that sent the answer.
+        hint: The remedy.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, IndexError):
+        raise ToolExecutionError(
+            f"{source} sent an answer that is not a search result", hint=hint
+        ) from None

@@ -114,13 +114,11 @@ class OpenAI:
         if data.get("error"):
             raise ToolExecutionError(_ERROR.format(data["error"].get("message")))
         findings.is_cut = data.get("status") == "incomplete"
-        sources: list[str] = []
+        sources: list[str | None] = []
         for item in _list_in(data, "output"):
             if item["type"] == "web_search_call":
                 action = _object_in(item, "action")
-                sources += [
-                    source["url"] for source in _list_in(action, "sources") if "url" in source
-                ]
+                sources += [source.get("url") for source in _list_in(action, "sources")]
             elif item["type"] == "message":
                 for part in item["content"]:
                     if part["type"] == "output_text":
@@ -136,10 +134,9 @@ def _collect_citations(part: Any, findings: Findings) -> None:
     text: str = part["text"]
     for annotation in _list_in(part, "annotations"):
         if annotation.get("type") == "url_citation":
-            start = annotation.get("start_index", 0)
+            start = annotation.get("start_index") or 0
             line_before = text[text.rfind("\n", 0, start) + 1 : start]
-            title = annotation.get("title") or ""
-            findings.add(annotation["url"], title, line_before.strip(" (-*"))
+            findings.add(annotation.get("url"), annotation.get("title"), line_before.strip(" (-*"))
 
 
 class Anthropic:
@@ -186,12 +183,13 @@ class Anthropic:
                     error_code = _object_in(block, "content").get("error_code", "unknown")
                     continue
                 for page in _list_in(block, "content"):
-                    findings.add(page["url"], page.get("title") or "")
+                    findings.add(page.get("url"), page.get("title"))
             elif block["type"] == "text":
                 findings.answer += block["text"]
                 for citation in _list_in(block, "citations"):
-                    title = citation.get("title") or ""
-                    findings.add(citation["url"], title, citation.get("cited_text", ""))
+                    findings.add(
+                        citation.get("url"), citation.get("title"), citation.get("cited_text")
+                    )
         if error_code and not findings.results:
             raise ToolExecutionError(_ERROR.format(error_code))
         findings.is_cut = data.get("stop_reason") == "max_tokens"
@@ -234,17 +232,17 @@ class Google:
             raise ToolExecutionError(_ERROR.format(reason))
         candidate = candidates[0]
         parts = _object_in(candidate, "content").get("parts") or ()
-        findings.answer += "".join(p.get("text", "") for p in parts if not p.get("thought"))
+        findings.answer += "".join(p.get("text") or "" for p in parts if not p.get("thought"))
         findings.is_cut = candidate.get("finishReason", "STOP") != "STOP"
         grounding = _object_in(candidate, "groundingMetadata")
         pages = [_object_in(chunk, "web") for chunk in _list_in(grounding, "groundingChunks")]
         for page in pages:
-            findings.add(page.get("uri", ""), page.get("title") or "")
+            findings.add(page.get("uri"), page.get("title"))
         for support in _list_in(grounding, "groundingSupports"):
-            supported_text = _object_in(support, "segment").get("text", "")
+            supported_text = _object_in(support, "segment").get("text")
             for index in _list_in(support, "groundingChunkIndices"):
                 if 0 <= index < len(pages):
-                    findings.add(pages[index].get("uri", ""), "", supported_text)
+                    findings.add(pages[index].get("uri"), None, supported_text)
         return None
 
 
@@ -267,4 +265,4 @@ class SearXNG:
         ]
         findings.answer = "\n".join(filter(None, answers))
         for page in _list_in(data, "results"):
-            findings.add(page.get("url") or "", page.get("title") or "", page.get("content") or "")
+            findings.add(page.get("url"), page.get("title"), page.get("content"))

@@ -36,18 +36,21 @@ class Findings:
     results: dict[str, Result] = field(default_factory=dict[str, Result])
     is_cut: bool = False
 
-    def add(self, url: str, title: str = "", snippet: str = "") -> None:
-        """Add a page; merge titles and snippets of the same page."""
-        if not url.startswith(("http://", "https://")):
+    def add(self, url: str | None, title: str | None = None, snippet: str | None = None) -> None:
+        """Add a page; merge titles and snippets of the same page. Ignore a page without a URL."""
+        if not url or not url.lower().startswith(("http://", "https://")):
             return
         result = self.results.setdefault(url, Result(title="", url=url, snippet=""))
-        result["title"] = result["title"] or " ".join(title.split())
-        snippet = " ".join(snippet.split())
+        result["title"] = result["title"] or " ".join((title or "").split())
+        snippet = " ".join((snippet or "").split())
         if snippet and snippet not in result["snippet"]:
             result["snippet"] = f"{result['snippet']} … {snippet}" if result["snippet"] else snippet
 
 
 def is_below(url: str, domains: tuple[str, ...]) -> bool:
     """Return True if the host of a URL is one of the domains or a subdomain of one."""
-    host = (urlsplit(url).hostname or "").lower()
+    try:
+        host = (urlsplit(url).hostname or "").lower()
+    except ValueError:  # not a valid URL
+        return False
     return any(host == name.lower() or host.endswith(f".{name.lower()}") for name in domains)
