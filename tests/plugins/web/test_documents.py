@@ -8,7 +8,7 @@ from delf.notes import notes_of_call
 from delf_web.child import read
 from delf_web.dates import stated_date
 from delf_web.document import Document
-from delf_web.pages import read_text
+from delf_web.pages import read_links, read_text
 
 URL = "https://site.example/"
 LONG = "<p>" + "A long paragraph without any letters beyond those of English. " * 9 + "</p>"
@@ -205,3 +205,17 @@ def test_page_without_visible_text_is_reported(body):
         )
     assert found["text"] == ""
     assert "shows no text" in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("href", "base", "url"),
+    [
+        ("HTTP://other.example/q", "", "HTTP://other.example/q"),
+        ("q", "/folder/", "https://site.example/folder/q"),
+        ("q", "http://[", "https://site.example/q"),
+    ],
+)
+def test_link_is_read_whatever_its_spelling(href, base, url):
+    page = f'<base href="{base}"><a href="{href}">t</a>'.encode()
+    document = Document(url="https://site.example/", kind="text/html", charset=None, content=page)
+    assert read_links(document) == [{"text": "t", "url": url}]

@@ -43,3 +43,12 @@ def test_damaged_and_empty_feeds_are_reported(page, reported):
         read_feed(page)
     assert reported in " ".join(notes)
     assert bool(notes) == bool(reported)
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [("x&lt;y and z&gt;w", "x<y and z>w"), ("&lt;b&gt;Bold&lt;/b&gt;", "Bold"), (" a\n b", "a b")],
+)
+def test_plain_title_of_a_feed_keeps_its_angle_brackets(title, shown):
+    (entry,) = read_feed(feed(f"<item><title>{title}</title></item>"))
+    assert entry["title"] == shown

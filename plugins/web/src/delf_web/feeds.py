@@ -65,11 +65,18 @@ def _entry(item: Any) -> Entry:
     name = "published" if item.get("published_parsed") else "updated"
     moment = item.get(f"{name}_parsed")
     return Entry(
-        title=plain(item.get("title", "")),
+        title=_plain(item, "title"),
         url=item.get("link", ""),
         date=_format_date(str(item.get(name, "")), moment) if moment else None,
-        summary=plain(item.get("summary", "")),
+        summary=_plain(item, "summary"),
     )
+
+
+def _plain(item: Any, name: str) -> str:
+    """Return a text of an entry without markup; plain text may have ``<`` and stays whole."""
+    text = str(item.get(name, ""))
+    is_plain = item.get(f"{name}_detail", {}).get("type") == "text/plain"
+    return " ".join(text.split()) if is_plain else plain(text)
 
 
 def _format_date(text: str, moment: time.struct_time) -> str:

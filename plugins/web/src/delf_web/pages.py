@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypedDict
+from urllib.parse import urljoin
 
 from delf.notes import note
 from delf.values.numbers import parse_count
@@ -190,7 +191,7 @@ def read_links(document: Document) -> list[Link]:
         return []
     for element in tree.xpath("//a[@href]"):
         url = str(element.get("href")).partition("#")[0]
-        if url.startswith(("http://", "https://")):
+        if url.lower().startswith(("http://", "https://")):
             links[url] = links.get(url) or _text_of(element)
     return [Link(text=text, url=url) for url, text in links.items()]
 
@@ -246,6 +247,11 @@ def _parse_page(page: str, url: str) -> Any:
         tree: Any = html.document_fromstring(content, parser=html.HTMLParser(encoding="utf-8"))
     except (html.etree.LxmlError, ValueError):
         return None
+    for element in tree.xpath("//base[@href]"):
+        try:
+            urljoin(url, element.get("href"))
+        except ValueError:  # an invalid base URL is ignored
+            element.drop_tree()
     tree.make_links_absolute(url, resolve_base_href=True, handle_failures="discard")
     return tree
 
