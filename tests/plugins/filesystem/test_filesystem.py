@@ -147,6 +147,13 @@ def test_failed_write_leaves_the_file_unchanged(files: Filesystem, out: Path) ->
     assert os.listdir(out) == ["a.txt"]
 
 
+@pytest.mark.timeout(20)
+def test_line_end_is_added_to_many_occurrences_quickly(files: Filesystem, out: Path) -> None:
+    (out / "a.txt").write_bytes(b"a;" * 200_000 + b"\r\n")
+    assert files.replace(";", "\n", "out") == {"out/a.txt": 200_000}
+    assert (out / "a.txt").read_bytes() == b"a\r\n" * 200_000 + b"\r\n"
+
+
 def test_edit_keeps_line_endings_and_byte_order_mark(files: Filesystem, out: Path) -> None:
     path = out / "a.txt"
     path.write_bytes(b"one\r\ntwo\r\nthree\r\n")

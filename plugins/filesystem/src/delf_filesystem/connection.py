@@ -555,14 +555,19 @@ class _LineEnds:
 
     def __init__(self, new_text: bytes, file_content: bytes) -> None:
         self._new_text = new_text
-        self._file_content = file_content
+        self._has_line_end = b"\n" in new_text and b"\r" not in new_text
+        self._crlf_text = new_text.replace(b"\n", b"\r\n")
+        self._file_has_crlf = self._has_line_end and _has_mostly_crlf(file_content)
 
     def replacement_for(self, occurrence: re.Match[bytes]) -> bytes:
         """Return the new text for one occurrence of the old text."""
-        if b"\r" in self._new_text or b"\n" not in self._new_text:
+        if not self._has_line_end:
             return self._new_text
-        old_text = occurrence[0]
-        lines = old_text if b"\n" in old_text else self._file_content
-        if 2 * lines.count(b"\r\n") > lines.count(b"\n"):  # more CRLF than LF
-            return self._new_text.replace(b"\n", b"\r\n")
-        return self._new_text
+        old_text: bytes = occurrence[0]
+        uses_crlf = _has_mostly_crlf(old_text) if b"\n" in old_text else self._file_has_crlf
+        return self._crlf_text if uses_crlf else self._new_text
+
+
+def _has_mostly_crlf(text: bytes) -> bool:
+    """Return True if more lines of a text end in CRLF than in LF alone."""
+    return 2 * text.count(b"\r\n") > text.count(b"\n")
