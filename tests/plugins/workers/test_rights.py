@@ -256,6 +256,27 @@ async def test_created_worker_has_the_rights_of_its_maker(bench):
     assert not (bench.folder / "out/a.md").exists()
 
 
+async def test_created_worker_loses_the_rights_that_its_maker_loses(bench):
+    rights = "connections: {{disk: {{{}}}, workers: {{allow_workers: [n*]}}}}"
+    bench.worker("maker", rights.format(""))
+
+    @tool(effect="read")
+    def narrow() -> None:
+        """Allow the maker less, as its author would in another window."""
+        bench.worker("maker", rights.format("allow: [read_file]"))
+
+    spec = {"name": "new", "instructions": "Do it.", "connections": ["disk"]}
+    bench.answers("make it", create(**spec))
+    bench.answers("look first", "print('done')")
+    bench.answers("write it", "await disk.write_file('out/a.md', 'x')")
+    code = (
+        "await workers.call('maker', 'make it')\nawait workers.call('new', 'look first')\nawait narrow()\n"
+        "await workers.call('new', 'write it')"
+    )
+    response = await bench.run(code, disk(bench), narrow, on_confirm=asks()[0])
+    assert "disk.write_file is not allowed here" in response.error
+
+
 async def test_created_worker_can_call_only_what_its_maker_can(bench):
     bench.worker("maker", "connections: {workers: {allow_workers: [new, good]}}")
     bench.worker("good")

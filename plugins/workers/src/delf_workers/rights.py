@@ -57,7 +57,9 @@ class Workshop(Generic[W]):
             ConfigurationError: If the worker's file is invalid. The message names file, line and
                 key.
         """
-        key = worker.model_dump_json()
+        # A generated worker's connections follow from those of its makers.
+        workers = lineage(self.registry, worker)
+        key = "\n".join(each.model_dump_json() for each in workers)
         if key not in self._connections_by_worker:
             self._connections_by_worker[key] = list(self._create_connections(worker, agent_workers))
         return self._connections_by_worker[key]
