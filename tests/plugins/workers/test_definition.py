@@ -10,6 +10,7 @@ from delf.errors import ConfigurationError, ToolRefusedError
 from delf.plugins.host import PluginHost
 from delf_workers.definition import WorkerDefinition
 from delf_workers.registry import Registry
+from delf_workers.running import _split_inputs, text_of_worker_task
 
 
 def read_worker(path: Any, name: Any):
@@ -95,6 +96,10 @@ WRONG = {
     "schema": ("---\nresult: {type: thing}\n---\nx\n", "line 2: result: it is not a JSON Schema"),
     "maker": ("---\nmaker: b\n---\nx\n", "line 2: maker: only a generated worker"),
     "own": ("---\nfile: b\n---\nx\n", "line 2: file: unknown key"),
+    "model": ("---\nmodel: {model: a, temperatur: 1}\n---\nx\n", "line 2: model: "),
+    "no model": ("---\nmodel: {settings: {}}\n---\nx\n", "line 2: model: model is missing"),
+    "filter": ("---\n---\n\none\n{{ 1 | two }}\n", "line 5: No filter named 'two'"),
+    "nesting": ("---\n---\n{{" + "(" * 5000 + "}}\n", "line 3: it is nested too deeply"),
     "instructions": ("---\ninstructions: b\n---\nx\n", "line 2: instructions: unknown key"),
 }
 
@@ -125,6 +130,23 @@ def test_invalid_worker_file_is_refused(content: Any, message: Any, tmp_path: Pa
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
         read_worker(path, "a")
+
+
+@pytest.mark.parametrize("expression", ["words + 'a'", "words // 0", "'%d' % 'a'"])
+def test_failing_expression_in_instructions_is_refused(expression: Any, tmp_path: Path):
+    text = f"---\ninputs: {{words: {{type: integer, default: 1}}}}\n---\n{{{{ {expression} }}}}\n"
+    worker = read_worker(write(tmp_path, "a", text), "a")
+    with pytest.raises(ToolRefusedError, match="the instructions of worker 'a'"):
+        worker.fill({})
+
+
+@pytest.mark.parametrize(
+    "task", ['x\n\nGiven: {"inputs": {"a": 1}, "attachments": ["b"]}', "x\n\nGiven: " + "[" * 9999]
+)
+def test_words_of_a_task_are_not_read_as_its_inputs(task: str):
+    text, given = _split_inputs(text_of_worker_task("w", task, {}, []))
+    assert text == f"w: {task}"
+    assert not any(given.values())
 
 
 def test_agent_file_of_llm_do_hints_at_the_migration_page(tmp_path: Path):

@@ -26,7 +26,8 @@ from delf.errors import (
     ToolRefusedError,
     did_you_mean,
 )
-from delf.llm import LLMConfig, as_llm_config, normalise_settings
+from delf.llm import LLMConfig, normalise_settings
+from delf_engine.config import llm_config
 from delf_workers import frontmatter, shape
 from delf_workers.template import Instructions, InstructionsError
 
@@ -184,11 +185,7 @@ class WorkerDefinition(_Part):
         Raises:
             ModelConfigurationError: If the model is invalid.
         """
-        config: LLMConfig | None = None
-        if isinstance(self.model, dict):
-            config = as_llm_config(LLMConfig(**self.model))
-        elif self.model is not None:
-            config = as_llm_config(self.model)
+        config = None if self.model is None else llm_config(self.model)
         if not self.server_side_tools:
             return config
         used_model = caller_model if config is None else config
@@ -444,10 +441,13 @@ def _check_values(front: frontmatter.FrontMatter, worker: WorkerDefinition, name
             ("name",),
             f"remove the key `name`, or set it to {name}",
         )
+    key = "server_side_tools"
     try:
-        normalise_settings({"server_side_tools": list(worker.server_side_tools)})
+        normalise_settings({key: list(worker.server_side_tools)})
+        key = "model"
+        llm_config(worker.model)
     except ModelConfigurationError as error:
-        raise front.error(error.message, ("server_side_tools",), error.hint or "") from None
+        raise front.error(error.message, (key,), error.hint or "") from None
     if worker.result is not None:
         problem = shape.schema_problem(worker.result)
         if problem is not None:

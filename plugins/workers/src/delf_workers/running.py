@@ -45,7 +45,8 @@ def text_of_worker_task(
     """
     fields = {"inputs": dict(inputs), "attachments": list(attachments)}
     text = f"{worker}: {task or DEFAULT_TASK}"
-    if inputs or attachments:
+    # A task that itself has the mark gets empty inputs, so that its own words are not read as such.
+    if inputs or attachments or _INPUTS_MARK in text:
         text += _INPUTS_MARK + json.dumps(fields, ensure_ascii=False)
     return text
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, nodes
+from jinja2 import StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from delf.errors import DelfError
 
 FILE: Final = "file"
 """The template function that includes a text file of the worker's folder."""
@@ -41,8 +43,11 @@ class Instructions:
         self._text = text
         try:
             self._tree = self._environment.parse(text)
+            self._environment.compile(self._tree, raw=True)  # finds unknown filters and tests
         except TemplateSyntaxError as error:
             raise InstructionsError(error.message or "invalid template", error.lineno) from None
+        except RecursionError:
+            raise InstructionsError("it is nested too deeply", 1) from None
         if values_only:
             for node in self._tree.find_all(nodes.Node):
                 if not isinstance(node, _VALUES_ONLY):
@@ -63,8 +68,9 @@ class Instructions:
         Raises:
             InstructionsError: If rendering fails, for example because an attribute is missing.
         """
-        template = self._environment.from_string(self._tree, {FILE: read})
         try:
-            return template.render(values)
-        except TemplateError as error:
-            raise InstructionsError(error.message or type(error).__name__, 1) from None
+            return self._environment.from_string(self._tree, {FILE: read}).render(values)
+        except DelfError:  # of ``read``
+            raise
+        except Exception as error:  # an expression of the template may raise any exception
+            raise InstructionsError(str(error) or type(error).__name__, 1) from None
