@@ -168,6 +168,20 @@ async def test_attachments_become_input_files_of_the_worker(bench: Any):
     assert response.text == "ABC"
 
 
+async def test_attachments_with_the_same_name_are_all_kept(bench: Any):
+    paths = ["x/a.md", "y/a-3.md", "z/a.md"]
+    for path in paths:
+        (bench.folder / path).parent.mkdir()
+        (bench.folder / path).write_text(path)
+    bench.worker("read")
+    bench.answers("read them", "import os\nprint(len(os.listdir('.')))")
+    response = await bench.run(
+        f"print(await workers.call('read', 'read them', {['all/' + path for path in paths]}))",
+        Filesystem(name="disk", roots={"all": str(bench.folder)}),
+    )
+    assert response.text == "3"
+
+
 async def test_worker_accepts_attachments_by_its_policy(bench: Any):
     for name, text in (("a.md", "A" * 60), ("b.md", "B" * 60), ("c.pdf", "C")):
         (bench.folder / name).write_text(text)

@@ -167,14 +167,17 @@ def copy_to(
     make_private_folder(unfinished.parent)
     unfinished.mkdir(mode=0o700)
     remaining_bytes = max_bytes
-    for number, item in enumerate(files, 1):
+    for position, item in enumerate(files, 1):
         content = context.read_file(item.path, max_bytes, read=item.file.read)
         remaining_bytes -= len(content)
         if remaining_bytes < 0:
             raise ToolRefusedError(f"{item.path!r} has grown since the call was checked")
         path = unfinished / item.file.name
-        if path.exists():
-            path = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        stem = path.stem
+        number = position
+        while path.exists():
+            path = path.with_name(f"{stem}-{number}{path.suffix}")
+            number += 1
         path.write_bytes(content)
     unfinished.rename(folder)
     return sorted(folder.iterdir())
