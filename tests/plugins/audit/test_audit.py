@@ -267,6 +267,14 @@ def keyed(path: Path) -> AuditTrail:
     return trail
 
 
+@pytest.mark.parametrize("line", ['{"prev":"%s","mac":"é\\ud800"}', "[" * 99_999])
+def test_hostile_line_is_reported(line: str, path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text(line.replace("%s", "0" * 64) + "\n")
+    with pytest.raises(AuditTrailError, match=":1: the "):
+        AuditTrail(path, b"key").check()
+
+
 @pytest.mark.parametrize("key", [True, False])
 @pytest.mark.parametrize("head", [True, False])
 def test_unproven_audit_is_reported_with_failure_status(
