@@ -109,6 +109,12 @@ async def test_append_and_rewrite_change_the_document(docs: Any) -> None:
     assert (await docs.read(key))["markdown"] == "All *new*\n"
 
 
+async def test_html_in_lists_and_links_of_any_case_are_kept(docs: Any) -> None:
+    written = "- <div>a</div>\n- [b](HTTPS://b.example)\n"
+    key = (await docs.create("Notes", written))["id"]
+    assert (await docs.read(key))["markdown"] == written
+
+
 async def test_text_is_appended_below_a_table(docs: Any) -> None:
     table = "| a | b |\n|---|---|\n| 1 | 2 |"
     key = (await docs.create("Notes", f"# Head\n\n{table}"))["id"]

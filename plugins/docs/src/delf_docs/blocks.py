@@ -157,6 +157,8 @@ def _inline(node: Any, text: Text, styles: list[tuple[str, Any]]) -> None:
         text.add(LINE_BREAK, styles)
     elif node.type == "html_inline":
         text.add(node.content, styles)
+    elif node.type == "html_block":
+        text.add(node.content.rstrip("\n").replace("\n", LINE_BREAK), styles)
     elif node.type == "image":
         address = str(node.attrs.get("src", ""))
         text.add(node.content or address, [*styles, ("link", address)])

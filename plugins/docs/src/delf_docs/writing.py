@@ -123,7 +123,7 @@ def _table(table: Table, index: int) -> list[Request]:
 def _marks(marks: Sequence[Mark], offset: int) -> list[Request]:
     requests: list[Request] = []
     for mark in marks:
-        if mark.style == "link" and not str(mark.value).startswith(_LINK_PREFIXES):
+        if mark.style == "link" and not str(mark.value).lower().startswith(_LINK_PREFIXES):
             continue
         update = {
             "range": _range(offset + mark.start, offset + mark.end),
