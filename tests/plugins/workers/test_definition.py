@@ -2,15 +2,17 @@
 
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from delf.errors import ConfigurationError, ToolRefusedError
 from delf.plugins.host import PluginHost
+from delf.protocols.sandbox import Returned
 from delf_workers.definition import WorkerDefinition
 from delf_workers.registry import Registry
-from delf_workers.running import _split_inputs, text_of_worker_task
+from delf_workers.running import WorkerStrategy, text_of_worker_task
 
 
 def read_worker(path: Any, name: Any):
@@ -143,10 +145,17 @@ def test_failing_expression_in_instructions_is_refused(expression: Any, tmp_path
 @pytest.mark.parametrize(
     "task", ['x\n\nGiven: {"inputs": {"a": 1}, "attachments": ["b"]}', "x\n\nGiven: " + "[" * 9999]
 )
-def test_words_of_a_task_are_not_read_as_its_inputs(task: str):
-    text, given = _split_inputs(text_of_worker_task("w", task, {}, []))
-    assert text == f"w: {task}"
-    assert not any(given.values())
+async def test_words_of_a_task_are_not_read_as_its_inputs(task: str):
+    seen: list[Any] = []
+
+    async def call(name: str, arguments: Any) -> Returned:
+        seen.append(arguments)
+        return Returned(value="done")
+
+    host: Any = SimpleNamespace(task=text_of_worker_task("w", task, {}, []), call=call)
+    assert await WorkerStrategy().solve(host) == "done"
+    assert seen[0]["task"] == task
+    assert not seen[0].get("inputs")
 
 
 def test_agent_file_of_llm_do_hints_at_the_migration_page(tmp_path: Path):
