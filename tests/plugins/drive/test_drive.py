@@ -101,6 +101,15 @@ async def test_editor_documents_are_exported(google: GoogleServer, drive: Any) -
         await drive.download(folder["id"])
 
 
+async def test_words_in_quotes_of_a_query_are_no_terms(drive: Any) -> None:
+    name = r"fullText, it's trashed\n"
+    await drive.trash((await drive.create(name, "x"))["id"])
+    made = [await drive.create(name, "x") for _ in range(2)]
+    query = r"name = 'fullText, it\'s trashed\\n'"
+    found = (await drive.search(query=query))["files"]
+    assert [file["id"] for file in found] == [file["id"] for file in reversed(made)]
+
+
 async def test_files_can_be_changed_moved_trashed_and_deleted(
     google: GoogleServer, drive: Any
 ) -> None:

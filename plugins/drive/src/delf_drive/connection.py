@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import mimetypes
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -48,6 +49,7 @@ _EXPORT_TYPES: Final = {
     f"{NATIVE}spreadsheet": "text/csv",
     f"{NATIVE}presentation": "text/plain",
 }
+_QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
 _ROOT_NAMES: Final = ("", "/", "root")
 # The actions that change or remove an existing file.
 _CHANGING_ACTIONS: Final = frozenset({"update", "trash", "delete"})
@@ -126,7 +128,8 @@ class Drive(GoogleConnection):
                 f"limit can be from 1 to {_MAX_SEARCH_RESULTS}; narrow the search"
             )
         conditions = [f"({query})"] if query else []
-        if "trashed" not in query:
+        terms = _QUOTED.sub("", query)  # a quoted text may have the words of the language
+        if "trashed" not in terms:
             conditions.append("trashed = false")
         if text:
             conditions.append(f"fullText contains {quote_text(text)}")
@@ -144,7 +147,7 @@ class Drive(GoogleConnection):
                 "q": " and ".join(conditions),
                 "fields": f"nextPageToken,incompleteSearch,files({FIELDS})",
                 # Google does not sort what it finds in texts.
-                "orderBy": None if text or "fullText" in query else "modifiedTime desc",
+                "orderBy": None if text or "fullText" in terms else "modifiedTime desc",
                 "pageSize": min(limit + 1, _MAX_SEARCH_RESULTS),
                 **IN_ALL_DRIVES,
             },
