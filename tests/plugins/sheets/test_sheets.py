@@ -168,6 +168,13 @@ async def test_number_that_a_cell_cannot_hold_is_refused(
         await sheets.write(book, "A1", [[number]])
 
 
+async def test_number_whose_digits_a_cell_would_change_is_refused(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [[2**53, -(2**60), 10**22]])
+    for number in (2**53 + 1, -(2**60) - 1, 1234567890123456789):
+        with pytest.raises(ToolRefusedError, match=f"all digits of {number}; as text it can"):
+            await sheets.write(book, "A1", [[number]])
+
+
 async def test_sheet_grows_with_written_rows(google: GoogleServer, sheets: Any, book: str) -> None:
     await sheets.write(book, "Y999", [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     assert (await sheets.info(book))["sheets"] == [{"title": "Sheet1", "rows": 1001, "columns": 27}]
@@ -264,6 +271,31 @@ async def test_batch_is_applied_atomically(google: GoogleServer, sheets: Any, bo
         await sheets.batch(book, [{"do": "wipe"}])
     with pytest.raises(ToolRefusedError, match=r"step 1: .*unknown argument 'colour'"):
         await sheets.batch(book, [{"do": "format", "range": "A1", "colour": "red"}])
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"do": "append", "sheet": "Q3", "rows": [{"a": 1, "b": 2}]},
+        {"do": "append", "sheet": "Q3", "rows": [["a", "b"], [1, 2]]},
+        {"do": "write", "range": "Q3!A1", "rows": [{"a": 1, "b": 2}]},
+        {"do": "write", "range": "Q3!A1:B2", "rows": [["a", "b"], [1, 2]]},
+    ],
+)
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_batch_appends_below_the_header_that_it_writes(
+    sheets: Any, book: str, first: Any, is_new: bool
+) -> None:
+    steps = [{"do": "add_sheet", "title": "Q3"}]
+    if not is_new:
+        await sheets.batch(book, [*steps, {"do": "write", "range": "Q3!A1", "rows": [["old"] * 3]}])
+        steps = [{"do": "clear", "range": "Q3!A:C"}]
+        if first["do"] == "append":
+            first = {"do": "write", "range": "Q3!A1", "rows": first["rows"]}
+    more = [{"do": "append", "sheet": "Q3", "rows": [{"b": 4, "a": 3}]}] * 2
+    await sheets.batch(book, [*steps, first, *more])
+    rows = await sheets.read(book, "Q3")
+    assert rows == [{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 3, "b": 4}]
 
 
 async def test_batch_obeys_allow_and_confirm(connect: Any, book: str) -> None:

@@ -95,6 +95,10 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
             # str() raises ValueError for an int with thousands of digits.
             shown = "so large a number" if isinstance(value, int) else value
             raise ToolRefusedError(f"{where}: a cell cannot hold {shown}")
+        if isinstance(value, int) and int(float(value)) != value:
+            raise ToolRefusedError(
+                f"{where}: a cell cannot hold all digits of {value}; as text it can"
+            )
         number = int(value) if isinstance(value, int) else float(value)
         return {"numberValue": number}, None
     if isinstance(value, str):

@@ -332,8 +332,12 @@ class Sheets(GoogleConnection):
             sheet = plan.book.sheet(str(arguments.pop("sheet", "")))
             rows = arguments.pop("rows")
             is_new = sheet.title not in existing_titles  # added by this batch, so not readable yet
-            header = [] if is_new else await self._header(plan.book, sheet.title, rows)
-            plan.append(sheet, rows_for(header, rows, sheet.columns), **arguments)
+            present_header = [] if is_new else await self._header(plan.book, sheet.title, rows)
+            header = plan.first_row(sheet, present_header)
+            grid = rows_for(header, rows, sheet.columns)
+            plan.append(sheet, grid, **arguments)
+            if not any(header) and (is_new or isinstance(rows[0], Mapping)):
+                plan.change_first_row(sheet, 0, grid[0])  # the header of further rows
         elif step["do"] == "format":
             plan.format(arguments.pop("range"), arguments)
         elif step["do"] == "chart":

@@ -44,6 +44,8 @@ class Plan:
         self.book = book
         self.requests: list[dict[str, Any]] = []
         self._is_unsafe_to_repeat = False
+        # By sheet id, the changes of the first row: the first column and the values from there on.
+        self._first_row_changes: dict[int, list[tuple[int, Sequence[Any]]]] = {}
         self.created_ids: set[int] = set()
         """The ids of new sheets and charts. The service refuses to create an existing id again, so
         a plan with such ids may be sent twice without harm.
@@ -56,6 +58,24 @@ class Plan:
         # and thus all requests of a second sending.
         is_second_sending_refused = bool(self.created_ids)
         return self._is_unsafe_to_repeat and not is_second_sending_refused
+
+    def first_row(self, sheet: Sheet, present_row: Sequence[Any]) -> list[Any]:
+        """Return the first row of a sheet as it will be after the requests.
+
+        Args:
+            sheet: The sheet.
+            present_row: The first row before the requests.
+        """
+        row = list(present_row)
+        for left, values in self._first_row_changes.get(sheet.id, ()):
+            end = left + len(values)
+            row += [None] * (end - len(row))
+            row[left:end] = values
+        return row
+
+    def change_first_row(self, sheet: Sheet, left: int, values: Sequence[Any]) -> None:
+        """Record that the requests write values into the first row, from a column on."""
+        self._first_row_changes.setdefault(sheet.id, []).append((left, values))
 
     def _grow(self, area: Area, height: int, width: int) -> None:
         """Enlarge a sheet if needed, which makes the plan unsafe to send twice."""
@@ -84,6 +104,8 @@ class Plan:
         body = {"start": area.start, "rows": cells, "fields": "userEnteredValue"}
         self.requests.append({"updateCells": body})
         self.requests += _date_formats(area, dates)
+        if area.top == 0:
+            self.change_first_row(area.sheet, area.left, grid[0])
         return len(grid) * width
 
     def append(self, sheet: Sheet, grid: Sequence[Sequence[Any]], *, formulas: bool = False) -> int:
@@ -105,8 +127,11 @@ class Plan:
 
     def clear(self, where: str) -> None:
         """Remove the values of a range; formats stay."""
-        body = {"range": self.book.area(where).json, "fields": "userEnteredValue"}
-        self.requests.append({"updateCells": body})
+        area = self.book.area(where)
+        self.requests.append({"updateCells": {"range": area.json, "fields": "userEnteredValue"}})
+        if area.top == 0:
+            right = area.sheet.columns if area.right is None else area.right
+            self.change_first_row(area.sheet, area.left, [None] * (right - area.left))
 
     def add_sheet(self, title: str, rows: int = 1000, columns: int = 26) -> Sheet:
         """Plan to add a sheet; its id is chosen here, so that later requests can refer to it."""
