@@ -145,6 +145,44 @@ async def test_equal_fact_replaces_the_old_one(context: PluginContext, url: str)
     await store.aclose()
 
 
+DIFFERENT = [
+    ("A flight from Rome to Oslo.", "A flight to Rome from Oslo."),
+    ("He writes C++.", "He writes C."),
+    ("The balance is -5.", "The balance is 5."),
+    ("The share is 50 %.", "The share is 50 €."),
+    ("The limit is 1.5.", "The limit is 15."),
+    ("The switch is on.", "The switch is in."),
+    ("All is well.", "It is well."),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), DIFFERENT)
+async def test_different_fact_replaces_no_other(
+    context: PluginContext, url: str, first: str, second: str
+) -> None:
+    store = SemanticStore(context, url, embedding_model="off")
+    await store.save([first, second])
+    assert [fact.content for fact in await store.all()] == [first, second]
+    await store.aclose()
+
+
+async def test_composed_and_decomposed_accents_are_equal(context: PluginContext, url: str) -> None:
+    store = SemanticStore(context, url, embedding_model="off")
+    await store.save(["Zo\u00eb likes lamps."])
+    await store.save(["Zoe\u0308 likes lamps"])
+    assert len(await store.all()) == 1
+    await store.aclose()
+
+
+async def test_text_that_databases_refuse_is_replaced(context: PluginContext, url: str) -> None:
+    store = SemanticStore(context, url)
+    await store.save(["A half \ud83d lamp.", "A \0 lamp.", "A whole lamp."], source="\udcff.md")
+    contents = [fact.content for fact in await store.all()]
+    assert contents == ["A half ? lamp.", "A \ufffd lamp.", "A whole lamp."]
+    assert len(await store.search("a \ud83d lamp \0")) == 3
+    await store.aclose()
+
+
 async def test_store_sees_facts_of_another_process(context: PluginContext, url: str) -> None:
     one, two = SemanticStore(context, url), SemanticStore(context, url)
     await one.save(["The office is in Turin."])

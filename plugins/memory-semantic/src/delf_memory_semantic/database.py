@@ -10,6 +10,7 @@ import hashlib
 import re
 import secrets
 import threading
+import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from sqlalchemy.util import asbool
 from delf.errors import MemoryRetrievalError, MemorySetupError
 from delf.machine.own_files import make_private_file, make_private_folder
 from delf.protocols.memory import Fact
-from delf.tools.ranking import parts_of, words_of
+from delf.tools.ranking import parts_of, singular, words_of
 from delf_memory_semantic.delfhos import is_delfhos
 
 _VERSION: Final = "2"
@@ -42,6 +43,7 @@ _SETUP_LOCK: Final = 0x64656C66
 _MAX_BATCH: Final = 10_000
 # The maximum number of words of a query that are searched, the first of a long task.
 _MAX_WORDS: Final = 48
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
 
 _tables = sa.MetaData()
 _meta = sa.Table(
@@ -571,9 +573,21 @@ def prepare_for_index(content: str) -> str:
 
 
 def digest_of(content: str) -> str:
-    """Return a digest that is equal for texts that differ only in case, spaces and word endings."""
-    text = " ".join(words_of(content)) or content.strip()
+    """Return a digest that is equal for texts that differ only in case, spaces and word endings.
+
+    The word "the" and the last full stop do not count either. All other words and signs do: a
+    flight "from Rome to Oslo" is not one "to Rome from Oslo".
+    """
+    text = unicodedata.normalize("NFC", content).lower()
+    words = _LETTERS.sub(lambda match: singular(match[0]), text).split()
+    counted_words = [word for word in words if word != "the"]
+    text = " ".join(counted_words).removesuffix(".") or content.strip()
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def storable_text(text: str) -> str:
+    """Replace NUL characters and lone surrogates, which databases refuse."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _fact(row: Any) -> StoredFact:

@@ -19,7 +19,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, SupportsLoading, Vectors
 from delf.protocols.embedding import embed_or_refuse, is_refusal
 from delf.settings import source_of
-from delf_memory_semantic.database import FactDatabase, NewFact, StoredFact
+from delf_memory_semantic.database import FactDatabase, NewFact, StoredFact, storable_text
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, word_coverage
 from delf_memory_semantic.nearest import VectorSearch
 from delf_postgresql.login import check_login
@@ -150,10 +150,11 @@ class SemanticStore:
             MemorySetupError: If the facts cannot be written.
         """
         new_facts: list[NewFact] = []
+        source = None if source is None else storable_text(source)
         for index, text in enumerate(facts):
             if text.strip():
                 moment = None if saved_at is None else saved_at[index]
-                new_facts.append(NewFact(text, source, moment))
+                new_facts.append(NewFact(storable_text(text), source, moment))
         if not new_facts:
             return
         if self._is_loaded:  # otherwise the next search adds the vectors
@@ -196,6 +197,7 @@ class SemanticStore:
         """
         if not query.strip() or top_k < 1:
             return []
+        query = storable_text(query)
         word_scores, (vector, similarities) = await asyncio.gather(
             self._in_thread(self._database.with_words, query, RANKING_SIZE),
             self._nearest_facts(query),
