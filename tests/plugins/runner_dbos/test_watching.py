@@ -146,3 +146,19 @@ async def test_watch_reads_a_list_or_the_list_in_a_record(delf_host, scripted_mo
 async def test_watch_refuses_an_unsuitable_call(delf_host, scripted_model, call, problem):
     with pytest.raises(DelfError, match=problem):
         await watched(delf_host, call)
+
+
+async def test_number_with_the_digits_of_a_secret_fails_the_watch(
+    delf_host, scripted_model, monkeypatch
+):
+    monkeypatch.setenv("SHOP_TOKEN", "4711471147")
+
+    @tool(effect="read", confirm=False)
+    def numbers() -> list[int]:
+        """Return numbers."""
+        return [47114711478]
+
+    options = {"strategy": "one-call", "approval_mode": "strict", "journal": "none"}
+    async with Agent(tools=[numbers], llm="scripted", host=delf_host, **options) as agent:
+        with pytest.raises(DelfError, match="has the digits of a secret"):
+            await items_of(agent, "numbers()")

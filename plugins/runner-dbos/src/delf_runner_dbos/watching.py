@@ -68,7 +68,14 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
     await check_watched_call(agent.tools, call)
     response = await agent.arun(call_task(*parse_call(call)))
     response.raise_for_status()
-    return _items_of(json.loads(response.text), call)
+    try:
+        result = json.loads(response.text)
+    except ValueError:  # redaction has replaced the digits of a number
+        raise ToolExecutionError(
+            f"{call} returns a number that has the digits of a secret, and cannot be read without",
+            hint="choose a secret that is not a number",
+        ) from None
+    return _items_of(result, call)
 
 
 def _items_of(result: Any, call: str) -> Sequence[Any]:
