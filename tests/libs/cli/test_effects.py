@@ -293,6 +293,33 @@ def test_effects_report_a_file_changed_after_reading(tmp_path):
     assert [effect for effect in found if "changed just now" in effect.what]
 
 
+@pytest.mark.parametrize(
+    ("front_matter", "kind", "shown"),
+    [
+        ("description: &x [curl, evil]\ncommand: *x", "start", 'command = ["curl", "evil"]'),
+        (
+            "description: &x {command: evil}\nconnections: {a: {<<: *x}}",
+            "start",
+            'connections.a."<<".command = evil',
+        ),
+        ("description: &x [*x]", "run", "contains itself"),
+        (
+            "".join(
+                f"k{n}: &k{n} [{', '.join([f'*k{n - 1}'] * 9) if n else 1}]\n" for n in range(9)
+            ),
+            "run",
+            "too many values",
+        ),
+    ],
+    ids=["list", "merged table", "circle", "too many"],
+)
+def test_effects_show_what_a_yaml_alias_stands_for(tmp_path, front_matter, kind, shown):
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers/a.worker").write_text(f"---\n{front_matter}\n---\nHi.\n")
+    found = effects(read_folder(tmp_path, None, {}))
+    assert [effect for effect in found if effect.kind == kind and shown in effect.what]
+
+
 def test_effects_parse_json_even_if_the_folder_has_too_much_yaml(tmp_path):
     found = effects_by_kind(
         tmp_path,

@@ -6,10 +6,12 @@ start a command, too. Unclassified settings are listed last, so that nothing is 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -56,6 +58,8 @@ _MAX_PATH_PARTS: Final = 3
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _MAX_YAML_BYTES: Final = 256 * 1024
 _MAX_BRACKETS: Final = 200
+# The maximum number of values in a YAML document whose aliases are replaced by copies.
+_MAX_YAML_VALUES: Final = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +247,7 @@ def _parse_yaml(text: str) -> Any:
     """Parse a YAML document.
 
     Raises:
-        ValueError: If the document is invalid or has too many brackets.
+        ValueError: If the document is invalid, has too many brackets or values, or contains itself.
     """
     # Parsing time grows with the number of open brackets.
     if sum(map(text.count, "[{")) > _MAX_BRACKETS:
@@ -252,28 +256,33 @@ def _parse_yaml(text: str) -> Any:
 
     try:
         root_node = cast("Any", yaml).compose(text, Loader=yaml.SafeLoader)
-        return _convert_yaml_node(root_node, visited_ids=set())
+        return _convert_yaml_node(root_node, frozenset(), itertools.count())
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
 
 
-def _convert_yaml_node(node: Any, visited_ids: set[int]) -> Any:
+def _convert_yaml_node(node: Any, outer_ids: frozenset[int], counter: Iterator[int]) -> Any:
     """Convert a YAML node to dicts, lists and texts.
 
-    If YAML aliases refer to the same list or table several times, only the first occurrence is
-    converted; each later occurrence becomes ``(as above)``.
+    Each alias becomes a copy of the list or table that it refers to, because the place of the alias
+    decides the effect of its values.
+
+    Args:
+        node: The node.
+        outer_ids: The ids of the lists and tables around the node.
+        counter: Counts the converted nodes.
+
+    Raises:
+        ValueError: If the node contains itself, or the document has too many values.
     """
+    if next(counter) >= _MAX_YAML_VALUES or id(node) in outer_ids:
+        raise ValueError("it has too many values, or contains itself")
     if node is None or isinstance(node.value, str):
         return None if node is None else node.value
-    if id(node) in visited_ids:
-        return "(as above)"
-    visited_ids.add(id(node))
+    convert = partial(_convert_yaml_node, outer_ids=outer_ids | {id(node)}, counter=counter)
     if node.tag.endswith(":seq"):
-        return [_convert_yaml_node(item, visited_ids) for item in node.value]
-    return {
-        str(_convert_yaml_node(key, visited_ids)): _convert_yaml_node(item, visited_ids)
-        for key, item in node.value
-    }
+        return list(map(convert, node.value))
+    return {str(convert(key)): convert(item) for key, item in node.value}
 
 
 def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
