@@ -160,5 +160,5 @@ async def test_number_with_the_digits_of_a_secret_fails_the_watch(
 
     options = {"strategy": "one-call", "approval_mode": "strict", "journal": "none"}
     async with Agent(tools=[numbers], llm="scripted", host=delf_host, **options) as agent:
-        with pytest.raises(DelfError, match="has the digits of a secret"):
+        with pytest.raises(DelfError, match="a number in it has the digits of a secret"):
             await items_of(agent, "numbers()")

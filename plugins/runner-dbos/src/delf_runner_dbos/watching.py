@@ -70,9 +70,10 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
     response.raise_for_status()
     try:
         result = json.loads(response.text)
-    except ValueError:  # redaction has replaced the digits of a number
+    except (ValueError, RecursionError):  # redaction has replaced the digits of a number
         raise ToolExecutionError(
-            f"{call} returns a number that has the digits of a secret, and cannot be read without",
+            f"the result of {call} cannot be read: a number in it has the digits of a secret, or "
+            "it is nested too deeply",
             hint="choose a secret that is not a number",
         ) from None
     return _items_of(result, call)
