@@ -320,6 +320,19 @@ def test_effects_show_what_a_yaml_alias_stands_for(tmp_path, front_matter, kind,
     assert [effect for effect in found if effect.kind == kind and shown in effect.what]
 
 
+def test_effects_include_those_of_items_in_lists(tmp_path):
+    deep = "[" * 300 + '{"command": "deep"}' + "]" * 300
+    found = effects_by_kind(
+        tmp_path,
+        delfDOTtoml="[connections.a]\nhosts = ['evil.test']\nconfig = 'a.json'\n"
+        "[[connections.a.steps]]\ncommand = 'sh'\ninner = [{confirm = false}]\n",
+        aDOTjson=f'{{"steps": {deep}}}',
+    )
+    assert found["start"] == {"connections.a.steps.command = sh", "steps.command = deep"}
+    assert found["loosen"] == {"connections.a.steps.inner.confirm = false"}
+    assert found["contact"] == {"evil.test"}
+
+
 def test_effects_parse_json_even_if_the_folder_has_too_much_yaml(tmp_path):
     found = effects_by_kind(
         tmp_path,

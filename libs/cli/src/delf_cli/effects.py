@@ -318,10 +318,29 @@ def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Ite
         key = path_text(path)
         place = f"{name}: {key}"
         value_effects = list(_value_effects(path, key, value, name))
+        if not value_effects:
+            value_effects += _list_effects(path, value, name)
         value_effects += (
             effect for text in texts_in(value) for effect in _text_effects(text, place, root)
         )
         yield from value_effects or [Effect(kind="set", what=key, where=name)]
+
+
+def _list_effects(path: tuple[str, ...], value: Any, file: str) -> Iterator[Effect]:
+    """Yield the effects of the items of a list, and of the values in its tables.
+
+    An item counts as a value at the list's own path; see :func:`_value_effects`.
+    """
+    pending: list[tuple[tuple[str, ...], Any]] = [(path, value)] if isinstance(value, list) else []
+    while pending:
+        inner_path, inner = pending.pop()
+        if isinstance(inner, list):
+            pending += [(inner_path, item) for item in reversed(cast("list[Any]", inner))]
+        elif isinstance(inner, Mapping):
+            table = cast("Mapping[str, Any]", inner)
+            pending += [((*inner_path, key), item) for key, item in reversed([*table.items()])]
+        else:
+            yield from _value_effects(inner_path, path_text(inner_path), inner, file)
 
 
 def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> Iterator[Effect]:
