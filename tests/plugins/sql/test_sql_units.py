@@ -485,6 +485,24 @@ def test_alias_that_hides_a_trusted_column_in_other_letter_case_makes_rows_untru
     assert db.result_trust("query", {"statement": statement}) == "outside"
 
 
+@pytest.mark.parametrize(
+    ("scheme", "trust", "statement"),
+    [
+        ("mysql", {"orders.note": "outside"}, "SELECT NOTE FROM orders"),
+        ("mysql", {"orders.Note": "outside"}, "SELECT `note` FROM orders"),
+        ("mysql", {"Orders.note": "outside"}, "SELECT note, id FROM orders"),
+        ("mysql", {"Orders.note": "outside"}, "SELECT o.note FROM orders AS o JOIN orders AS p"),
+        ("postgresql", {"public.orders.note": "outside"}, "SELECT note FROM orders"),
+        ("postgresql", {"orders.note": "outside"}, "SELECT note FROM public.orders"),
+    ],
+)
+def test_untrusted_column_stays_untrusted_under_any_spelling(scheme, trust, statement):
+    own = {"orders": "own", "public.orders": "own"}
+    db = SQL(url=f"{scheme}://u:p@h/d", trust={**own, **trust})
+    whose = db.result_trust("query", {"statement": statement})
+    assert whose == "outside" or not {"note", "NOTE"} & whose.keys()
+
+
 def test_user_permitted_function_makes_rows_untrusted():
     db = SQL(url="postgresql://u:p@h/d", trust=TRUST, functions=["mine"])
     assert db.result_trust("query", {"statement": "SELECT mine(id) FROM customers"}) == "outside"

@@ -65,16 +65,19 @@ class OwnTables:
 
     def is_own_table(self, table: str) -> bool:
         """Return whether the configuration says that only the user writes a table's columns."""
-        table = self._key(table)
-        outside_keys = (key for key, level in self.trust.items() if level != "own")
-        has_outside_column = any(key.startswith(f"{table}.") for key in outside_keys)
-        return self.trust.get(table) == "own" and not has_outside_column
+        if self.trust.get(self._key(table)) != "own":
+            return False
+        return not any(_may_mean(key.rpartition(".")[0], table) for key in self._outside_keys())
 
     def is_own_column(self, table: str, column: str) -> bool:
         """Return whether the configuration says that only the user writes a column."""
-        table = self._key(table)
-        column = self._key(column)
-        return self.trust.get(f"{table}.{column}", self.trust.get(table)) == "own"
+        name = f"{self._key(table)}.{self._key(column)}"
+        if self.trust.get(name, self.trust.get(self._key(table))) != "own":
+            return False
+        return not any(_may_mean(key, name) for key in self._outside_keys())
+
+    def _outside_keys(self) -> list[str]:
+        return [key for key, level in self.trust.items() if level != "own"]
 
     def _key(self, name: str) -> str:
         return name.lower() if self.dialect in _CASE_INSENSITIVE else name
@@ -267,6 +270,16 @@ class OwnTables:
             self.dialect == "postgresql" and not is_quoted
         )
         return name.name.lower() if folds else name.name
+
+
+def _may_mean(key: str, name: str) -> bool:
+    """Return True if a key of the setting ``trust`` may name the same table or column as a query.
+
+    Letter case is ignored, because most databases ignore it, at least in names of columns. Either
+    name may have a schema.
+    """
+    first, second = f".{key.lower()}", f".{name.lower()}"
+    return first.endswith(second) or second.endswith(first)
 
 
 def _resolve_names(
