@@ -189,7 +189,11 @@ class Runtime:
             return request
         noted: dict[str, Any] = {}
         for make_setup in self.resources.observers.setups:
-            noted |= make_setup()
+            try:
+                noted |= make_setup()
+            except (Exception, SystemExit) as error:  # a plugin may raise anything
+                message = f"an observer has no setup data for task {request.task_id}"
+                self.resources.redactor.log_failure(_log, message, error)
         if noted:
             return replace(request, setup={**noted, **request.setup})
         return request

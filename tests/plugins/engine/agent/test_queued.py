@@ -10,7 +10,7 @@ import pytest
 from delf import Agent, ConfigurationError, UnknownTaskError, tool
 from delf import events as ev
 from delf.errors import UnknownKeywordError
-from delf.specs import JournalSpec
+from delf.specs import JournalSpec, ObserverSpec
 from delf_engine.agent import keep_cancelled_tasks_resumable
 from delf_engine.journal.in_process import InProcessJournal
 from support.program import run
@@ -66,6 +66,25 @@ async def test_failing_listener_does_not_keep_a_task_from_its_queue(make, script
         task = await agent.asubmit("add them", listeners=[fail])
         assert (await task).text == "3"
     assert "a listener failed on TaskQueued" in caplog.text
+
+
+async def test_failing_setup_of_an_observer_does_not_stop_a_task(
+    delf_host, make, scripted_model, caplog
+):
+    class Silent:
+        async def observe(self, event):
+            pass
+
+        async def aclose(self):
+            pass
+
+    # json.loads() raises a TypeError, because it is called without an argument.
+    spec = ObserverSpec(name="silent", summary="x", factory="x:y", setup="json:loads")
+    delf_host.provide(spec, Silent)
+    scripted_model.writes("print(await add(1, 2))")
+    async with make() as agent:
+        assert (await agent.arun("add them")).text == "3"
+    assert "an observer has no setup data" in caplog.text
 
 
 @pytest.mark.parametrize("method", ["run", "submit", "arun", "asubmit", "aresume"])
