@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -225,6 +226,38 @@ async def test_vote_that_could_not_be_journalled_can_be_repeated(bench: Bench) -
     assert response.text == "paid"
     (decided,) = [e for e in response.events if isinstance(e, ev.ApprovalDecided)]
     assert (decided.by, decided.others) == ("ann", ("bo",))
+
+
+class SlowJournal(FullJournal):
+    """A journal that stores votes after the requests have expired."""
+
+    async def append(self, event: ev.Event) -> None:
+        if isinstance(event, ev.ApprovalVoted):
+            expired_at = time.monotonic() + 0.4
+            await until(lambda: time.monotonic() > expired_at)
+        await super().append(event)
+
+
+async def test_votes_before_the_timeout_count_although_the_journal_is_slow(bench: Bench) -> None:
+    @tool(effect="write")
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    bench.journal = SlowJournal()
+    for name in ("ann", "bo"):
+        spec = ApprovalSpec(name=name, summary="A person.", factory="x:y")
+        bench.host.provide(spec, functools.partial(Voter, name, [0]))
+    bench.model.writes("print(await pay())")
+    options = {
+        "approvals": ["ann", "bo"],
+        "approval_rules": {"pay": {"two_of": ["ann", "bo"]}},
+        "approval_timeout": 0.2,
+        "on_confirm": None,
+    }
+    async with bench.agent([pay], **options) as agent:
+        response = (await agent.arun("Pay.")).raise_for_status()
+    assert response.text == "paid"
 
 
 class Voter:

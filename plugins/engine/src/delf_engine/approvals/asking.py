@@ -102,6 +102,7 @@ class Asking:
             async with asyncio.timeout(seconds):
                 await self._ask_until_decided(pending_answer, was_asked_before=was_asked_before)
         except TimeoutError:
+            await self._ballot.wait_until_counted()
             expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
             self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
 
