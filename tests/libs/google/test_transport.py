@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from delf.errors import ConnectionUnavailableError
+from delf.errors import ConnectionUnavailableError, ToolRefusedError
+from delf_calendar import Calendar
+from delf_docs import Docs
+from delf_drive import Drive
 from delf_gmail import Gmail
 from delf_google.errors import GoogleError, LoginError, LostAnswerError, Problem, QuotaError
 from delf_google.requests import Answer, Request
 from delf_google.uploads import upload
+from delf_sheets import Sheets
 from support.google import GoogleServer
 from support.google.fixtures import USER
 
@@ -275,3 +279,28 @@ async def test_page_that_is_not_a_list_of_objects_is_reported(
 def test_reason_of_an_error_is_one_short_line() -> None:
     content = {"error": {"message": "m", "errors": [{"reason": "Q\n\t" + "z" * 5000}]}}
     assert Problem(403, json.dumps(content).encode()).reason == "Q " + "z" * 98
+
+
+@pytest.mark.parametrize("key", ["", ".", ".."])
+@pytest.mark.parametrize(
+    ("kind", "action", "arguments"),
+    [
+        (Calendar, "delete", {"event": "{}"}),
+        (Calendar, "delete", {"event": "x", "calendar": "{}"}),
+        (Calendar, "update", {"event": "{}", "title": "x"}),
+        (Calendar, "update", {"event": "{}", "calendar": "{}", "title": "x"}),
+        (Gmail, "read", {"message": "{}"}),
+        (Gmail, "thread", {"thread": "{}"}),
+        (Docs, "read", {"document": "{}"}),
+        (Sheets, "info", {"spreadsheet": "{}"}),
+    ],
+)
+async def test_id_of_dots_reaches_nothing_else(
+    google: GoogleServer, connect: Any, kind: Any, action: str, arguments: Any, key: str
+) -> None:
+    connection = connect(kind)
+    given = {name: text.format(key) for name, text in arguments.items()}
+    with pytest.raises(ToolRefusedError):
+        await getattr(connection, action)(**given)
+    await connection.aclose()
+    assert not [item for item in google.seen if item.method != "token"]

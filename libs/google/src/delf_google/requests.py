@@ -107,7 +107,14 @@ class Answer:
 
 
 def segment(text: str) -> str:
-    """Percent-encode a text as one segment of a URL path."""
+    """Percent-encode a text, such as an id, as one segment of a URL path.
+
+    Raises:
+        ToolRefusedError: If the text is empty or consists of dots. The segment would be removed
+            from the path, which would then lead to something larger, such as a whole calendar.
+    """
+    if text in ("", ".", ".."):
+        raise ToolRefusedError(f"{text!r} is not the id of anything")
     return quote(text, safe="")
 
 
