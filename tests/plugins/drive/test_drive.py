@@ -297,3 +297,16 @@ async def test_file_without_a_parent_folder_can_be_moved(google: GoogleServer, d
     folder = await drive.create_folder("Old")
     shared = google.drive.add("theirs.txt", "text/plain", b"x", parent=None)
     assert (await drive.update(shared.id, folder="Old"))["folder"] == folder["id"]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "//"])
+async def test_blank_file_is_not_the_whole_drive(
+    google: GoogleServer, connect: Any, blank: str
+) -> None:
+    drive = connect(Drive, allow=["reading", "creating", "removing", "share"])
+    for change in (drive.delete(blank), drive.trash(blank), drive.share(blank, "eve@example.com")):
+        with pytest.raises(ToolRefusedError, match="no file is named"):
+            await change
+    assert not google.seen
+    assert (await drive.create("a.txt", content="x", folder=blank))["name"] == "a.txt"
+    await drive.aclose()

@@ -44,8 +44,11 @@ class PathResolver:
             follow: Whether to return the target of a shortcut instead of the shortcut.
 
         Raises:
-            ToolRefusedError: If no file or more than one file matches.
+            ToolRefusedError: If no file or more than one file matches, or the reference is blank.
         """
+        if not reference.strip(" /") and reference.strip() != "/":
+            # A script's mistake must not delete or share the whole drive.
+            raise ToolRefusedError("no file is named; the drive itself is 'root'")
         record = await self._find(reference)
         return await self.target(record) if follow else record
 
@@ -92,7 +95,7 @@ class PathResolver:
             resource_key = parse_qs(urlsplit(text).query).get("resourcekey")
             self._remember_resource_key(key, resource_key[0] if resource_key else None)
             return await self._get(key)
-        if text in ("", "/", "root"):
+        if text in ("/", "root"):
             return await self._get("root")
         if _ID.fullmatch(text):
             try:
@@ -106,10 +109,13 @@ class PathResolver:
     async def folder(self, reference: str) -> str:
         """Return the id of a folder.
 
+        Args:
+            reference: The id, URL or path; blank for the root of the drive.
+
         Raises:
             ToolRefusedError: If there is no such folder, or the path names a file.
         """
-        record = await self.find(reference)
+        record = await self.find(reference if reference.strip(" /") else "root")
         if record["mimeType"] != FOLDER:
             raise ToolRefusedError(f"{reference!r} is not a folder")
         return str(record["id"])
