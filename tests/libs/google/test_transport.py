@@ -11,7 +11,6 @@ import pytest
 from delf.errors import ConnectionUnavailableError, ToolRefusedError
 from delf_calendar import Calendar
 from delf_docs import Docs
-from delf_drive import Drive
 from delf_gmail import Gmail
 from delf_google.errors import GoogleError, LoginError, LostAnswerError, Problem, QuotaError
 from delf_google.requests import Answer, Request
