@@ -394,6 +394,28 @@ async def test_write_approval_shows_a_diff(notes: Path) -> None:
     assert read == Allowed()
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (None, b"", "notes/a.md: new → 0 bytes"),
+        (b"a\nb", b"a\nb\n", "notes/a.md: 3 bytes → 4 bytes"),
+        (b"a\r\nb\n", b"a\nb\n", "-a\r\n+a\n"),
+        (b"a\xe2\x80\xa8b\n", b"a\nb\n", "-a\u2028b\n+a\n+b"),
+        (b"a\n", b"a\n", "nothing would change"),
+    ],
+)
+async def test_write_approval_shows_changes_of_line_ends(
+    notes: Path, before: bytes | None, after: bytes, shown: str
+) -> None:
+    if before is not None:
+        (notes / "a.md").write_bytes(before)
+    disk = Filesystem(roots={"notes": {"root": notes, "mode": "rw"}})
+    write = {"path": "notes/a.md", "content": after}
+    verdict = await disk.check(ProposedCall(action="write_file", arguments=write))
+    assert isinstance(verdict, NeedsApproval)
+    assert shown in str(verdict.preview)
+
+
 def test_root_that_is_not_a_folder_is_refused_at_start(tmp_path: Path) -> None:
     with pytest.raises(
         ConnectionFileNotFoundError, match="'w' of filesystem is not a folder"

@@ -68,24 +68,32 @@ def preview_of(changes: Sequence[Change]) -> str:
 
 
 def _diff(change: Change) -> list[str]:
-    """Return a unified diff, or only the sizes if the content is binary or large."""
+    """Return a unified diff; only the sizes if the content is binary or large.
+
+    The sizes also stand for a change that no line shows: a new empty file, or a line break at the
+    end. A file that stays as it is has no lines.
+    """
     name = str(change.place)
     before = change.before or b""
-    is_small = change.size <= _MAX_COMPARED_BYTES
+    after = b"".join(change.parts) if change.size <= _MAX_COMPARED_BYTES else None
+    if after == change.before:
+        return []
     old = _lines_to_compare(before)
-    new = _lines_to_compare(b"".join(change.parts)) if is_small else None
+    new = None if after is None else _lines_to_compare(after)
+    old_size = "new" if change.before is None else f"{len(before)} bytes"
+    sizes = [f"{name}: {old_size} → {change.size} bytes"]
     if old is None or new is None:
-        old_size = "new" if change.before is None else f"{len(before)} bytes"
-        return [f"{name}: {old_size} → {change.size} bytes"]
+        return sizes
     old_name = "/dev/null" if change.before is None else name
-    return list(difflib.unified_diff(old, new, old_name, name, lineterm="", n=3))
+    return list(difflib.unified_diff(old, new, old_name, name, lineterm="", n=3)) or sizes
 
 
 def _lines_to_compare(content: bytes) -> list[str] | None:
-    """Split text content into lines; None for binary or large content."""
+    """Split text content into lines, with carriage returns; None for binary or large content."""
     if len(content) > _MAX_COMPARED_BYTES:
         return None
     try:
-        return content.decode().splitlines()
+        lines = content.decode().split("\n")
     except UnicodeDecodeError:
         return None
+    return lines if lines[-1] else lines[:-1]
