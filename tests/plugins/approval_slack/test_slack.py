@@ -544,8 +544,13 @@ async def test_slack_failure_is_reported_with_its_code():
 
 @pytest.mark.parametrize(
     ("given", "status"),
-    [({"secret": "another"}, 401), ({"at": time.time() - 3600}, 401), ({}, 200)],
-    ids=["another secret", "an old request", "Slack's own"],
+    [
+        ({"secret": "another"}, 401),
+        ({"at": time.time() - 3600}, 401),
+        ({"signed": "v0=é"}, 401),
+        ({}, 200),
+    ],
+    ids=["another secret", "an old request", "no ASCII", "Slack's own"],
 )
 async def test_unsigned_slack_request_is_refused(given, status):
     async with Slack() as slack:

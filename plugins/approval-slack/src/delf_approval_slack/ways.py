@@ -99,7 +99,7 @@ class Http:
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
             is_signed = self._verifier.is_valid_request(body, headers)
-        except ValueError:  # the timestamp is not a number
+        except (ValueError, TypeError):  # a timestamp without a number, a signature outside ASCII
             is_signed = False
         if not is_signed:
             return web.Response(status=401)
