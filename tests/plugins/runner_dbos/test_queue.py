@@ -62,6 +62,27 @@ async def test_invalid_times_of_a_schedule_are_refused(queue: DbosQueue, tmp_pat
         await schedules.add(Schedule(name="daily", cron="at noon", task="Do it."))
 
 
+@pytest.mark.parametrize("name", ["", " ", "q/keys"])
+async def test_invalid_name_of_a_queue_is_refused(
+    queue: DbosQueue, tmp_path: Path, name: str
+) -> None:
+    schedule = Schedule(name="daily", cron="0 8 * * *", task="Do it.", queue=name)
+    for refused in (
+        queue.enqueue(replace(waits(), queue=name)),
+        DbosSchedules(queue, tmp_path).add(schedule),
+    ):
+        with pytest.raises(ConfigurationError, match="cannot be the name of a queue"):
+            await refused
+    assert await workflows(queue) == {}
+
+
+async def test_schedule_of_an_empty_task_is_refused(queue: DbosQueue, tmp_path: Path) -> None:
+    schedules = DbosSchedules(queue, tmp_path)
+    with pytest.raises(ConfigurationError, match="the task is empty"):
+        await schedules.add(Schedule(name="daily", cron="0 8 * * *", task=" "))
+    assert await schedules.all() == []
+
+
 async def test_queue_resumes_begun_tasks_before_new_ones(queue: DbosQueue) -> None:
     tasks = {"urgent": waits("urgent", priority=-1), "first": waits("first"), "t": waits()}
     for task in tasks.values():

@@ -14,7 +14,7 @@ from delf_cli.journals import project_journal
 from delf_cli.people_tasks import PEOPLE_TASKS, PeopleTasks
 from delf_engine.journal.factory import need_durable_journal
 from delf_engine.project.any_project import journal_name
-from delf_runner_dbos.queue import DbosQueue
+from delf_runner_dbos.queue import DbosQueue, check_queue_name
 from delf_runner_dbos.schedules import database_url, settings_of
 from delf_runner_dbos.settings import RunnerSettings
 
@@ -62,6 +62,8 @@ def runner(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace:
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf_runner_dbos.runner import RunnerOptions
 
+    for name in queues:
+        check_queue_name(name)
     state: State = ctx.find_root().obj
     project = state.load_project()
     settings = settings_of(project)

@@ -74,6 +74,16 @@ class Ticket:
         return replace(self, requeues=self.requeues + 1)
 
 
+def check_queue_name(queue: str) -> None:
+    """Check the name that a person gives to a queue.
+
+    Raises:
+        ConfigurationError: If the name is empty, or contains the slash of :func:`keyed_queue_name`.
+    """
+    if "/" in queue or not queue.strip():
+        raise ConfigurationError(f"{queue!r} cannot be the name of a queue")
+
+
 def keyed_queue_name(queue: str) -> str:
     """Return the name of the DBOS queue for the tasks of a queue that have a ``key``.
 
@@ -122,10 +132,12 @@ class DbosQueue:
         """Enqueue a task; idempotent.
 
         Raises:
-            ConfigurationError: If its priority is out of range.
+            ConfigurationError: If its priority is out of range, or its queue's name is invalid.
             ConnectionUnavailableError: If the database does not answer.
         """
-        await self._enqueue(Ticket.of(task), task.task_id, _delay(task))
+        ticket = Ticket.of(task)
+        check_queue_name(ticket.queue)
+        await self._enqueue(ticket, task.task_id, _delay(task))
 
     async def restore(self, task: TaskQueued) -> None:
         """Enqueue a task unless a workflow of the task is already queued or running."""

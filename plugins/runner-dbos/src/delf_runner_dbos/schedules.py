@@ -16,7 +16,8 @@ from delf.errors import ConfigurationError
 from delf.types import TaskState
 from delf_cli.schedules import Firing, Schedule
 from delf_engine.one_call import parse_call
-from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue
+from delf_engine.task import check_task
+from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue, check_queue_name
 from delf_runner_dbos.settings import PLUGIN, RunnerSettings, project_id
 from delf_runner_dbos.times import check_times
 
@@ -96,15 +97,15 @@ class DbosSchedules:
         """Store a new schedule.
 
         Raises:
-            ConfigurationError: If the name is taken; or if the times, the time zone, or ``each``
-                (the call that looks for new items) is invalid.
+            ConfigurationError: If the name is taken; or if the task, the times, the time zone, or
+                ``each`` (the call that looks for new items) is invalid.
         """
         schedule = replace(schedule, cron=" ".join(schedule.cron.split()))
         name = schedule.name
         if not name or not name.isprintable() or name != name.strip():
             raise ConfigurationError(f"{name!r} cannot be the name of a schedule")
-        if "/" in schedule.queue:  # reserved for DBOS's queues of tasks with keys
-            raise ConfigurationError(f"{schedule.queue!r} cannot be the name of a queue")
+        check_task(schedule.task)
+        check_queue_name(schedule.queue)
         if schedule.each is not None:
             parse_call(schedule.each)  # raises if the text is no call
         stored_name = self._prefixes[0] + name
