@@ -54,6 +54,8 @@ class SqliteConnection:
             )
         except sqlite3.Error as error:
             raise explain(error, path, self._wait) from error
+        # SQLite's own function changes only ASCII letters.
+        self._raw.create_function("lower", 1, str.lower, deterministic=True)
         survives_power_cut = settings.durability == "power"
         # The device and inode of the file at the first write, to detect a replaced file.
         self._file_id: tuple[int, int] | None = None

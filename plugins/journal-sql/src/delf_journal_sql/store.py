@@ -160,8 +160,9 @@ def find_tasks(
         where.append(condition)
         values |= parameters
     if text is not None:
-        where.append("LOWER(t.task) LIKE :text ESCAPE '!'")
-        values["text"] = f"%{like_text(text.lower())}%"
+        # The same function for both: in some databases, it changes only ASCII letters.
+        where.append("LOWER(t.task) LIKE LOWER(:text) ESCAPE '!'")
+        values["text"] = f"%{like_text(text)}%"
     if since is not None:
         where.append("t.started_at >= :since")
         values["since"] = since
