@@ -81,3 +81,10 @@ def test_value_of_an_item_is_refused_in_a_task_without_items():
 def test_missing_item_value_is_reported(place):
     with pytest.raises(ConfigurationError, match="no text or number"):
         RoutineCall.read(f"report(mail=item{place})", with_item=True).text_for(MAIL)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), True, None, [1]])
+def test_item_value_that_no_call_can_contain_is_reported(value):
+    call = RoutineCall.read('report(a=item["x"])', with_item=True)
+    with pytest.raises(ConfigurationError, match="no text or number"):
+        call.text_for({"x": value})

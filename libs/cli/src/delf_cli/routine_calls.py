@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -88,7 +89,9 @@ class RoutineCall:
                     value = value[key]
                 except (LookupError, TypeError):
                     value = None
-            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            is_nan_or_infinite = isinstance(value, float) and not math.isfinite(value)  # no literal
+            is_text_or_number = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+            if is_nan_or_infinite or not is_text_or_number:
                 key_path = "".join(f"[{key!r}]" for key in keys)
                 raise ConfigurationError(f"the item has no text or number at {ITEM}{key_path}")
             values[name] = value
