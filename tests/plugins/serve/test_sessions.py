@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from delf import ConfigurationError
 from delf_serve.app import make_app
+from delf_serve.settings import settings_of
 from support.serving import KEYS, Outbox, bearer, doing, make_agent
 
 from .raw import raw
@@ -326,3 +327,9 @@ async def test_ready_reports_an_unavailable_sandbox(serve, monkeypatch):
     for _ in range(5):
         assert (await server.client.get("/ready")).status_code == 503
     assert len(opened) == 1
+
+
+@pytest.mark.parametrize("hours", [float("inf"), float("nan"), 0])
+def test_session_without_an_end_is_refused_at_the_start(hours):
+    with pytest.raises(ConfigurationError, match="session_hours"):
+        settings_of({"session_hours": hours})

@@ -206,7 +206,10 @@ class ServeSettings(PluginSettings):
         ),
     )
     session_hours: float = Field(
-        default=12, gt=0, description="Hours until somebody has to log in to the page again."
+        default=12,
+        gt=0,
+        allow_inf_nan=False,  # a cookie needs a number of seconds
+        description="Hours until somebody has to log in to the page again.",
     )
     grace_seconds: float = Field(
         default=5,
