@@ -210,6 +210,17 @@ async def test_never_streaming_server_is_supported(openai_server, make_model):
     assert (reply.usage.input_tokens, reply.finish_reason) == (3, "stop")
 
 
+@pytest.mark.parametrize("name", ["stream-8b", "STREAM"])
+async def test_model_named_stream_is_asked_once_and_streams(name, openai_server, make_model):
+    server = openai_server([Reply(status=400, error=f"no such setting of {name}"), "hi there"])
+    model = make_model(name, base_url=server.base_url, api_key="k")
+    with pytest.raises(LLMExecutionError, match="no such setting"):
+        await read_stream(model, ask())
+    texts, _ = await read_stream(model, ask())
+    assert "".join(texts) == "hi there"
+    assert [request.json.get("stream") for request in server.requests] == [True, True]
+
+
 def _stream(*pieces, end="data: [DONE]\n\n"):
     return "".join(f"data: {p if isinstance(p, str) else json.dumps(p)}\n\n" for p in pieces) + end
 

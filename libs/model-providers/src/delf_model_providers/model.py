@@ -189,7 +189,11 @@ class EndpointModel(ABC):
     def _is_mode_refused(self, error: Exception, request: ModelRequest) -> bool:
         """Return True if a server refused a request because it streams, or because it does not."""
         failure = self._explain(error, self._timeout(request))
-        return failure.status in _REFUSALS and "stream" in failure.message.lower()
+        message = failure.message
+        # These names are in each message, and may have the word, too.
+        for name in (self._endpoint.label, self._endpoint.model, self._endpoint.name):
+            message = message.replace(name, "")
+        return failure.status in _REFUSALS and "stream" in message.lower()
 
     def _is_unexpected_stream(self, error: Exception) -> bool:
         """Return True if an error means that the server streamed a reply unasked."""
