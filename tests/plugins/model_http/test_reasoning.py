@@ -151,6 +151,19 @@ def test_thinking_between_calls_keeps_its_position():
     assert content_of((TextPart(answer.text), *answer.calls)) == content
 
 
+def test_null_in_streamed_thinking_is_no_text():
+    answer, dialect = Answer(), Messages()
+    block = {"type": "thinking", "thinking": None, "signature": None}
+    deltas = [
+        {"type": "thinking_delta", "thinking": "Let me add.", "signature": None},
+        {"type": "signature_delta", "thinking": None, "signature": "c2lnbmVk"},
+    ]
+    dialect.event({"type": "content_block_start", "content_block": block}, answer)
+    for delta in deltas:
+        dialect.event({"type": "content_block_delta", "delta": delta}, answer)
+    assert answer.signed_blocks == [THOUGHT]
+
+
 FOREIGN = ToolCall(id="t1", name="add", arguments="{}", token="openai gpt-5.5\n[1]")
 
 

@@ -163,7 +163,7 @@ class Messages:
                 if delta.get("type") in _THINKING_DELTAS and answer.signed_blocks:
                     block = answer.signed_blocks[-1]
                     for name in ("thinking", "signature"):
-                        block[name] = f"{block.get(name, '')}{delta.get(name, '')}"
+                        block[name] = f"{block.get(name) or ''}{delta.get(name) or ''}"
                     answer.add_reasoning(delta.get("thinking"))
                 if delta.get("type") == "input_json_delta":
                     return answer.add_arguments(answer.last_call_index, delta.get("partial_json"))
