@@ -205,6 +205,16 @@ async def test_draft_is_not_sent(google: GoogleServer, gmail: Any) -> None:
         await gmail.draft("Yes", to=BOB, reply_to=first.id)
 
 
+async def test_failed_trash_says_how_many_messages_it_moved(
+    google: GoogleServer, gmail: Any
+) -> None:
+    ids = [google.gmail.deliver(USER, mail(f"Mail {number}")).id for number in range(3)]
+    with pytest.raises(GoogleError, match="; 3 of 5 messages are in the trash") as caught:
+        await gmail.trash(["nowhere", *ids, "elsewhere"])
+    assert caught.value.status == 404
+    assert all("TRASH" in google.gmail.box(USER).mails[key].labels for key in ids)
+
+
 async def test_labels_archive_and_trash_change_messages(google: GoogleServer, gmail: Any) -> None:
     one, two = (google.gmail.deliver(USER, mail()) for _ in range(2))
     assert await gmail.label([one.id, two.id], add=["Bills", "starred"], remove="UNREAD") == {

@@ -321,7 +321,20 @@ class Gmail(GoogleConnection):
         """Move messages to the trash, from which Gmail deletes them after 30 days."""
         ids = _as_list(messages)
         paths = [f"{_ME}/messages/{segment(key)}/trash" for key in ids]
-        await asyncio.gather(*(self._post("trash a message", path, {}) for path in paths))
+        results = await asyncio.gather(
+            *(self._post("trash a message", path, {}) for path in paths), return_exceptions=True
+        )
+        errors = [result for result in results if isinstance(result, BaseException)]
+        if errors and isinstance(error := errors[0], GoogleError):
+            trashed_count = len(ids) - len(errors)
+            raise type(error)(
+                f"{error.message}; {trashed_count} of {len(ids)} messages are in the trash",
+                status=error.status,
+                reason=error.reason,
+                hint=error.hint,
+            )
+        if errors:
+            raise errors[0]
         return Changed(changed=len(ids))
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
