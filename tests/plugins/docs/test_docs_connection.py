@@ -169,6 +169,18 @@ async def test_concurrent_change_is_retried_and_finally_reported(
         await docs.append(key, "more")
 
 
+async def test_refused_change_is_not_taken_for_a_concurrent_one(
+    google: GoogleServer, connect: Any
+) -> None:
+    docs = connect(Docs, name="revisions")
+    key = (await docs.create("Notes", "text"))["id"]
+    google.fail("docs.documents.batchUpdate", 400, "badRequest")
+    with pytest.raises(GoogleError, match="revisions: write a document: "):
+        await docs.append(key, "more")
+    assert (await docs.read(key))["markdown"] == "text\n"
+    await docs.aclose()
+
+
 async def test_append_with_a_lost_answer_is_not_repeated(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes", "text"))["id"]
     google.lose("docs.documents.batchUpdate")

@@ -318,7 +318,9 @@ class Docs(GoogleConnection):
             except LostAnswerError:  # the change may have been made, which changes the revision
                 raise
             except GoogleError as error:
-                if error.status != 400 or "revision" not in error.message:
+                # The name of the connection, which is in the message, may have the word, too.
+                reason = error.message.removeprefix(self.name)
+                if error.status != 400 or "revision" not in reason:
                     raise
                 # An edit by a person takes less time than the outages that pause() is meant for.
                 await self.transport.sleep(pause(attempt) / 10)
