@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from delf.events import Printed, TaskFinished, TaskQueued, TaskStarted
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Printed,
+    TaskFinished,
+    TaskQueued,
+    TaskStarted,
+)
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.settings import JournalSettings
 
@@ -104,6 +111,37 @@ def test_journal_export_and_import_move_tasks(run: Any, place: str, tmp_path: Pa
     states = json.loads(run("size", "--json", journal=there).stdout)["tasks"]
     assert states == {"done": 39, "interrupted": 1, "queued": 1}, "those that wait go on waiting"
     assert run("import", file, journal=there).stderr == "0 tasks added\n"
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+def test_imported_decision_holds_for_its_task_only(
+    run: Any, place: str, tmp_path: Path, revoked: bool
+) -> None:
+    """An export has no revocations, and may come from somebody else."""
+    place_of = {"task_id": "task_1", "at": 1000.0, "request_id": "req_1"}
+    call = {"call_id": 1, "action": "pay", "arguments": {}, "digest": "0", "effect": "write"}
+    decision = {"decision": "approved", "by": "terminal", "remember": "until_revoked"}
+
+    async def decide() -> None:
+        async with contextlib.aclosing(SqlJournal(place)) as journal:
+            await journal.append(TaskStarted(task_id="task_1", seq=1, at=1000.0, task="Pay."))
+            await journal.append(ApprovalRequested(**place_of, **call, seq=2))
+            await journal.append(ApprovalDecided(**place_of, **decision, seq=3))
+            if revoked:
+                await journal.revoke("req_1", "cli")
+
+    async def remembered(name: str) -> int:
+        async with contextlib.aclosing(SqlJournal(name)) as journal:
+            return len(await journal.remembered())
+
+    asyncio.run(decide())
+    file, there = tmp_path / "tasks.jsonl", str(tmp_path / "there.db")
+    assert run("export", file).exit_code == 0
+    assert run("import", file, journal=there).stderr == "1 task added\n"
+    assert asyncio.run(remembered(place)) == (0 if revoked else 1)
+    assert asyncio.run(remembered(there)) == 0
+    (events,) = contents(there).values()
+    assert events[-1].remember == "task"
 
 
 def test_journal_export_names_an_unreadable_task(run: Any, place: str, tmp_path: Path) -> None:

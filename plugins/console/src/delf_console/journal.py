@@ -7,13 +7,14 @@ import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypedDict
 
 import click
 
 from delf.errors import DelfError, UnknownTaskError, UnreadableEventError
-from delf.events import Event, decode, encode
+from delf.events import ApprovalDecided, Event, decode, encode
 from delf.protocols.journal import JournalSize
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
@@ -183,6 +184,7 @@ def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
 
     Tasks that the journal already has stay as they are; a backup needs an empty journal. A task
     that was not over becomes interrupted, and can be resumed; a queued one waits for a runner.
+    A decision that a file from `export` remembers holds for its own task only.
     """
     with path.open("rb") as file:
         is_backup = file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
@@ -219,7 +221,7 @@ async def _import_tasks(journal: SharedJournal, path: Path) -> int:
     async def flush() -> None:
         async def append_all(events: list[Event]) -> None:
             for event in events:
-                await journal.append(event)
+                await journal.append(_without_later_approvals(event))
 
         # Append concurrently, so that events of several tasks share a transaction.
         await asyncio.gather(*map(append_all, batch))
@@ -234,6 +236,16 @@ async def _import_tasks(journal: SharedJournal, path: Path) -> int:
             await flush()
     await flush()
     return len(added_ids)
+
+
+def _without_later_approvals(event: Event) -> Event:
+    """Return an event of an export, with a remembered decision limited to its task.
+
+    An export does not tell which decisions were revoked, and may come from somebody else.
+    """
+    if isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
+        return replace(event, remember="task")
+    return event
 
 
 async def _is_known(journal: SharedJournal, task_id: str) -> bool:
