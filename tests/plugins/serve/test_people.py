@@ -445,3 +445,21 @@ async def test_login_with_a_key_that_is_also_in_the_settings_is_a_session_of_the
         key=caller.digest.hex(),
     )
     assert keys.of_session(session) == caller
+
+
+async def test_all_callers_of_the_first_load_know_the_people():
+    """A task that begins at the same time as another one is charged to the budget of its owner."""
+    keys, journal = Keys(), AsyncMock()
+    ada = person("ada")
+
+    async def people() -> list[Person]:
+        await asyncio.sleep(0)
+        return [ada]
+
+    journal.people = people
+
+    async def owner() -> object:
+        await keys.reload(journal)
+        return keys.of_holder(ada.holder)
+
+    assert None not in await asyncio.gather(owner(), owner())

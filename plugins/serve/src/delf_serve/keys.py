@@ -269,13 +269,14 @@ class Keys:
         if not at_once and now - self._reloaded_at < _RELOAD_SECONDS:
             return
         is_first = self._reloaded_at == float("-inf")
-        self._reloaded_at = now
+        if not is_first:  # callers that come meanwhile use the people that were loaded before
+            self._reloaded_at = now
         try:
             self._replace_people(await journal.people())
+            self._reloaded_at = now
         except DelfError as error:
             # A server that has never read its people must not answer as if there were none.
             if is_first:
-                self._reloaded_at = float("-inf")
                 raise
             _log.error("changes of people and keys are not loaded: %s", error.message)
 
