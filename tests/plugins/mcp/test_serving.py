@@ -248,6 +248,18 @@ async def test_whole_task_runs_with_its_approvals(served, shop, model, mode) -> 
     assert shop.sold == ["anna"]
 
 
+@every_era
+@pytest.mark.parametrize("task", [None, 5, ["Sell Anna."]])
+async def test_task_that_is_not_a_text_is_refused(served, model, mode, task) -> None:
+    async with Client(served.server(), mode=mode) as client:
+        result = await client.call_tool("run", {"task": task})
+    assert (result.is_error, result.content[0].text) == (
+        True,
+        "run: the argument task is not a text",
+    )
+    assert not model.prompts
+
+
 async def test_expired_question_is_withdrawn(shop, model) -> None:
     """Check that a client learns the result of a call, though its user never answers."""
     asked = []

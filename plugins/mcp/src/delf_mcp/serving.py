@@ -20,7 +20,7 @@ from mcp.server.lowlevel.server import Server
 from pydantic import ValidationError
 
 from delf import Agent, __version__
-from delf.errors import DelfError
+from delf.errors import DelfError, ToolRefusedError
 from delf.events import ASK, CallPrinted, CallStarted, Event, ModelCalled
 from delf.protocols.approval import ApprovalRequest, Decision, Rejected
 from delf.tools.stubs import FIND_TOOLS
@@ -301,7 +301,9 @@ class Served:
         listeners = [] if work is None else [work.queue_progress]
         if tool == _RUN:
             # The client's model wrote the task, and may have read untrusted texts.
-            task = str(arguments.get("task", ""))
+            task = arguments.get("task", "")
+            if not isinstance(task, str):
+                raise ToolRefusedError("run: the argument task is not a text")
             response = await self._task_agent.arun(task, listeners=listeners, trust="outside")
             response.raise_for_status()
             links = self._outputs.links(response.trace.task_id, response.files)
