@@ -164,8 +164,9 @@ async def test_ordinary_merge_keys_are_applied(tmp_path: pathlib.Path) -> None:
         (10**5000, "has over 1000 digits"),
         (-(10**5000), "has over 1000 digits"),
         (float("nan"), "is not a number that can be sent"),
+        (decimal.Decimal("1" * 400 + ".5"), "has more digits than a number with a fraction"),
     ],
-    ids=["infinite", "signalling", "decimal", "integer", "negative", "nan"],
+    ids=["infinite", "signalling", "decimal", "integer", "negative", "nan", "fraction"],
 )
 async def test_unsendable_number_is_refused(value: Any, reason: str) -> None:
     action = await of_schema({"type": "number"})
@@ -181,6 +182,13 @@ async def test_unsendable_number_is_refused(value: Any, reason: str) -> None:
 async def test_sendable_numbers_are_accepted(value: Any, sent: Any) -> None:
     action = await of_schema({"type": "number"})
     assert action.validate({"q": value}) == {"q": sent}
+
+
+@pytest.mark.parametrize("value", [{1: "a", "1": "b"}, [{None: 1, "None": 2}]])
+async def test_keys_that_become_equal_are_refused(value: Any) -> None:
+    action = await of_schema({})
+    with pytest.raises(ToolRefusedError, match="two keys with the same text"):
+        action.validate({"q": value})
 
 
 @pytest.mark.parametrize("value", ["a\ud800", {"a\udfff": 1}, ["\ud83d"]])

@@ -55,10 +55,13 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         return bytes(cast("bytes", value))
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return {
+        data = {
             _without_lone_surrogates(str(k), path): plain(v, f"{path}.{str(k)[:60]}", depth + 1)
             for k, v in items
         }
+        if len(data) < len(items):
+            raise Misfit(path, "has two keys with the same text, as 1 and '1'")
+        return data
     if isinstance(value, (Sequence, AbstractSet)):
         parts = cast("Sequence[Any]", value)
         return [plain(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(parts)]
@@ -189,9 +192,14 @@ def _plain_number(value: float | decimal.Decimal, path: str) -> int | float:
         raise Misfit(path, f"{value} is not a number that can be sent")
     if is_too_long:
         raise Misfit(path, f"has over {_MAX_DIGITS} digits")
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return value
+    if not isinstance(value, decimal.Decimal):
+        return value
+    if value == value.to_integral_value():
+        return int(value)
+    number = float(value)
+    if math.isinf(number):
+        raise Misfit(path, "has more digits than a number with a fraction can have")
+    return number
 
 
 def without_bytes(value: Any) -> Any:
