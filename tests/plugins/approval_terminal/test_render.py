@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from delf.values.encoding import MAX_DEPTH
 from delf_approval_terminal.render import request_text, value_part
 from support.shown import SHOWN
 
@@ -172,6 +173,16 @@ def test_rendered_text_follows_the_shared_escaping_rules(shown: Any, text: Any, 
     line = next((line for line in lines if line.startswith("│ the script says: ")), "")
     one_line = " ".join(f"<{wanted}>".split())
     assert line == f"│ the script says: {one_line}"
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}])
+@pytest.mark.parametrize("whole", [True, False])
+def test_value_of_the_greatest_depth_is_rendered(wrap: Any, whole: bool):
+    value = "innermost"
+    for _ in range(MAX_DEPTH):
+        value = wrap(value)
+    text = "\n".join(value_part(value, whole=whole).lines)
+    assert ("innermost" in text) is whole
 
 
 def test_rendering_a_huge_value_is_fast():

@@ -10,7 +10,7 @@ from reprlib import Repr
 from typing import Any, Final
 
 from delf.protocols.approval import ApprovalRequest
-from delf.protocols.facts import Fact, FactKind, as_edited, facts
+from delf.protocols.facts import Fact, FactKind, as_edited, facts, value_text
 from delf.questions import Question
 from delf.records import dataclass
 from delf.terminal import visible
@@ -154,9 +154,11 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
         return Part([line], hidden_count)
     short = _SHORT.repr(value)
     if whole or "..." not in short:  # small enough to format completely
-        return _text_part(
-            pprint.pformat(value, width=max(20, width), sort_dicts=False), whole=whole
-        )
+        try:
+            text = pprint.pformat(value, width=max(20, width), sort_dicts=False)
+        except RecursionError:  # JSON is encoded without recursion in Python
+            text = value_text(value)
+        return _text_part(text, whole=whole)
     start = short[:_MAX_CHARACTERS]
     # At least 1, because _size() is 0 for a value whose repr() fails.
     hidden_count = max(1, _size(value) - len(start))
