@@ -175,7 +175,9 @@ def test_rendered_text_follows_the_shared_escaping_rules(shown: Any, text: Any, 
     assert line == f"│ the script says: {one_line}"
 
 
-@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}])
+@pytest.mark.parametrize(
+    "wrap", [lambda value: [value], lambda value: {"a": value}], ids=["list", "dict"]
+)
 @pytest.mark.parametrize("whole", [True, False])
 def test_value_of_the_greatest_depth_is_rendered(wrap: Any, whole: bool):
     value = "innermost"
