@@ -63,6 +63,12 @@ _READING_METHODS: Final = (
 _CHANGING_METHODS: Final = (
     "add append clear discard extend insert pop popitem remove reverse setdefault sort update"
 )
+# Methods of queues, generators and the like that change their object, and that a script may pass on
+# to a function, as in ``map(queue.appendleft, rows)``.
+_PASSED_CHANGING_METHODS: Final = (
+    "appendleft asend athrow difference_update extendleft intersection_update move_to_end put "
+    "put_nowait rotate send set_exception set_result subtract symmetric_difference_update throw"
+)
 # The maximum number of passes over the scripts.
 #
 # Each pass follows values through at least one more assignment.
@@ -532,7 +538,7 @@ class Scripts:
 
     def _read_attribute(self, node: ast.Attribute) -> _Sources:
         """Return the sources of an attribute, which counts as a field of its object."""
-        if node.attr in _CHANGING_METHODS.split():
+        if node.attr in f"{_CHANGING_METHODS} {_PASSED_CHANGING_METHODS}".split():
             # The script passes the method on, and may call the method later with any arguments.
             self._record_change(node.value, {UNKNOWN})
         # ``function.__globals__`` returns all variables, as ``globals()`` does.
