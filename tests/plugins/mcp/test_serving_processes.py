@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -244,3 +245,29 @@ def test_invalid_address_is_a_configuration_error(
         done = delf(*command, address, cwd=tmp_path, env={"DELF_MCP_KEY": key})
     assert (done.returncode, message in done.stderr) == (2, True)
     assert "serving" not in done.stderr
+
+
+@every_era
+async def test_terminated_server_stops_its_calls(tmp_path: Path, mode: str) -> None:
+    log, port = tmp_path / "log", free_port()
+    place = Place(lambda: streamable_http_client(f"http://127.0.0.1:{port}/mcp"), log)
+
+    async def begin() -> None:
+        async with place.client(mode) as client:
+            await client.call_tool("shop_wait", {})
+
+    with subprocess.Popen(
+        [sys.executable, SERVED_PROJECT, str(log), str(port)], stderr=subprocess.DEVNULL
+    ) as server:
+        await until(lambda: listens(port))
+        waiting = asyncio.create_task(begin())
+        await place.until("waits")
+        server.terminate()
+        try:
+            code = await asyncio.to_thread(server.wait, 15)
+        finally:
+            server.kill()
+            waiting.cancel()
+            await asyncio.wait({waiting})
+    assert code == -signal.SIGTERM
+    assert place.lines[-1] == "ended False"

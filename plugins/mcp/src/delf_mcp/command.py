@@ -7,7 +7,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _KEY_VARIABLE = "DELF_MCP_KEY"
 _MAX_PORT = 65535
+_SHUTDOWN_SECONDS = 3
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -218,11 +220,30 @@ async def _on_http(served: Served, address: str) -> None:
     if port is None or port > _MAX_PORT:
         raise ConfigurationError(f"{address!r} is not a port", hint="--http 8000, or HOST:8000")
     app: Any = served.server().streamable_http_app(host=host)
+    app.router.lifespan_context = _closing_after(app.router.lifespan_context, served)
     app_with_key_check = app if not key else _RequireKey(app, key)
-    config = uvicorn.Config(app_with_key_check, log_level="warning")
+    config = uvicorn.Config(
+        app_with_key_check, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_SECONDS
+    )
     with bind(host, port) as listener:
         click.echo(f"serving {address_of(listener)}/mcp", err=True)
         await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _closing_after(lifespan: Callable[[Any], Any], served: Served) -> Callable[[Any], Any]:
+    """Wrap the lifespan of an ASGI application, to stop all work at its end.
+
+    After the lifespan, uvicorn sends itself the signal again that stopped the server, and SIGTERM
+    then ends the process without any clean-up.
+    """
+
+    @asynccontextmanager
+    async def closing(app: Any) -> AsyncGenerator[Any]:
+        async with lifespan(app) as state:
+            yield state
+        await served.aclose()
+
+    return closing
 
 
 class _RequireKey:
