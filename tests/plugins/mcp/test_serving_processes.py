@@ -25,6 +25,16 @@ from support.until import until, until_now
 
 from .conftest import SERVED_PROJECT
 
+GREETING = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
 READ, WAIT = "print(shop.price('anna'))", "print(shop.wait())"
 
 
@@ -94,18 +104,8 @@ async def have_done(client: Client, script: str) -> Any:
 
 
 def test_server_ends_without_an_error_when_its_client_leaves(tmp_path: Path) -> None:
-    greeting = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "test", "version": "1"},
-        },
-    }
     llm = write_recording(tmp_path / "answers.jsonl")
-    done = delf("mcp", "serve", "--llm", llm, cwd=tmp_path, stdin=json.dumps(greeting) + "\n")
+    done = delf("mcp", "serve", "--llm", llm, cwd=tmp_path, stdin=json.dumps(GREETING) + "\n")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "delf"
 
@@ -271,3 +271,25 @@ async def test_terminated_server_stops_its_calls(tmp_path: Path, mode: str) -> N
             await asyncio.wait({waiting})
     assert code == -signal.SIGTERM
     assert place.lines[-1] == "ended False"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_a_server_whose_client_is_silent(tmp_path: Path, number: int) -> None:
+    log = tmp_path / "log"
+    call = {"id": 2, "method": "tools/call", "params": {"name": "shop_wait", "arguments": {}}}
+    messages = [GREETING, {"method": "notifications/initialized"}, call]
+    with subprocess.Popen(
+        [sys.executable, SERVED_PROJECT, str(log)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdin is not None
+        for message in messages:
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        server.stdin.flush()
+        until_now(lambda: log.exists() and "waits" in log.read_text())
+        server.send_signal(number)
+        try:
+            code = server.wait(15)
+        finally:
+            server.kill()
+    assert code == -number
+    assert log.read_text().splitlines()[-1] == "ended False"

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import secrets
+import signal
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
@@ -197,11 +198,31 @@ async def _on_streams(served: Served) -> None:
     from delf_cli.streams import real_stdout
 
     server = served.server()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # on Windows
+            asyncio.get_running_loop().add_signal_handler(number, _stop_at_signal, served, number)
     # Closing this file leaves the standard output open, which the command line flushes at its end.
     standard_output = real_stdout().fileno()
     protocol_file = await anyio.open_file(standard_output, "w", encoding="utf-8", closefd=False)
     async with protocol_file, stdio_server(stdout=protocol_file) as (read, write):
         await server.run(read, write, server.create_initialization_options())
+
+
+def _stop_at_signal(served: Served, number: int) -> None:
+    """Stop all work, then let a signal end the process; a second signal does so at once.
+
+    The event loop cannot end by itself, because it waits for the thread that reads the standard
+    input, and that thread waits for the client.
+    """
+
+    def end(_: object) -> None:
+        signal.raise_signal(number)
+
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(each)
+        signal.signal(each, signal.SIG_DFL)
+    asyncio.ensure_future(served.aclose()).add_done_callback(end)
 
 
 async def _on_http(served: Served, address: str) -> None:
