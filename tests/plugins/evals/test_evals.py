@@ -270,6 +270,26 @@ def test_exit_status_follows_the_threshold(cases, model, report, least, status):
     assert report(name, "--fail-under", least)[1] == status
 
 
+def test_secret_of_a_variant_is_in_no_report(cases, model, run, project):
+    """The command line, the kept report and the page name a variant by its settings."""
+    model(("", "print(1)"))
+    settings = (
+        "llm.model=recorded:model.jsonl llm.api_key=sk-very-secret-1 "
+        "connections.shop.url=postgresql://ann:very-secret-2@127.0.0.1:9/shop"
+    )
+    done = run("evals", "run", cases(GREET), "--with", settings, "--html", "page.html")
+    kept = "".join(path.read_text() for path in (project / "evals/runs").rglob("*.json"))
+    for shown in (done.output, kept, (project / "page.html").read_text()):
+        assert "llm.api_key=" in shown
+        assert "very-secret" not in shown
+
+
+def test_variant_without_settings_is_the_project(cases, model, report):
+    model(("", "print(1)"))
+    found, _ = report(cases(GREET), "--with", "")
+    assert [variant["name"] for variant in found["variants"]] == ["the project's settings"]
+
+
 def test_run_is_compared_with_the_last_run_of_the_same_variant(cases, model, report):
     name = cases(f"{GREET}  evaluators:\n  - EqualsExpected\n")
     first, _ = report(name)

@@ -17,7 +17,7 @@ from delf.terminal import visible
 from delf_cli import complete, errors
 from delf_cli.as_json import as_json_option, write_result
 from delf_cli.ids import short_id
-from delf_cli.output import json_text
+from delf_cli.output import format_count, json_text
 from delf_cli.state import State, state_of
 from delf_cli.tables import table
 from delf_evals.places import FOLDER, names_of, path_of, runs_of, write
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from delf_evals.report import CaseResult, Report
 
 _FAILED: Final = 1
-_PROJECT: Final = "the project's settings"
 
 
 class _AddedRow(TypedDict):
@@ -252,13 +251,10 @@ async def _run_variants(
     from delf_evals import running
     from delf_evals.report import Report
 
-    names = variants
-    settings = [running.variant_settings(text, path.parent) for text in variants]
-    if not variants:  # run the data set once, with the settings of the project alone
-        names = (_PROJECT,)
-        settings.append([])
+    texts = variants or ("",)  # without a variant, run the data set with the project's settings
+    settings = [running.variant_settings(text, path.parent) for text in texts]
     options = Options(flags={}, connections=connections, tool_files=tool_files)
-    total = len(names) * len(dataset.cases) * repeat
+    total = len(texts) * len(dataset.cases) * repeat
     finished_runs = 0
 
     def show_progress(case: CaseResult) -> None:
@@ -286,6 +282,9 @@ async def _run_variants(
             Setup.of(state, replace(options, overrides=tuple(overrides))) for overrides in settings
         ]
         agents = [await stack.enter_async_context(running.variant_agent(setup)) for setup in setups]
+        names = [
+            running.variant_name(text, setup) for text, setup in zip(texts, setups, strict=True)
+        ]
         results = [
             await running.run_variant(dataset, agent, name, run_options)
             for name, agent in zip(names, agents, strict=True)
@@ -341,7 +340,8 @@ def show(ctx: click.Context, dataset: str, number: int, html: Path | None, as_js
     runs = runs_of(path)
     if number > len(runs):
         raise ConfigurationError(
-            f"{path} has {len(runs)} runs", hint=f"make one: delf evals run {dataset}"
+            f"{path} has {format_count(len(runs), 'run')}",
+            hint=f"make one: delf evals run {dataset}",
         )
     _show_report(reports.read(runs[number - 1]), html, as_json=as_json)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from delf.errors import ConfigurationError
+from delf_cli.output import format_count
 from delf_evals.places import names_of, path_of, runs_of
 from delf_evals.report import read
 
@@ -47,7 +48,8 @@ class Evaluations:
         runs = runs_of(path)
         if not 1 <= number <= len(runs):
             raise ConfigurationError(
-                f"{path} has {len(runs)} runs", hint=f"make one: delf evals run {name}"
+                f"{path} has {format_count(len(runs), 'run')}",
+                hint=f"make one: delf evals run {name}",
             )
         return read(runs[number - 1]).to_dict()
 

@@ -21,7 +21,7 @@ from pydantic_evals.otel.span_tree import SpanNode
 from pydantic_evals.reporting import ReportCase, ReportCaseFailure
 
 from delf import Agent, AgentConfig, Response
-from delf.errors import ConfigurationError, DelfError, ToolExecutionError
+from delf.errors import ConfigurationError, DelfError, ToolExecutionError, without_passwords
 from delf.events import (
     ASK,
     CallFinished,
@@ -33,6 +33,7 @@ from delf.events import (
 )
 from delf.protocols.connection import SupportsContext
 from delf_cli.session import TIMEOUT_SECONDS, Setup
+from delf_engine.redact import Redactor
 from delf_evals.checks import DONE, Done
 from delf_evals.datasets import AnyDataset, CaseInputs
 from delf_evals.judge import AskOnce, Judge
@@ -45,6 +46,7 @@ from delf_evals.recorded import (
 )
 from delf_evals.report import CallMade, CaseResult, CheckResult, VariantResult
 
+_PROJECT: Final = "the project's settings"
 # Agent settings that switch off approvals, journal, memory, learning and observers.
 _ISOLATED_SETTINGS: Final[Mapping[str, Any]] = {
     "journal": "none",
@@ -107,6 +109,17 @@ def variant_settings(text: str, folder: Path) -> list[str]:
                 raise ConfigurationError(f"--with {text!r}: {value[1:]}: {error}") from None
         settings.append(f"{key}={value}")
     return settings
+
+
+def variant_name(text: str, setup: Setup) -> str:
+    """Return the name of a variant in reports: its text without secrets.
+
+    Args:
+        text: The text of the variant; empty for the settings of the project alone.
+        setup: The project with the variant's settings.
+    """
+    name = Redactor(setup.project.secrets()).redact_text(text)
+    return without_passwords(name.strip()) or _PROJECT
 
 
 @dataclass
