@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
+import time
+from dataclasses import replace
 
-from delf.events import ApprovalRequested, CallFinished, CallStarted
+from rich.console import Console
+
+from delf.events import ApprovalRequested, CallFinished, CallStarted, Printed
 from delf_cli import errors
 from delf_cli.output import Screen
 from delf_cli.progress import LiveStatus, Narrator
@@ -59,6 +64,20 @@ def test_lines_are_written_above_the_live_status(monkeypatch):
             before += _read_until(shown, line)
             assert not before.removesuffix(line).endswith(" s"), "written at the end of the status"
         status.stop()
+
+
+def test_status_keeps_only_the_beginning_of_a_long_printed_line():
+    console = Console(file=io.StringIO(), force_terminal=True, width=WIDTH)
+    status = LiveStatus(console, asks_person=True)
+    printed = Printed(task_id="t", seq=1, at=1.0, text="x" * 10_000)
+    began = time.monotonic()
+    for _ in range(2_000):
+        status(printed)
+    status.start()
+    status(replace(printed, text="end\nnext"))
+    status.stop()
+    assert time.monotonic() - began < 3
+    assert "xxx…" in console.file.getvalue()
 
 
 def _read_until(terminal, wanted):

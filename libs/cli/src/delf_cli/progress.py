@@ -39,6 +39,7 @@ _STEP_TEXTS: Final = {
 REPLAYING: Final = "replaying what was done"
 _MAX_CALL_CHARACTERS: Final = 50
 _MAX_OUTPUT_LINES: Final = 8
+_MAX_LINE_CHARACTERS: Final = 1_000
 
 
 class Narrator:
@@ -264,8 +265,10 @@ class LiveStatus:
                     self._activity = f"writing script {event.attempt}"
             case ev.Printed():
                 first, *further_lines = event.text.split("\n")
-                self._printed_lines[-1] += first
-                self._printed_lines.extend(further_lines)
+                # Only the beginning of a line fits the terminal.
+                line = self._printed_lines[-1] + first
+                self._printed_lines[-1] = line[:_MAX_LINE_CHARACTERS]
+                self._printed_lines.extend(line[:_MAX_LINE_CHARACTERS] for line in further_lines)
             case ev.CallStarted():
                 self._running_calls[event.call_id] = event.description or event.action
             case ev.CallFinished():
