@@ -216,6 +216,12 @@ async def test_remembered_approvals_are_listed_and_revoked(shop, open_page):
     assert shop.box.sent == [("bob", 1), ("eve", 1), ("eve", 1)]
 
 
+@pytest.mark.parametrize("address", ["#/conversations/%", "#/compare/%E4/%", "docs#%", "#/%"])
+async def test_address_that_cannot_be_decoded_shows_a_page(shop, open_page, address):
+    page = await open_page(f"{shop.url}/{address}")  # an error in the page fails the test
+    await expect(page.locator("#detail h1, #docs h1")).to_be_visible()
+
+
 async def test_page_lists_all_remembered_decisions(shop, open_page):
     decision = {"task_id": "task_1", "action": "send", "covers": "action", "arguments": None}
     decision |= {"flow_rules": [], "by": "ada", "key": None, "project": "x", "at": 1.0}

@@ -16,6 +16,7 @@ import { PeopleView } from "./people.js";
 import { SessionsView } from "./sessions.js";
 import { FIRST, TaskView, missing } from "./task.js";
 import { ConversationsView } from "./thread.js";
+import { decoded } from "./words.js";
 
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
@@ -31,10 +32,6 @@ const BACK = () => el("a", { class: "back", href: "#/" }, "‹ Tasks");
 /** Say how it stands with the server; a button where a person has to act. */
 function tell(text, words = "", act = null) {
   fill(connection, text, words ? [" ", el("button", { type: "button", class: "link", onclick: act }, words)] : []);
-}
-
-function decoded(part) {
-  try { return decodeURIComponent(part); } catch { return part; }
 }
 
 class Page {

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { el, fill, setText } from "./dom.js";
-import { ago, duration, money, short, shortId } from "./words.js";
+import { ago, decoded, duration, money, short, shortId } from "./words.js";
 
 const ROWS = [
   ["task", (one) => short(one.task, 300)],
@@ -44,7 +44,7 @@ function beside(rows, name) {
 export class CompareView {
   /** The tasks are the parts of the address: `#/compare/A` asks for the other one, `#/compare/A/B` shows both. */
   constructor() {
-    const [, , a = "", b = ""] = location.hash.split("/").map(decodeURIComponent);
+    const [, , a = "", b = ""] = location.hash.split("/").map(decoded);
     this.a = a;
     this.problem = el("p", { class: "bad", role: "alert" });
     this.other = el("select", { "aria-label": "The other task", class: "other", onchange: () => { if (this.other.value) location.hash = `#/compare/${a}/${this.other.value}`; } });

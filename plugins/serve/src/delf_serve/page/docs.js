@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { el, fill, setText } from "./dom.js";
+import { decoded } from "./words.js";
 
 const METHODS = ["get", "post", "put", "patch", "delete"];
 const place = document.getElementById("docs");
@@ -77,7 +78,7 @@ function schemaOf(name, schema) {
 
 /** Open what the address points at: a summary may be closed. */
 function goThere() {
-  const node = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const node = location.hash.length > 1 && document.getElementById(decoded(location.hash.slice(1)));
   if (!node || node === place) return;
   node.open = true;
   node.scrollIntoView({ block: "start", behavior: "instant" });

@@ -4,7 +4,7 @@ import { Refused, get, post, remove } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { answer } from "./text.js";
-import { ago, count, exact, short, shortId } from "./words.js";
+import { ago, count, decoded, exact, short, shortId } from "./words.js";
 
 const PAGE = 100;
 const MOST = 1000;
@@ -108,7 +108,7 @@ export class ConversationsView {
     this.title = el("h1", { tabindex: "-1" }, "Conversations");
     this.node = el("article", { class: "task" }, this.title, this.problem, this.body, this.more);
     this.shown = 0;
-    if (id) this.one(decodeURIComponent(id));
+    if (id) this.one(decoded(id));
     else this.list();
   }
 

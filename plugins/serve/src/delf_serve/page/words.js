@@ -47,6 +47,11 @@ export const size = (bytes) => bytes < 1000 ? `${bytes} B`
   : bytes < 1e6 ? `${(bytes / 1000).toFixed(bytes < 10_000 ? 1 : 0)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 export const count = (n, one, many = `${one}s`) => `${n.toLocaleString()} ${n === 1 ? one : many}`;
 
+/** A part of an address as it was before it was encoded; as it is if it is no code. */
+export function decoded(part) {
+  try { return decodeURIComponent(part); } catch { return part; }
+}
+
 /** A text of one line, cut where it is long. */
 export function short(text, most = 80) {
   const line = text.slice(0, most * 4).replace(/\s+/g, " ").trim();
