@@ -135,6 +135,28 @@ def _steps(source: str) -> int:
     return count
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "source",
+    [
+        "send = send if quiet else gmail.send\nsend(1)",
+        "send = partial(send, gmail.send)\nsend(1)",
+        "mail = mail() if quiet else gmail\nmail.read()",
+        "a = b if quiet else gmail.send\nb = a if quiet else gmail.send\na(1)",
+    ],
+)
+def test_alias_of_itself_is_followed_once(source: str):
+    tree = ast.parse(f"from functools import partial\n{source}")
+    assert Rewriting(tree, TOOLS).rebound_names == []
+
+
+@pytest.mark.timeout(10)
+def test_alias_of_itself_used_as_a_value_is_refused():
+    tree = ast.parse("if (send := send if quiet else gmail.send): send(1)")
+    with pytest.raises(nodes.ToolMisuseError, match="is named here and not called"):
+        Rewriting(tree, TOOLS)
+
+
 @pytest.mark.parametrize(
     "part",
     [

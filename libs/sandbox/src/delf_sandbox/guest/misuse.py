@@ -137,9 +137,15 @@ class _Uses:
         The check also covers calls of ``map`` and the like whose result is never iterated.
         """
         pending_uses = list(self._direct_uses()) if self._tools else []
-        # The check of a use may find further uses, such as the reads of an alias of the tool.
+        # The check of a use may find further uses, such as the reads of an alias of the tool. In
+        # ``send = send if is_quiet else mail.send``, an alias leads to itself.
+        visited: set[tuple[int, str]] = set()
         while pending_uses:
-            pending_uses += self._check_use(pending_uses.pop())
+            use = pending_uses.pop()
+            key = (id(use.node), use.label)
+            if key not in visited:
+                visited.add(key)
+                pending_uses += self._check_use(use)
         for node in self._calls_of_lazy_functions:
             self._check_lazy_call(node)
         if self._misuses:
