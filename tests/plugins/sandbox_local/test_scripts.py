@@ -1,5 +1,6 @@
 """Scripts in the real sandbox: every shape of Python that models write."""
 
+import unicodedata
 from datetime import date, datetime
 from textwrap import dedent
 
@@ -514,3 +515,13 @@ async def test_late_prints_of_a_thread_are_dropped():
         assert host.text.startswith("first\n")
         assert host.text.endswith("third\n")
         assert session.alive
+
+
+@pytest.mark.parametrize("given", ["", ", 'x'"])
+async def test_file_with_a_decomposed_name_reaches_the_user(given):
+    decomposed_name = unicodedata.normalize("NFD", "Müller.csv")
+    code = f"open({decomposed_name!r}, 'w').write('x')"
+    if given:
+        code = f"add_to_output_files({decomposed_name!r}{given})"
+    _, host = await run_script(code)
+    assert host.files == {unicodedata.normalize("NFC", decomposed_name): b"x"}

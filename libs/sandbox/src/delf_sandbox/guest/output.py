@@ -247,8 +247,9 @@ class FileSender:
     def _send_file(self, name: Any, content: Any) -> NoResult:
         """Convert the content of a file, check the limits, and send the file in chunks."""
         limit = self.limits.file_bytes
+        name = check_file_name(name)  # in the Unicode form NFC
         try:
-            converted = make_content(check_file_name(name), content, self.row_files, limit)
+            converted = make_content(name, content, self.row_files, limit)
         except ContentTooLargeError:
             message = f"{name!r} has more than {limit:,} bytes, which is the most that is allowed"
             raise LimitReachedError("file", message) from None

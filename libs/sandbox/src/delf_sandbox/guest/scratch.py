@@ -93,9 +93,10 @@ def _may_be_output(name: str) -> bool:
     if name.endswith("__pycache__"):
         return False
     try:
-        return check_file_name(name) == name
+        check_file_name(name)
     except ValueError:
         return False
+    return True
 
 
 def _file_version(path: str) -> _FileVersion | None:
