@@ -27,7 +27,7 @@ from delf_sql.render import quoted
 from delf_sql.settings import SQLSettings
 from delf_sql.target import make_target
 from delf_sql.tokens import normalise
-from delf_sql.values import for_duckdb, for_mysql
+from delf_sql.values import for_any, for_duckdb, for_mysql, for_postgresql, for_sqlite
 
 
 def target(**settings):
@@ -561,3 +561,9 @@ def test_signalling_nan_is_refused_like_any_nan():
         for_duckdb([Decimal(1), [Decimal("sNaN")]])
     with pytest.raises(ValueError, match="MySQL has no infinity and no NaN"):
         for_mysql(Decimal("sNaN"))
+
+
+@pytest.mark.parametrize("convert", [for_any, for_duckdb, for_mysql, for_postgresql, for_sqlite])
+def test_dict_whose_keys_become_equal_is_refused(convert):
+    with pytest.raises(TypeError, match="two keys with the same text"):
+        convert([{1: "a", "1": "b"}])

@@ -69,7 +69,11 @@ def simple(value: Any) -> Any:
     if isinstance(value, _LISTS):
         return [simple(item) for item in cast("list[Any]", value)]
     if isinstance(value, Mapping):
-        return {str(k): simple(v) for k, v in cast("Mapping[Any, Any]", value).items()}
+        items = cast("Mapping[Any, Any]", value).items()
+        mapping = {str(k): simple(v) for k, v in items}
+        if len(mapping) < len(items):
+            raise TypeError("a dict has two keys with the same text, as 1 and '1'")
+        return mapping
     if isinstance(value, (bytearray, memoryview)):
         return bytes(cast("bytearray", value))
     raise TypeError(f"a value of type {type(value).__name__} cannot be stored")
