@@ -117,6 +117,13 @@ async def test_time_range_narrows_recall(
     assert {item["conversation"] for item in found} == conversations
 
 
+@pytest.mark.parametrize("zone", [None, *(dt.timezone(dt.timedelta(hours=h)) for h in (-12, 12))])
+async def test_whole_calendar_is_a_time_range(recall: Recall, zone: dt.tzinfo | None) -> None:
+    begin, end = (at.replace(tzinfo=zone) for at in (dt.datetime.min, dt.datetime.max))
+    found = await recall.recall("Turin lamps flight", begin, end, limit=20)
+    assert {item["conversation"] for item in found} == {"trip", "shop"}
+
+
 @pytest.mark.parametrize(
     ("scope", "owner", "conversations"),
     [

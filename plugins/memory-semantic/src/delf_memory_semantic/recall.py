@@ -124,8 +124,8 @@ class Recall(Connection[RecallSettings]):
         if not query.strip():
             raise ToolRefusedError("the query is empty", hint="give words of the conversation")
         within = Range(
-            since=0.0 if since is None else since.timestamp(),
-            until=_END_OF_TIME if until is None else until.timestamp(),
+            since=0.0 if since is None else _unix_time(since),
+            until=_END_OF_TIME if until is None else _unix_time(until),
             owner=None if context is None else context.owner,
             every_owner=self.settings.scope == "agent",
         )
@@ -249,6 +249,14 @@ class Recall(Connection[RecallSettings]):
         journal, self._journal = self._journal, None
         if journal is not None:
             await journal.aclose()
+
+
+def _unix_time(moment: dt.datetime) -> float:
+    """Return the Unix time of a moment, also of the first and the last one, without a time zone."""
+    try:
+        return moment.timestamp()
+    except (ValueError, OverflowError):  # in UTC, it is before or after Python's calendar
+        return 0.0 if moment.year == dt.MINYEAR else _END_OF_TIME
 
 
 async def _messages(store: ConversationStore, conversation: str) -> list[ChatMessage]:
