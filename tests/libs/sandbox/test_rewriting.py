@@ -150,6 +150,12 @@ def test_alias_of_itself_is_followed_once(source: str):
     assert Rewriting(tree, TOOLS).rebound_names == []
 
 
+@pytest.mark.parametrize("word", ["global", "nonlocal"])
+def test_declaration_after_a_function_is_left_to_the_compiler(word: str):
+    tree = ast.parse(f"def outer():\n    def step(): pass\n    {word} step\n    step()")
+    assert Rewriting(tree, TOOLS).rebound_names == []
+
+
 @pytest.mark.timeout(10)
 def test_alias_of_itself_used_as_a_value_is_refused():
     tree = ast.parse("if (send := send if quiet else gmail.send): send(1)")

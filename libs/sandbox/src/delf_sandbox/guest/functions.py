@@ -159,7 +159,7 @@ class Functions:
         if scope.is_generator or node.decorator_list:
             return False
         owner = parent.owner(node.name)
-        if owner.binding_kinds[node.name] != {"function"}:
+        if owner.binding_kinds.get(node.name) != {"function"}:
             return False
         # Of two definitions, such as in both branches of an ``if``, either may be called.
         if len(self.by_scope_and_name[id(owner), node.name]) > 1:
