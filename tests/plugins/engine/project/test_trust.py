@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import py_compile
 import sys
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
 
@@ -389,3 +391,23 @@ def test_plugin_with_unlistable_files_stops_the_project(folder):
     host.provide(spec, object)
     with pytest.raises(PluginError, match="cannot load nowhere:at_all"):
         load_project(folder, environ={}, host=host)
+
+
+@pytest.mark.parametrize(
+    ("mode", "needs_trust"),
+    [
+        (PycInvalidationMode.TIMESTAMP, False),
+        (PycInvalidationMode.CHECKED_HASH, False),
+        (PycInvalidationMode.UNCHECKED_HASH, True),  # Python runs it whatever server.py is
+    ],
+)
+def test_compiled_module_that_python_does_not_compare_needs_trust(folder, mode, needs_trust):
+    (folder / "delf.toml").write_text('[connections.a]\ntype = "mcp"\ncommand = "python"\n')
+    source = folder / "server.py"
+    source.write_text("print('good')\n")
+    known_files = files(folder)
+    compiled = py_compile.compile(str(source), invalidation_mode=mode)
+    added_files = files(folder) - known_files
+    assert added_files == (
+        {Path(compiled).relative_to(folder).as_posix()} if needs_trust else set()
+    )

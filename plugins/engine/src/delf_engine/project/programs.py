@@ -49,6 +49,9 @@ _REQUIREMENTS_PREFIXES: Final = ("requirements", "constraints")
 _SKIPPED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".jj", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
+_CACHE_FOLDER: Final = "__pycache__"
+# The flags of a compiled module, in the bytes 4 to 7, that Python loads whatever its source is.
+_UNCHECKED: Final = b"\1\0\0\0"
 _PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
 _ENVIRONMENT_FILE: Final = "pyvenv.cfg"
 # The maximum number of files that get a digest of their own.
@@ -181,8 +184,23 @@ def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_resul
                 continue  # such as a socket
             elif entry.name in _PACKAGE_FOLDERS or (path / _ENVIRONMENT_FILE).exists():
                 yield path, status
+            elif entry.name == _CACHE_FOLDER:
+                yield from _unchecked_modules(path)
             elif entry.name not in _SKIPPED_FOLDERS:
                 pending.append(path)
+
+
+def _unchecked_modules(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the compiled modules in a cache folder that Python does not compare with their source.
+
+    Python itself writes only modules that it compares. A link is yielded, too.
+    """
+    for entry in _entries(folder):
+        path = Path(entry.path)
+        status = entry.stat(follow_symlinks=False)
+        is_link = stat.S_ISLNK(status.st_mode)
+        if is_link or (stat.S_ISREG(status.st_mode) and _content(path)[4:8] == _UNCHECKED):
+            yield path, status
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
