@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -85,32 +85,9 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
         events: The task's events.
         script: Only the changes of this script.
     """
-    changes: dict[int, Change] = {}
-    running_script = 0
-    for event in events:
-        match event:
-            case ev.ScriptGenerated():
-                running_script = event.attempt
-            case ev.ScriptFinished():
-                running_script = 0
-            case ev.CallStarted() if event.effect != "read":
-                # A call that was made again counts by its last attempt.
-                changes[event.call_id] = Change(
-                    call_id=event.call_id,
-                    script=running_script,
-                    action=event.action,
-                    arguments=event.arguments,
-                    digest=event.digest,
-                    certain=False,
-                )
-            case ev.CallFinished() if event.call_id in changes:
-                if _has_changed_nothing(event):
-                    del changes[event.call_id]
-                elif event.status == "ok":
-                    changes[event.call_id] = replace(changes[event.call_id], certain=True)
-            case _:
-                pass
-    return [change for change in changes.values() if script in (None, change.script)]
+    course = Course()
+    course.follow(tuple(events))
+    return [change for change in course.changes if script in (None, change.script)]
 
 
 def unknown_outcomes(events: Iterable[ev.Event]) -> set[str]:
@@ -228,35 +205,79 @@ class Situation:
     made_before: int | None = None
 
 
-def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situation:
-    """Describe the state of a task for a person who is asked about a call.
+class Course:
+    """The course of a task, which reads each event of the growing task once."""
 
-    Args:
-        events: The task's events before the call.
-        digest: The digest of the call, which is the same for equal calls.
-        call_id: The number of the call.
-    """
-    events = tuple(events)
-    script_number = 0
-    reason_for_script = None
-    rewrite_reason = None  # why the next script replaces the one before, such as a failure
-    for event in events:
-        rewrite_reason = event.rewrite_reason or rewrite_reason
-        if isinstance(event, ev.ScriptGenerated):
-            script_number = event.attempt
-            is_first_script = script_number <= 1
-            reason_for_script = None if is_first_script else rewrite_reason
-    # Without changes by an earlier attempt of this call.
-    changes = [change for change in changes_of(events) if change.call_id != call_id]
-    equal_calls = [change.call_id for change in changes if change.digest == digest]
-    listed_changes = changes[-_MAX_CHANGES:]
-    return Situation(
-        script=script_number,
-        because=reason_for_script,
-        changes=tuple(map(str, listed_changes)),
-        changes_before=len(changes) - len(listed_changes),
-        made_before=equal_calls[-1] if equal_calls else None,
-    )
+    def __init__(self) -> None:
+        self._read_count = 0  # the number of events that were read
+        self._running_script = 0
+        self._latest_script = 0
+        self._reason_for_script: str | None = None
+        # Why the next script replaces the one before, such as a failure.
+        self._rewrite_reason: str | None = None
+        self._changes: dict[int, Change] = {}  # by call number
+
+    @property
+    def changes(self) -> Iterable[Change]:
+        """The calls that changed something or may have, in order of their start."""
+        return self._changes.values()
+
+    def follow(self, events: Sequence[ev.Event]) -> None:
+        """Read the events that were added since the last time.
+
+        Args:
+            events: All events of the task so far.
+        """
+        for event in events[self._read_count :]:
+            self._rewrite_reason = event.rewrite_reason or self._rewrite_reason
+            self._add(event)
+        self._read_count = len(events)
+
+    def _add(self, event: ev.Event) -> None:
+        match event:
+            case ev.ScriptGenerated():
+                self._running_script = self._latest_script = event.attempt
+                is_first_script = event.attempt <= 1
+                self._reason_for_script = None if is_first_script else self._rewrite_reason
+            case ev.ScriptFinished():
+                self._running_script = 0
+            case ev.CallStarted() if event.effect != "read":
+                # A call that was made again counts by its last attempt.
+                self._changes[event.call_id] = Change(
+                    call_id=event.call_id,
+                    script=self._running_script,
+                    action=event.action,
+                    arguments=event.arguments,
+                    digest=event.digest,
+                    certain=False,
+                )
+            case ev.CallFinished() if event.call_id in self._changes:
+                if _has_changed_nothing(event):
+                    del self._changes[event.call_id]
+                elif event.status == "ok":
+                    change = self._changes[event.call_id]
+                    self._changes[event.call_id] = replace(change, certain=True)
+            case _:
+                pass
+
+    def situation(self, digest: str, call_id: int) -> Situation:
+        """Describe the state of the task for a person who is asked about a call.
+
+        Args:
+            digest: The digest of the call, which is the same for equal calls.
+            call_id: The number of the call.
+        """
+        # Without changes by an earlier attempt of this call.
+        changes = [change for change in self.changes if change.call_id != call_id]
+        equal_calls = [change.call_id for change in changes if change.digest == digest]
+        listed_changes = changes[-_MAX_CHANGES:]
+        return Situation(
+            script=self._latest_script,
+            because=self._reason_for_script,
+            changes=tuple(map(str, listed_changes)),
+            changes_before=len(changes) - len(listed_changes),
+            made_before=equal_calls[-1] if equal_calls else None,
+        )
 
 
 OTHER_AUTHORS_KEY: Final = "shaped_by"

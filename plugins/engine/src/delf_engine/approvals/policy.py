@@ -42,7 +42,7 @@ from delf_engine.approvals.remembered import RememberedDecisions, answer_before,
 from delf_engine.approvals.shared import Approvals
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call, call_digest
-from delf_engine.changes import OTHER_AUTHORS_KEY, shapers_of, situation
+from delf_engine.changes import OTHER_AUTHORS_KEY, Course, shapers_of
 from delf_engine.journal.log import TaskLog
 from delf_engine.journal.recording import RecordedCall
 from delf_engine.task import TaskRequest
@@ -88,6 +88,10 @@ class TaskApprovals:
             log.redactor,
             task.past,
         )
+        # Each event is read once: a script may make thousands of calls that need approval.
+        self._course = Course()
+        self._shaper_names: list[str] = []
+        self._shapers_read_count = 0
         self.can_request_changes = False
         """True if the strategy of the task can act on requested changes."""
         self._mode = ModeJudge(approvals, task)
@@ -404,7 +408,10 @@ class TaskApprovals:
     def _shapers(self, asker: str) -> tuple[str, ...]:
         """Return the names of the owner and of the people who influenced the task's course."""
         earlier = self._task.setup.get(OTHER_AUTHORS_KEY, ())
-        return tuple(dict.fromkeys((*earlier, *shapers_of(self._log.events, asker))))
+        new_events = self._log.events[self._shapers_read_count :]
+        self._shapers_read_count += len(new_events)
+        self._shaper_names += shapers_of(new_events, asker)
+        return tuple(dict.fromkeys((*earlier, *self._shaper_names)))
 
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
         """Build a request, with the fields that all requests of the task share.
@@ -414,7 +421,8 @@ class TaskApprovals:
             fields: The fields of the call or the script.
         """
         # What the person should know of the task so far, such as earlier equal calls.
-        course_of_task = asdict(situation(self._log.events, fields["digest"], call_id))
+        self._course.follow(self._log.events)
+        course_of_task = asdict(self._course.situation(fields["digest"], call_id))
         outcome_unknown = fields.get("outcome_unknown", False)
         is_question = fields.get("is_question", False)
         asker = name_of_holder(self._task.on_behalf_of)
