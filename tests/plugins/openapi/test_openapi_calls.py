@@ -406,6 +406,20 @@ async def test_body_is_not_sent_to_another_origin(open_api: Any, invoke: Any, se
         assert not other.seen
 
 
+async def test_secret_at_the_end_of_a_shortened_error_is_redacted(
+    open_api: Any, invoke: Any, server: RawServer
+):
+    text = {"Content-Type": "text/plain"}
+    server.answer = lambda seen: Reply(
+        400, b"x" * 1480 + f" {seen.header('x-api-key')}".encode(), text
+    )
+    tool = open_api(one({}), headers={"X-API-Key": "s3cret" * 10})
+    with pytest.raises(APIError) as caught:
+        await invoke(tool, "call")
+    assert "x" * 1480 in caught.value.message
+    assert "s3cret" not in caught.value.message
+
+
 async def test_redirects_are_limited(open_api: Any, invoke: Any, server: RawServer):
     server.answer = lambda seen: Reply(302, b"", {"Location": "/x"})
     with pytest.raises(ToolExecutionError, match="redirects"):

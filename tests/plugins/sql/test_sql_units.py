@@ -9,6 +9,8 @@ import threading
 import time
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import duckdb
 import pytest
@@ -19,7 +21,9 @@ from delf.environment import FileText
 from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedError
 from delf.plugins.host import PluginHost
 from delf_sql import SQL
+from delf_sql.backends.base import Problem
 from delf_sql.database import Database, LostError
+from delf_sql.failures import failed_statement_error
 from delf_sql.fitting import check_fits
 from delf_sql.gate import check_query
 from delf_sql.placeholders import bind
@@ -567,3 +571,13 @@ def test_signalling_nan_is_refused_like_any_nan():
 def test_dict_whose_keys_become_equal_is_refused(convert):
     with pytest.raises(TypeError, match="two keys with the same text"):
         convert([{1: "a", "1": "b"}])
+
+
+@pytest.mark.parametrize("cause", ["unavailable", "statement"])
+@pytest.mark.parametrize("read_only", [True, False])
+def test_secret_at_the_end_of_a_shortened_error_is_redacted(cause, read_only):
+    backend = cast("Any", SimpleNamespace(target=target(url="postgresql://u:s3cret-s3cret@h/d")))
+    problem = Problem(cause=cause, text=f"{'x' * 390} s3cret-s3cret", is_connection_lost=True)
+    error = failed_statement_error(problem, backend, read_only=read_only, timeout=1.0)
+    assert "x" * 390 in error.message
+    assert "s3cret" not in error.message

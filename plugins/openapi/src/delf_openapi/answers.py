@@ -124,7 +124,8 @@ def _body_text(answer: Answer, request: Request) -> str:
     if isinstance(body, bytes):
         return f"{len(body):,} bytes of {clean(answer.media, 60) or 'an unknown type'}"
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
-    return scrub(clean(text, _ERROR_CHARS), request)
+    # Redact before truncating: a part of a secret would not be found.
+    return clean(scrub(text, request), _ERROR_CHARS)
 
 
 def scrub(text: str, request: Request) -> str:

@@ -69,7 +69,7 @@ def unavailable(error: BaseException, backend: Backend) -> ConnectionUnavailable
 def _unreachable_error(text: str, backend: Backend) -> ConnectionUnavailableError:
     target = backend.target
     return ConnectionUnavailableError(
-        target.scrub(f"cannot use {target.place}: {text[:_MAX_TEXT_CHARS]}"),
+        target.scrub(f"cannot use {target.place}: {_shortened(text, backend)}"),
         hint=_FILE_HINT if target.dialect in _FILE_DIALECTS else _SERVER_HINT,
     )
 
@@ -79,7 +79,7 @@ def lost_write_error(text: str, backend: Backend) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         backend.target.scrub(
             f"{backend.target.label}: the write was sent and its answer was lost "
-            f"({text[:_MAX_TEXT_CHARS]}), so it may have been done"
+            f"({_shortened(text, backend)}), so it may have been done"
         ),
         hint="query the data before you repeat it",
     )
@@ -97,7 +97,7 @@ def failed_statement_error(
 
     If there are several statements, the message has the number and text of the failed statement.
     """
-    text = backend.target.scrub(problem.text[:_MAX_TEXT_CHARS])
+    text = _shortened(problem.text, backend)
     prefix = _failed_statement_prefix(problem.number, statements)
     if problem.cause == "unavailable":
         if problem.is_connection_lost and not read_only:
@@ -112,6 +112,11 @@ def failed_statement_error(
         return ToolRefusedError(f"query only reads, and the database refused this: {text}")
     hint = _SCHEMA_HINT if _UNKNOWN_NAME.search(text) else None
     return ToolExecutionError(f"{backend.target.label}: {prefix}{text}", hint=hint)
+
+
+def _shortened(text: str, backend: Backend) -> str:
+    """Redact and truncate a text, in this order: a part of a secret would not be found."""
+    return backend.target.scrub(text)[:_MAX_TEXT_CHARS]
 
 
 def _failed_statement_prefix(number: int | None, statements: Sequence[Statement]) -> str:
