@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +63,19 @@ async def test_timeout_of_zero_leaves_no_time(folder: Path) -> None:
     shell = Shell(folder=folder, default={"approval_required": False})
     with pytest.raises(DelfError, match="killed after 0 seconds"):
         await shell.run("sleep 60", timeout=0)
+
+
+async def test_killed_command_reports_nothing_after_its_end(folder: Path) -> None:
+    shell = Shell(folder=folder, default={"approval_required": False})
+    said: list[str] = []
+    context: Any = SimpleNamespace(say=said.append)
+    program = "import time\nwhile True: print(1, flush=True); time.sleep(0.01)"
+    with pytest.raises(DelfError, match="killed after 1 seconds"):
+        await shell.run(f'python3 -c "{program}"', timeout=1, context=context)
+    count = len(said)
+    end = time.monotonic()
+    await until(lambda: time.monotonic() > end + 0.3)
+    assert len(said) == count > 0
 
 
 def _alive(pid: int) -> bool:

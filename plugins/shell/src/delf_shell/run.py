@@ -86,13 +86,15 @@ class _BoundedOutput:
     async def read(self, stream: asyncio.StreamReader | None, name: str) -> None:
         """Collect a stream to its end, as ``out`` or ``err``, and report the output meanwhile."""
         reporter = _ProgressReporter(self.tell)
-        while stream is not None and (piece := await stream.read(_READ_BYTES)):
-            part = piece[: self.remaining_bytes]
-            self.parts[name] += part
-            self.remaining_bytes -= len(part)
-            self.truncated |= len(part) < len(piece)
-            reporter.add(part)
-        reporter.end()
+        try:
+            while stream is not None and (piece := await stream.read(_READ_BYTES)):
+                part = piece[: self.remaining_bytes]
+                self.parts[name] += part
+                self.remaining_bytes -= len(part)
+                self.truncated |= len(part) < len(piece)
+                reporter.add(part)
+        finally:  # also if the command is killed, so that nothing is reported after its end
+            reporter.end()
 
     def text(self, name: str) -> str:
         return self.parts[name].decode(errors="replace")
