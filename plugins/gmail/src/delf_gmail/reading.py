@@ -173,7 +173,10 @@ def verified_sender(payload: Resource) -> str | None:
 
 
 def draft_text(resource: Resource) -> str:
-    """Return the recipients, subject, attachments and texts of a draft, for review by a person."""
+    """Return the recipients, subject, attachments and texts of a draft, for review by a person.
+
+    HTML is shown as text and as it is: its recipients get what is not visible in it, too.
+    """
     payload: Resource = resource.get("payload") or {}
     lines = [
         f"{name}: {person}"
@@ -187,7 +190,19 @@ def draft_text(resource: Resource) -> str:
     lines += ["", first]
     for text in others:  # recipients may see any of the alternatives
         lines += ["", "In its other part:", text]
+    for source in _html_in(payload):
+        lines += ["", "The source of its HTML:", source.strip()]
     return "\n".join(lines)
+
+
+def _html_in(payload: Resource, depth: int = 0) -> Iterator[str]:
+    """Yield the source of each HTML part that is no attachment."""
+    children = cast("Sequence[Resource]", payload.get("parts") or ())
+    if _kind(payload) == "text/html" and not payload.get("filename") and not children:
+        yield _source_of(payload)
+    if depth < _MAX_PART_DEPTH:
+        for child in children:
+            yield from _html_in(child, depth + 1)
 
 
 def _texts_in(payload: Resource, depth: int = 0) -> Iterator[str]:
@@ -288,14 +303,19 @@ def body_text(payload: Resource, depth: int = 0) -> str:
         return "\n\n".join(text for _, text in texts if text)
     if kind not in ("text/plain", "text/html", ""):
         return ""
-    data = content_of(payload)
-    charset = _charset(payload)
-    if charset is None and kind == "text/html":
-        charset = charsets.label_in_page(data)
-    text = _text(data, charset)
+    text = _source_of(payload)
     if kind == "text/html":
         return text_of(text)
     return text.replace("\r\n", "\n").strip()
+
+
+def _source_of(payload: Resource) -> str:
+    """Return the decoded content of a text part, as it was sent."""
+    data = content_of(payload)
+    charset = _charset(payload)
+    if charset is None and _kind(payload) == "text/html":
+        charset = charsets.label_in_page(data)
+    return _text(data, charset)
 
 
 def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:
