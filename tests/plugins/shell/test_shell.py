@@ -67,15 +67,15 @@ async def test_timeout_of_zero_leaves_no_time(folder: Path) -> None:
 
 async def test_killed_command_reports_nothing_after_its_end(folder: Path) -> None:
     shell = Shell(folder=folder, default={"approval_required": False})
-    said: list[str] = []
-    context: Any = SimpleNamespace(say=said.append)
+    reports: list[str] = []
+    context: Any = SimpleNamespace(say=reports.append)
     program = "import time\nwhile True: print(1, flush=True); time.sleep(0.01)"
     with pytest.raises(DelfError, match="killed after 1 seconds"):
         await shell.run(f'python3 -c "{program}"', timeout=1, context=context)
-    count = len(said)
+    count = len(reports)
     end = time.monotonic()
     await until(lambda: time.monotonic() > end + 0.3)
-    assert len(said) == count > 0
+    assert len(reports) == count > 0
 
 
 def _alive(pid: int) -> bool:
