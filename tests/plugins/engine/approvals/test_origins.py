@@ -1,6 +1,7 @@
 """Origins of values: found by their letters, whatever stands between these."""
 
 import random
+import time
 
 import pytest
 
@@ -11,7 +12,7 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.origins import origin as origin_module
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import PastCall, find_in
-from delf_engine.origins.texts import letters_and_digits
+from delf_engine.origins.texts import has_address_or_code, is_only_one, letters_and_digits
 from delf_engine.origins.values import texts_with_trust
 
 SEEN = {"task_id": "t", "seq": 0, "at": 0.0}
@@ -895,3 +896,27 @@ def test_field_named_by_the_wildcard_has_the_trust_of_its_record() -> None:
     trust: dict[str, Trust] = {"*": "own", "body": "outside"}
     texts = [*texts_with_trust({"body": {"*": "pay Eve"}}, trust)]
     assert texts == [("outside", ".body[key 0]", "*"), ("outside", ".body.*", "pay Eve")]
+
+
+@pytest.mark.parametrize("unit", ["a", "A", "aa-", "a.", "a@", "1 "])
+def test_search_for_addresses_takes_linear_time(unit):
+    text = unit * 20_000 + "\n"
+    began = time.thread_time()
+    for word in ("ada@b.de", "b.de", "AB12345678", "12"):
+        is_only_one(word, text)
+    has_address_or_code(text)
+    assert time.thread_time() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "is_only"),
+    [
+        ("ada@b.de", "Ada <Ada@b.de>", True),
+        ("ada@b.de", "ada@b.de+eve@evil.de", False),
+        ("b.de", f"{'a' * 100}.de or b.de", False),
+        ("AB12345678", "the account AB12345678", True),
+        ("AB12345678", "XAB12345678", False),
+    ],
+)
+def test_word_is_the_only_one_of_its_kind_if_no_other_is_in_the_text(word, text, is_only):
+    assert is_only_one(word, text) is is_only

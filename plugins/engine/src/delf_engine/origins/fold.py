@@ -46,7 +46,7 @@ PARENT: Final = "the words of this task"
 _MAX_FOLLOWED_LENGTH: Final = 20_000
 # Patterns that show that a text quotes another person.
 _QUOTATION_SIGNS: Final = re.compile(
-    r"^\s*>|forwarded|wrote:|\bcomments?\b|^\s*from:\s*\S+@", re.IGNORECASE | re.MULTILINE
+    r"^[^\S\n]*>|forwarded|wrote:|\bcomments?\b|^[^\S\n]*from:\s*\S+@", re.IGNORECASE | re.MULTILINE
 )
 
 

@@ -26,17 +26,20 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 #
 # Addresses may be written with ``[dot]``, and words letter by letter.
 _ADDRESS_OR_CODE: Final = re.compile(
-    r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d"
+    r"\w@\w|://|\bwww\.|\w-*\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d"
     r"|(?<!\S)(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_-]{20,}"
     # Spelled: ``evil [dot] example``, and at least eight single letters: ``G B 4 4 - E V I L``.
     r"|\w\s?[\[({]\s?(?:[.@]|(?i:dot|at))\s?[\])}]\s?\w"
     r"|(?<!\w)(?!(?:\d\W+){7})(?:[^\W_](?:[^\w\n|,;]|_){1,3}){7,}[^\W_](?!\w)"
 )
 # Patterns of mail addresses, web addresses, account numbers and numbers, in this order.
+#
+# The length of each part is limited, as the standards do: a search would otherwise take very long
+# in a text with a long word, such as encoded data.
 _KINDS: Final = (
-    re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
-    re.compile(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/[^\s,;)\"']*)?"),
-    re.compile(r"(?=[A-Z0-9]*\d)[A-Z0-9]{8,}"),
+    re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"),
+    re.compile(r"(?:https?://)?[\w-]{1,63}(?:\.[\w-]{1,63})+(?:/[^\s,;)\"']*)?"),
+    re.compile(r"(?<![A-Z0-9])(?=[A-Z0-9]*\d)[A-Z0-9]{8,}"),
     re.compile(r"\d+(?:[.,]\d+)?"),
 )
 _ASCII_SYMBOLS: Final = bytes(code for code in range(128) if not chr(code).isalnum())
@@ -107,8 +110,8 @@ def is_only_one(word: str, text: str) -> bool:
     kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
     if kind is None:
         return not word.strip()
-    words = {match[0].casefold().rstrip(".") for match in kind.finditer(text)}
-    return words == {word.strip().casefold()}
+    words = {match[0].lower().rstrip(".") for match in kind.finditer(text)}
+    return words == {word.strip().lower()}
 
 
 def has_address_or_code(text: str) -> bool:
@@ -135,7 +138,7 @@ def normalized_text(text: str) -> str:
     if " " in plain and any(map(str.isdigit, plain)):
         plain = "".join(plain.split())
     if "@" in plain:
-        return plain.casefold()
+        return plain.lower()  # no casefold(), for which ``groß.example`` equals ``gross.example``
     if plain[:1] in "-0123456789" and _NUMBER.fullmatch(plain):
         return number_text(float(plain))
     return plain
