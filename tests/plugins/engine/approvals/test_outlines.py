@@ -283,6 +283,10 @@ ASKED = {
         "v = find()\nprint(remove(v[1]['id']))",
         "remove(mail_id=find(sender='ada@firm.example').id)",
     ),
+    "an address with another letter for two of the plan": (
+        "print(send('zoe@groß.example', 'Hi'))",
+        "send(to='zoe@gross.example', text=...)",
+    ),
     "a number of no record": ("print(remove('12'))", "remove(mail_id=mails().id)"),
     "own data to a page": ("print(page('a.example?' + s[0]['address']))", "page(url=mails().body)"),
     "a stranger's words with an address": (
@@ -326,6 +330,41 @@ ASKED = {
 def test_outline_requires_approval_for_unrequested_calls(run, code, outline):
     _, asked = run(code, outline)
     assert len(asked) == 1
+
+
+TWICE = {
+    "in another order": (
+        "share('a', ['zoe@firm.example'])\nshare(to=['zoe@firm.example'], file='a')",
+        "share(file='a', to=['zoe@firm.example'])",
+    ),
+    "in another spelling": (
+        "send('zoe@firm.example', 'Hi')\nsend('Zoe@Firm.example', 'Hi')",
+        "send(to='zoe@firm.example', text=...)",
+    ),
+    "with a default": ("room('tmp')\nroom('tmp', deep=False)", "room(folder='tmp')"),
+    "with items in another order": (
+        "share('a', ['z@b.de', 'y@b.de'])\nshare('a', ['y@b.de', 'z@b.de'])",
+        "share(file='a', to=['y@b.de', 'z@b.de'])",
+    ),
+    "with another number format": (
+        "patch({'sum': 10})\npatch({'sum': '10.0'})",
+        "patch(changes={'sum': 10})",
+    ),
+    "as the only item of a list": (
+        "patch({'to': 'a'})\npatch({'to': ['a']})",
+        "patch(changes={'to': 'a'})",
+    ),
+    "with an empty field": (
+        "patch({'to': 'a'})\npatch({'to': 'a', 'cc': None})",
+        "patch(changes={'to': 'a'})",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "outline"), TWICE.values(), ids=TWICE)
+def test_planned_call_written_in_another_way_requires_approval_when_made_again(run, code, outline):
+    _, asked = run(code, outline)
+    assert asked == ["the task does not ask to do this once more"]
 
 
 @pytest.mark.parametrize(
@@ -786,6 +825,15 @@ def test_instruction_on_a_named_page_is_followed(message):
     followed, asked = message("wiki('wiki.example/eve')", TO_BOB, outline, task)
     assert not followed
     assert asked
+
+
+def test_call_that_two_outlines_list_is_permitted_once(message):
+    to_zoe = "print(send('zoe@firm.example', 'Hi'))"
+    planned = "send(to='zoe@firm.example', text=...)"
+    then = f"{planned}\nsend(to='bob@firm.example', text=...)"
+    outline = f"{planned}\nfollow(posts())"
+    _, asked = message("posts()", f"{to_zoe}\n{TO_BOB}\n{to_zoe}", outline, then=then)
+    assert asked == ["the task does not ask to do this once more"]
 
 
 NOT_FOLLOWED = {

@@ -29,7 +29,6 @@ from delf_engine.origins.values import (
     items_of,
     leaves_of,
     names_in,
-    values_of,
 )
 
 OUTLINE_QUESTION: Final = """\
@@ -99,8 +98,8 @@ class Outline:
         self._sources_of_expression = sources_of_expression
         self._is_mentioned_in_untrusted_text = is_mentioned_in_untrusted_text
         self._is_in_user_words = is_in_user_words
-        # The outline: the calls that the user's words ask for, as a model wrote them.
-        self._planned_calls: list[ast.Call] = []
+        # The outline: the calls that the user's words ask for, as a model wrote them, by answer.
+        self._planned_calls: list[list[ast.Call]] = []
         # Planned calls that read a text, if the user asks the agent to obey that text.
         self._calls_with_instructions: list[ast.Call] = []
         self.answers = 0
@@ -118,10 +117,11 @@ class Outline:
         seen texts that the agent read, and such a text could have caused the mark.
         """
         is_first_answer = self.answers == 0
+        self._planned_calls.append([])
         for call in parse_calls(answer):
             # The call itself and the calls in its arguments, without ``follow``.
             planned_calls = [each for each in calls_in(call) if dotted(each.func) != "follow"]
-            self._planned_calls += planned_calls
+            self._planned_calls[-1] += planned_calls
             if dotted(call.func) == "follow" and is_first_answer:
                 self._calls_with_instructions += planned_calls
         self.answers += 1
@@ -150,20 +150,27 @@ class Outline:
                 arguments. If None, all parameters are compared.
 
         Returns:
-            The differing parameters for each planned call: ``[["to"], []]`` if the call differs in
-            ``to`` from the first planned call, and equals the second.
+            The differing parameters for each planned call: ``[[], ["to"]]`` if the call equals a
+            planned call, and differs in ``to`` from another. Each answer lists all calls, so the
+            answer with the most equal calls counts, and not the sum over the answers.
         """
         differences: list[Sequence[str]] = []
-        for planned_call in self._planned_calls_of(action):
-            # A planned ``note(text=...)`` must not allow each call of ``note``.
-            has_literal = any(map(is_constant, self._planned_arguments(planned_call).values()))
-            is_strict = has_only_content and not has_literal
-            may_differ = _nothing_may_differ if is_strict else is_content
-            differing = self._differing_arguments(
-                planned_call, arguments, may_differ, sources_by_parameter
-            )
-            differences.append([*differing])
-        return differences
+        equal_calls: list[Sequence[str]] = []
+        for answer in self._planned_calls:
+            differences_from_answer: list[Sequence[str]] = []
+            for planned_call in _calls_of(answer, action):
+                # A planned ``note(text=...)`` must not allow each call of ``note``.
+                has_literal = any(map(is_constant, self._planned_arguments(planned_call).values()))
+                is_strict = has_only_content and not has_literal
+                may_differ = _nothing_may_differ if is_strict else is_content
+                differing = self._differing_arguments(
+                    planned_call, arguments, may_differ, sources_by_parameter
+                )
+                differences_from_answer.append([*differing])
+            differences += filter(None, differences_from_answer)
+            equal_in_answer = [each for each in differences_from_answer if not each]
+            equal_calls = max(equal_calls, equal_in_answer, key=len)
+        return [*equal_calls, *differences]
 
     def has_literal_argument(self, action: str, name: str, value: Any) -> bool:
         """Return whether a planned call of the action has this value as a literal argument."""
@@ -189,7 +196,7 @@ class Outline:
         Returns:
             Whether the call was admitted.
         """
-        key = _key_of(action, arguments, is_content)
+        key = self._key_of(action, arguments, is_content)
         started_calls = self._past_calls_with(key, action, is_content)
         # An admitted call may not have started yet, and other calls start without admission. Most
         # calls are in both counts, so the larger count is used.
@@ -207,8 +214,28 @@ class Outline:
         """Return the past calls of an action that have a key, and store the key of each call."""
         past_calls = self._past_calls.get(action, ())
         for call in past_calls:
-            call.key = call.key or _key_of(action, call.arguments, is_content)
+            call.key = call.key or self._key_of(action, call.arguments, is_content)
         return [call for call in past_calls if call.key == key]
+
+    def _key_of(
+        self, action: str, arguments: Mapping[str, Any], is_content: IsContent
+    ) -> tuple[str, ...]:
+        """Return a key made of the action and of the arguments that ``is_content`` does not accept.
+
+        Calls that differ only in text for people, such as the body of a mail, have equal keys. So
+        have calls that a planned call does not tell apart: the order of arguments and items, the
+        spelling of numbers and addresses, ``"a"`` for ``["a"]``, defaults and None do not count.
+        """
+        defaults = self._defaults_of(action)
+        key: list[str] = []
+        for name, value in arguments.items():
+            if name in defaults and value == defaults[name]:
+                continue
+            for path, text in leaves_of(fields_of(value) or value, name):
+                is_empty = text == str(None) or "[key " in path  # keys are in the paths of values
+                if not is_empty and not is_content(path, text):
+                    key.append(f"{'.'.join(names_in(path))} {normalized_text(text)}")
+        return (action, *sorted(key))
 
     def has(self, past_call: PastCall) -> bool:
         """Return whether the outline contains a call that was made."""
@@ -240,7 +267,7 @@ class Outline:
         return not any(self._differing_arguments(planned_call, past_call.arguments, may_differ))
 
     def _planned_calls_of(self, action: str) -> Sequence[ast.Call]:
-        return [call for call in self._planned_calls if dotted(call.func) == action]
+        return [call for answer in self._planned_calls for call in _calls_of(answer, action)]
 
     def _planned_arguments(self, call: ast.Call) -> Mapping[str, ast.expr]:
         tool = self._tool_of(dotted(call.func))
@@ -548,6 +575,10 @@ class Outline:
         return left_out
 
 
+def _calls_of(planned_calls: Iterable[ast.Call], action: str) -> Sequence[ast.Call]:
+    return [call for call in planned_calls if dotted(call.func) == action]
+
+
 def _are_planned(script_sources: Sources, planned_sources: Sources) -> bool:
     """Return whether a script uses only planned results and fields for an argument."""
     plans_field = uses_named_fields(planned_sources)  # such as ``find().mail``
@@ -594,18 +625,6 @@ def _nothing_may_differ(_path: str, _text: str) -> bool:
 def _has_content_name(is_content: IsContent, path: str, _text: str) -> bool:
     """Return whether a path such as ``mail.body`` names content, whatever the value is."""
     return is_content(path, "")  # an empty text leaves the decision to the path
-
-
-def _key_of(action: str, arguments: Mapping[str, Any], is_content: IsContent) -> tuple[str, ...]:
-    """Return a key made of the action and of the arguments that ``is_content`` does not accept.
-
-    Calls that differ only in text for people, such as the body of a mail, have equal keys.
-    """
-    key = [action]
-    for path, text in values_of(arguments):
-        if not is_content(path, text):
-            key.append(f"{path} {text}")
-    return tuple(key)
 
 
 def _is_equal_to_literal(node: ast.expr, value: Any) -> bool:
