@@ -35,6 +35,8 @@ class Slack:
         self.fails = fails
         self.messages: dict[str, dict[str, Any]] = {}
         self.updates: list[dict[str, Any]] = []
+        self.not_updatable: dict[str, str] = {}
+        """Slack's errors for updates, by message."""
         self.asked: list[dict[str, Any]] = []
         """The messages with buttons as they were posted."""
         self.ephemeral: list[dict[str, Any]] = []
@@ -106,7 +108,10 @@ class Slack:
                     self.soon(self.person(self, {**given, "ts": ts}))
                 return {"ts": ts, "channel": given["channel"]}
             case "chat.update":
-                assert given["ts"] in self.messages
+                if given["ts"] not in self.messages:
+                    return {"ok": False, "error": "message_not_found"}
+                if given["ts"] in self.not_updatable:
+                    return {"ok": False, "error": self.not_updatable[given["ts"]]}
                 self.updates.append(given)
                 self.messages[given["ts"]] = {**self.messages[given["ts"]], **given}
                 self.closed.set()

@@ -437,11 +437,7 @@ async def test_long_comment_that_is_not_uploaded_leaves_only_reject(office, tmp_
     channel.use_journal(journal)
     deciding = asyncio.create_task(channel.decide(request))
 
-    async def has_recorded_the_message():
-        notes = await journal.notes(request.task_id)
-        return any(note.data.get("what") == request.request_id for note in notes)
-
-    await until(has_recorded_the_message)
+    await until(lambda: _recorded(journal, request))
     slack.fails = ("files.getUploadURLExternal",)
     await channel.show_discussion(request, comment, ())
     assert set(buttons_of(slack.updates[-1])) == {REJECT}
@@ -453,6 +449,34 @@ async def test_long_comment_that_is_not_uploaded_leaves_only_reject(office, tmp_
     with pytest.raises(asyncio.CancelledError):
         await deciding
     await journal.aclose()
+
+
+@pytest.mark.parametrize(
+    "refusal", ["message_not_found", "cant_update_message", "edit_window_closed"]
+)
+async def test_message_that_cannot_be_updated_is_posted_again(tmp_path, refusal):
+    """A process that resumes a task finds the message of the process that died."""
+    request = asked()
+    journal = SqlJournal(f"sqlite:///{tmp_path}/journal.db")
+    await journal.append(TaskStarted(task_id=request.task_id, seq=1, at=1.0, task=request.task))
+    async with Slack() as slack:
+        for count in (1, 2):
+            channel = channel_of(slack)
+            channel.use_journal(journal)
+            deciding = asyncio.create_task(channel.decide(request))
+            async with asyncio.timeout(10):
+                await until(lambda: _recorded(journal, request))
+                await until(lambda count=count: len(slack.asked) == count)
+            deciding.cancel()
+            await asyncio.wait({deciding})
+            await channel.aclose()
+            slack.not_updatable = dict.fromkeys(slack.messages, refusal)
+    await journal.aclose()
+
+
+async def _recorded(journal, request):
+    notes = await journal.notes(request.task_id)
+    return any(note.data.get("what") == request.request_id for note in notes)
 
 
 async def test_button_press_on_a_hidden_request_is_ignored(office):

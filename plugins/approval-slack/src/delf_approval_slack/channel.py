@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -62,7 +63,12 @@ from delf_approval_slack.blocks import (
     story_of,
     title_of,
 )
-from delf_approval_slack.failures import SlackUnavailableError, convert_failures, fields_of
+from delf_approval_slack.failures import (
+    SlackUnavailableError,
+    code_of,
+    convert_failures,
+    fields_of,
+)
 from delf_approval_slack.people import People
 from delf_approval_slack.settings import SlackSettings
 from delf_approval_slack.ways import Http, SocketMode, receiver_of
@@ -77,6 +83,9 @@ _NOT_PENDING: Final = "This request is not pending any more."
 # The kind of the journal notes that record which Slack message shows a request.
 _NOTE_KIND: Final = "slack"
 _THREAD_KEY: Final = "thread"
+# Slack's errors for a message that the app cannot update any more: it was deleted, belongs to an
+# earlier installation of the app, or is older than the workspace lets messages be edited.
+_NOT_UPDATABLE: Final = ("message_not_found", "cant_update_message", "edit_window_closed")
 _FILES_SUFFIX: Final = " files"
 _POLL_SECONDS: Final = 0.25
 # The maximum seconds to wait until the journal has the end of a request.
@@ -222,7 +231,9 @@ class SlackChannel:
     async def _post(self, client: Any, request: ApprovalRequest) -> str:
         """Post the message of a request; return the message's timestamp, which is its id in Slack.
 
-        If a process that died has posted the message, that message is updated instead.
+        If a process that died has posted the message, that message is updated instead. If Slack
+        does not let the app update it, for example because a person has deleted it, a new message
+        is posted.
         """
         channel = self._settings.channel
         text = escape_markup(title_of(request))
@@ -234,8 +245,14 @@ class SlackChannel:
         blocks = question_of(request, offers_approval=is_shown_completely, page_url=page_url)
         with convert_failures("ask in Slack"):
             if message_ts is not None:
-                await client.chat_update(channel=channel, ts=message_ts, text=text, blocks=blocks)
-                return message_ts
+                try:
+                    await client.chat_update(
+                        channel=channel, ts=message_ts, text=text, blocks=blocks
+                    )
+                    return message_ts
+                except SlackApiError as error:
+                    if code_of(error) not in _NOT_UPDATABLE:
+                        raise
             posted = await client.chat_postMessage(
                 channel=channel,
                 thread_ts=thread,
@@ -299,7 +316,7 @@ class SlackChannel:
             return thread
 
     async def _recorded_message(self, task_id: str, subject: str) -> str | None:
-        """Return the timestamp of a recorded message; None if the journal has none.
+        """Return the timestamp of the newest recorded message; None if the journal has none.
 
         Args:
             task_id: The id of the task.
@@ -313,7 +330,7 @@ class SlackChannel:
             _log.warning("earlier messages in Slack are not known: %s", error.message)
             return None
         messages = [note.data for note in notes if note.kind == _NOTE_KIND]
-        for message in messages:
+        for message in reversed(messages):
             is_in_channel = message.get("channel") == self._settings.channel
             if is_in_channel and message.get("what") == subject:
                 return str(message["ts"])

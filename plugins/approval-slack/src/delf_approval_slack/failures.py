@@ -25,6 +25,13 @@ def fields_of(value: object) -> Mapping[str, Any]:
     return {}
 
 
+def code_of(error: Exception) -> str | None:
+    """Return Slack's code of a failure, such as ``channel_not_found``; None if Slack gave none."""
+    response: Any = getattr(error, "response", None)
+    code = fields_of(getattr(response, "data", None)).get("error")
+    return None if code is None else str(code)
+
+
 @contextmanager
 def convert_failures(action: str) -> Generator[None]:
     """Convert Slack's exceptions in the block to ``SlackUnavailableError``.
@@ -37,10 +44,7 @@ def convert_failures(action: str) -> Generator[None]:
     try:
         yield
     except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError) as error:
-        response: Any = getattr(error, "response", None)
-        data = getattr(response, "data", None)
-        code = cast("dict[str, Any]", data).get("error") if isinstance(data, dict) else None
         raise SlackUnavailableError(
-            f"delf could not {action}: {code or type(error).__name__}",
+            f"delf could not {action}: {code_of(error) or type(error).__name__}",
             hint="look at token, scopes and channel of the app, and whether it is in the channel",
         ) from error
