@@ -92,7 +92,7 @@ async def test_draft_preview_shows_every_recipient_and_part(
     shown = await preview(connect(Gmail), "send_draft", draft=draft_of(google, DRAFT))
     assert shown == (
         "To: Bob <bob@example.com>\nBcc: eve@far.example\nSubject: Offer\n\nSee you.\n\n"
-        "In its other part:\nPay now"
+        "In its other part:\nPay now\n\nThe source of its HTML:\n<p>Pay <b>now</b></p>"
     )
 
 
