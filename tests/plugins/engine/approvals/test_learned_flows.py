@@ -84,6 +84,14 @@ def test_remembered_flow_covers_later_calls(agent):
         assert run(one, TO_A_STRANGER) == 1
 
 
+def test_remembered_flow_covers_no_value_with_another_source(agent):
+    made, run = agent
+    to_two = "m = mails()\nreply(f\"{m[0]['sender']},{m[0]['body'].split()[2][-9:]}\", 'Thanks')"
+    with made(Approved(remember="until_revoked", covers="action")) as one:
+        assert run(one, TO_EVE) == 1
+        assert run(one, to_two) == 1
+
+
 @pytest.mark.parametrize("values", ["list(roles())", "[row['Mail '] for row in rows()]"])
 def test_remembered_flow_covers_keys_and_fields_that_end_with_a_blank(agent, values):
     made, run = agent

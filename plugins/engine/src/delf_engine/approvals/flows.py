@@ -21,9 +21,10 @@ from delf_engine.config import ARROW
 from delf_engine.journal.log import TaskLog
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
-from delf_engine.origins.outline import Sources, SourcesByParameter
+from delf_engine.origins.outline import SourcesByParameter
+from delf_engine.origins.sources import Source, Sources
 from delf_engine.origins.texts import has_address_or_code
-from delf_engine.origins.values import MAX_LEAVES, is_content, parameter_of, values_of
+from delf_engine.origins.values import MAX_LEAVES, is_content, names_in, parameter_of, values_of
 
 # The maximum number of values whose origins are compared, to show the most suspicious one.
 _MAX_TRACED_VALUES: Final = 20
@@ -297,10 +298,21 @@ class _Suspect:
         if not self.rules:
             return False
         origin = self.origins.find(self.text_by_path[path])
-        if origin.kind != "result":
+        if origin.kind != "result" or (
+            origin.is_mixed and not self._is_computed_from(path, origin)
+        ):
             return False
         flow = flow_between(str(origin.action), origin.path, self.bound.name, path)
         return any(_is_flow_allowed(flow, rule) for rule in self.rules)
+
+    def _is_computed_from(self, path: str, origin: Origin) -> bool:
+        """Return whether the script computes a value only from constants and an origin's field.
+
+        Otherwise the value, such as ``a@b.de,c@d.de``, may have a part from elsewhere.
+        """
+        sources = self.origins.untrusted_sources(self.bound.name, path, self.line)
+        fields = {Source("field", name) for name in names_in(origin.path)}
+        return sources is not None and sources <= {Source("action", str(origin.action)), *fields}
 
     def _reason_of(self, parameters: Collection[str], checked_paths: Sequence[str]) -> str:
         """Return the reason to show a person for the review of a call's parameters.

@@ -40,6 +40,7 @@ class Origin:
         path: The path in the result, such as ``[3].body``.
         is_part: Whether the value differs from the text at ``path``: the value is only a part of
             that text, or only a part of the value is in that text.
+        is_mixed: Whether only a part of the value is in the text at ``path``.
     """
 
     kind: Literal["task", "script", "result", "unknown"]
@@ -48,6 +49,7 @@ class Origin:
     action: str | None = None
     path: str = ""
     is_part: bool = False
+    is_mixed: bool = False
 
     @property
     def is_from_untrusted_data(self) -> bool:
@@ -260,6 +262,7 @@ def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
                 action=call.action,
                 path=value.path,
                 is_part=value.letters != searched_text,
+                is_mixed=searched_text not in value.letters,
             )
     return None
 
