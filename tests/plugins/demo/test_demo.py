@@ -67,6 +67,15 @@ def test_demo_with_approve_and_keep_places_orders_and_keeps_the_shop(tmp_path):
     assert json.loads(look.stdout)["note"] is None
 
 
+@pytest.mark.parametrize("name", ["shop.db", "delf.toml", "answers.jsonl", "journal.db"])
+def test_demo_overwrites_no_file_of_the_user(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    result = delf("demo", "--make", ".", cwd=tmp_path)
+    assert result.returncode == 2
+    assert f"holds a {name} already" in result.stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
 def test_demo_with_rejected_orders_changes_nothing(tmp_path):
     result = delf("demo", "--approve", "none", "--keep", "shop", cwd=tmp_path)
     assert result.returncode == 0

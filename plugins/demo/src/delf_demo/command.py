@@ -25,6 +25,7 @@ from delf_demo.shop import make_shop
 
 _CONFIG_FILE: Final = "delf.toml"
 _ANSWERS_FILE: Final = "answers.jsonl"
+_JOURNAL_FILE: Final = "journal.db"
 _WRAP_COLUMNS: Final = 78
 RECORDING: Final = Path(__file__).with_name("recording.jsonl")
 QUESTION: Final = (
@@ -234,7 +235,7 @@ def _shop_folder(keep: Path | None) -> Generator[Path]:
     """Yield the folder for the example shop: ``keep``, or a temporary folder removed afterwards.
 
     Raises:
-        ConfigurationError: If the folder already holds a shop or cannot be created.
+        ConfigurationError: If the folder already holds a file of a shop or cannot be created.
     """
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="delf-demo-") as name:
@@ -244,7 +245,7 @@ def _shop_folder(keep: Path | None) -> Generator[Path]:
         make_private_folder(keep)
     except OSError as error:
         raise ConfigurationError(f"{keep}: {error.strerror}") from error
-    for name in ("shop.db", _CONFIG_FILE):
+    for name in ("shop.db", _CONFIG_FILE, _ANSWERS_FILE, _JOURNAL_FILE):
         if (keep / name).exists():
             raise ConfigurationError(
                 f"{keep}: it holds a {name} already", hint="name an empty folder"
