@@ -60,21 +60,6 @@ def test_routine_of_a_schedule_is_checked_before_it_is_stored(schedule: Any):
         assert added.exit_code == 0, added.output
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--tools", "nosuch.py", "--tools nosuch.py: it does not exist"),
-        ("-c", "nosuch", "unknown connection 'nosuch'"),
-    ],
-)
-def test_options_of_a_schedule_are_checked_before_it_is_stored(
-    schedule: Any, option: str, value: str, message: str
-):
-    refused = schedule("add", "daily", "0 7 * * *", "Count orders.", option, value)
-    assert (refused.exit_code, message in refused.stderr) == (2, True), refused.output
-    assert json.loads(schedule("list", "--json").stdout) == []
-
-
 async def test_schedule_records_the_strategy_of_the_project(schedule: Any, here: Any):
     with (here / "delf.toml").open("a") as toml:
         toml.write('[agent]\nstrategy = "routine"\n')
