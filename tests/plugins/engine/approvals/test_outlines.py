@@ -287,6 +287,10 @@ ASKED = {
         "print(send('zoe@groß.example', 'Hi'))",
         "send(to='zoe@gross.example', text=...)",
     ),
+    "a name that differs from the plan in a space": (
+        "print(share('plan7.txt'))",
+        "share(file='plan 7.txt')",
+    ),
     "a number of no record": ("print(remove('12'))", "remove(mail_id=mails().id)"),
     "own data to a page": ("print(page('a.example?' + s[0]['address']))", "page(url=mails().body)"),
     "a stranger's words with an address": (

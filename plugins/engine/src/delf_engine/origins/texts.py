@@ -131,11 +131,13 @@ def number_text(value: float) -> str:
 def normalized_text(text: str) -> str:
     """Normalise a text, so that several spellings of a number or an address become equal.
 
-    Ignores number formats, spaces in a text with a digit, and case in mail addresses.
+    Ignores number formats, spaces in account numbers, and case in mail addresses.
     """
     plain = text.strip()
-    # A text with a digit may be an account number, which people write with or without spaces.
-    if " " in plain and any(map(str.isdigit, plain)):
+    # A text with a digit may be an account number, which people write with or without spaces. One
+    # with small letters may name a file, such as ``plan 7.txt``, which is not ``plan7.txt``.
+    is_code = plain == plain.upper() and any(map(str.isdigit, plain))
+    if " " in plain and is_code:
         plain = "".join(plain.split())
     if "@" in plain:
         return plain.lower()  # no casefold(), for which ``groß.example`` equals ``gross.example``
