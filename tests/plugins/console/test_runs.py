@@ -118,6 +118,9 @@ def test_runs_list_obeys_a_large_limit(runs, place):
     head, *rows = runs("list", "--limit", "100000").stdout.splitlines()
     assert head.split()[0] == "id"
     assert [f"task_{row.split()[0]}" for row in rows] == names[::-1]
+    beyond = runs("list", "--limit", "1" * 21)
+    assert beyond.exit_code == 2
+    assert "1000000" in beyond.stderr
 
 
 def test_runs_show_prints_scripts_calls_and_answer(runs, filled):

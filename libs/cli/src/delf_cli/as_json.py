@@ -50,13 +50,13 @@ def as_json_option(
     )
 
 
-def limit_option(default: int, words: str, *, highest: int | None = None) -> Callable[[F], F]:
+def limit_option(default: int, words: str, *, highest: int = 1_000_000) -> Callable[[F], F]:
     """Make the option ``--limit`` for a command that lists items.
 
     Args:
         default: The number of items without the option.
         words: The help text of the option.
-        highest: The highest number that the user may give; None for no limit.
+        highest: The highest number that the user may give.
     """
     return click.option(
         "--limit",
