@@ -113,6 +113,29 @@ def test_journal_export_and_import_move_tasks(run: Any, place: str, tmp_path: Pa
     assert run("import", file, journal=there).stderr == "0 tasks added\n"
 
 
+def test_second_import_completes_an_interrupted_one(run: Any, place: str, tmp_path: Path) -> None:
+    fill(place)
+    file, there = tmp_path / "tasks.jsonl", str(tmp_path / "there.db")
+    assert run("export", file).exit_code == 0
+
+    contents_here = contents(place)
+
+    async def begin_import() -> None:
+        async with contextlib.aclosing(SqlJournal(there)) as journal:
+            for event in contents_here["task_05"][:2]:
+                await journal.append(event)
+            await journal.append(contents_here["task_06"][0])
+            await journal.append(Printed(task_id="task_06", seq=2, at=1.0, text="resumed here"))
+
+    asyncio.run(begin_import())
+    assert run("import", file, journal=there).stderr == "40 tasks added\n"
+    contents_there = contents(there)
+    assert [event.seq for event in contents_there.pop("task_06")] == [1, 2], "it stays as it is"
+    contents_here.pop("task_06")
+    assert contents_there == contents_here
+    assert run("import", file, journal=there).stderr == "0 tasks added\n"
+
+
 @pytest.mark.parametrize("revoked", [False, True])
 def test_imported_decision_holds_for_its_task_only(
     run: Any, place: str, tmp_path: Path, revoked: bool

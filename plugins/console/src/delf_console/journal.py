@@ -182,8 +182,9 @@ def export(ctx: click.Context, path: Path, as_json: bool) -> None:
 def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Add the tasks of a FILE from `export`, or restore a FILE from `backup`.
 
-    Tasks that the journal already has stay as they are; a backup needs an empty journal. A task
-    that was not over becomes interrupted, and can be resumed; a queued one waits for a runner.
+    Tasks that the journal already has stay as they are, except that a task with only the first
+    events of the FILE gets the others. A backup needs an empty journal. A task that was not over
+    becomes interrupted, and can be resumed; a queued one waits for a runner.
     A decision that a file from `export` remembers holds for its own task only.
     """
     with path.open("rb") as file:
@@ -214,24 +215,26 @@ async def _export(journal: SharedJournal, path: Path) -> int:
 
 
 async def _import_tasks(journal: SharedJournal, path: Path) -> int:
-    """Import an export file's tasks that are not yet in the journal; return their number."""
+    """Import an export file's tasks that are not yet whole in the journal; return their number."""
     added_ids: set[str] = set()
     batch: list[list[Event]] = []
 
     async def flush() -> None:
         async def append_all(events: list[Event]) -> None:
             for event in events:
-                await journal.append(_without_later_approvals(event))
+                await journal.append(event)
 
         # Append concurrently, so that events of several tasks share a transaction.
         await asyncio.gather(*map(append_all, batch))
         batch.clear()
 
     for events in _tasks_of(path):
-        if events[0].task_id in added_ids or await _is_known(journal, events[0].task_id):
+        task_id = events[0].task_id
+        missing = await _missing_events(journal, list(map(_without_later_approvals, events)))
+        if task_id in added_ids or not missing:
             continue
-        added_ids.add(events[0].task_id)
-        batch.append(events)
+        added_ids.add(task_id)
+        batch.append(missing)
         if len(batch) == _TASKS_PER_BATCH:
             await flush()
     await flush()
@@ -248,12 +251,21 @@ def _without_later_approvals(event: Event) -> Event:
     return event
 
 
-async def _is_known(journal: SharedJournal, task_id: str) -> bool:
+async def _missing_events(journal: SharedJournal, events: list[Event]) -> list[Event]:
+    """Return the events of a task in an export that the journal does not have.
+
+    An interrupted import leaves the first events of a task. If the journal has any other event of
+    the task, such as of a resumed task, nothing is missing.
+    """
     try:
-        await journal.task(task_id)
+        stored_count = (await journal.task(events[0].task_id)).events
+        if stored_count >= len(events):
+            return []
+        stored_events = list(await journal.read(events[0].task_id))
     except UnknownTaskError:
-        return False
-    return True
+        return events
+    is_beginning = stored_events == events[: len(stored_events)]
+    return events[len(stored_events) :] if is_beginning else []
 
 
 def _tasks_of(path: Path) -> Iterator[list[Event]]:
