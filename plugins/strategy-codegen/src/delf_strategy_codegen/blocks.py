@@ -30,7 +30,9 @@ _FENCE: Final = re.compile(
 _FENCE_AFTER_TEXT: Final = re.compile(
     r"(?P<lead>.*[^`\s][ \t]*)(?P<marks>`{3,})(?P<info>[\w+#.-]+)[ \t]*"
 )
-_ONE_LINE: Final = re.compile(r"(?P<code>.*?\S.*?)(?P<marks>`{3,}|~{3,})[ \t]*")
+# The marks are matched from the beginning of their row only; otherwise a long row, or many of them,
+# would take quadratic time.
+_ONE_LINE: Final = re.compile(r"(?P<code>\s*\S.*?)(?P<marks>(?<!`)`{3,}|(?<!~)~{3,})[ \t]*")
 _WORD: Final = re.compile(r"[\w+#.-]*")
 _MAX_FENCES_IN_STRINGS: Final = 50
 _MAX_INFO_CHARS: Final = 40

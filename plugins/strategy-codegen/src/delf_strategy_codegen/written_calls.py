@@ -15,13 +15,16 @@ _NESTING_KEYS: Final = (
     "arguments", "parameters", "input", "args", "tool_input", "function", "tool_calls", "calls"
 )  # fmt: skip
 _CODE_KEY: Final = re.compile(rf"\\?[\"'](?:{'|'.join(_CODE_KEYS)})\\?[\"']\s*:")
+# A second group shows that an end tag is missing. The match then takes the rest of the text, which
+# would otherwise be searched for the end tag after each further tag.
 _PARAMETER: Final = (
     re.compile(
-        r"<parameter(?:=|\s+name=)[\"']?(?:code|script|python)[\"']?>(.*?)</parameter>",
+        r"<parameter(?:=|\s+name=)[\"']?(?:code|script|python)[\"']?>(.*?)(?:</parameter>|(\Z))",
         re.DOTALL | re.IGNORECASE,
     ),
     re.compile(
-        r"<arg_key>\s*(?:code|script)\s*</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL
+        r"<arg_key>\s*(?:code|script)\s*</arg_key>\s*<arg_value>(.*?)(?:</arg_value>|(\Z))",
+        re.DOTALL,
     ),
     re.compile(r"<\|python_tag\|>(.*?)(?=<\|e\w+\|>|\Z)", re.DOTALL),
     re.compile(r"<\|interpreter\|>(.*?)(?=<\|action_end\|>|\Z)", re.DOTALL),
@@ -119,8 +122,9 @@ def from_tags(text: str) -> list[tuple[str, int, int]]:
     """Return the scripts between tags; each with the indexes where its tags start and end."""
     # A tool call as XML has the script in a parameter, as in <parameter name="code">.
     for pattern in _PARAMETER:
-        if matches := [(_content(m[1]), m.start(), m.end()) for m in pattern.finditer(text)]:
-            return matches
+        matches = [match for match in pattern.finditer(text) if match.lastindex == 1]
+        if matches:
+            return [(_content(match[1]), match.start(), match.end()) for match in matches]
     # Other tags, such as <python>, contain only the script.
     return [(_content(m["code"]), m.start(), m.end()) for m in _TAG.finditer(text)][:_MAX_CALLS]
 
