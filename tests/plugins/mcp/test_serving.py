@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 from typing import Any
 
@@ -117,6 +118,55 @@ async def test_pictures_are_served_as_image_content(served, mode) -> None:
     assert (picture.type, picture.mime_type) == ("image", "image/png")
     assert base64.b64decode(picture.data) == b"\x89PNG"
     assert json.loads(state.text) == {"on": True}
+
+
+class Lamps(Connection):
+    """Lamps, whose numbers have the digits of a secret."""
+
+    @action(effect="read")
+    async def number(self, lamp: str) -> int:
+        """The number of a lamp."""
+        return 4070_4070_12
+
+
+class LimitedLamps(Connection):
+    """Lamps with a limit that has the digits of a secret."""
+
+    @action(effect="read")
+    async def number(self, limit: int = 4070_4070) -> int:
+        """The number of lamps."""
+        return limit
+
+
+@pytest.fixture
+async def serve_lamps(model):
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    options = {"llm": "scripted", "host": host, "api_key_for": {"openai": "40704070"}}
+    async with contextlib.AsyncExitStack() as stack:
+
+        def serve(lamps: Connection) -> Any:
+            served = Served(lambda **more: Agent(**(options | {"tools": [lamps]} | more)))
+            stack.push_async_callback(served.aclose)
+            return served.server()
+
+        yield serve
+
+
+@every_era
+async def test_result_with_a_redacted_number_is_a_text(serve_lamps, mode) -> None:
+    async with Client(serve_lamps(Lamps()), mode=mode) as client:
+        result = await client.call_tool("lamps_number", {"lamp": "anna"})
+    assert not result.is_error
+    assert result.content[0].text == "[redacted]12"
+
+
+@every_era
+async def test_redacted_schema_is_named_as_the_problem(serve_lamps, mode, caplog) -> None:
+    async with Client(serve_lamps(LimitedLamps()), mode=mode) as client:
+        with pytest.raises(MCPError, match="a number in a schema has a secret's digits"):
+            await client.list_tools()
+    assert not caplog.records
 
 
 @every_era

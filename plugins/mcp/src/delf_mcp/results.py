@@ -120,9 +120,13 @@ def blocks_of(text: str) -> list[types.ContentBlock]:
     """Convert a result in JSON to content blocks.
 
     A result with a picture, a sound or a resource has a block for each piece; any other result has
-    one block, whose text is the JSON.
+    one block, whose text is the JSON. So has a result in which redaction has
+    replaced the digits of a number, which is invalid JSON.
     """
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return [types.TextContent(type="text", text=text)]
     pieces = cast("list[Any]", value) if isinstance(value, list) else [value]
     if any(_is_media(piece) for piece in pieces):
         return [_block(piece) for piece in pieces]

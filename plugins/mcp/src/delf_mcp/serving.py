@@ -340,8 +340,13 @@ class Served:
                 response.raise_for_status()
             except DelfError as error:  # the library would log any other error as a defect
                 raise MCPError(types.INTERNAL_ERROR, _text_of(error)) from None
+            try:
+                items = json.loads(response.text)
+            except (ValueError, RecursionError):  # redaction has replaced the digits of a number
+                problem = "the tools cannot be listed: a number in a schema has a secret's digits"
+                raise MCPError(types.INTERNAL_ERROR, problem) from None
             tools = {_RUN: _definition_of_run()}
-            for item in json.loads(response.text):
+            for item in items:
                 action_name = item["name"]
                 if action_name in _OWN_TOOLS or action_name.startswith(_PREFIXES_OF_OWN_TOOLS):
                     continue
