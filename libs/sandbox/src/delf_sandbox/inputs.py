@@ -1,7 +1,9 @@
-"""Names of a task's input files inside a sandbox that does not share the host's file system."""
+"""Input files of a task inside a sandbox that does not share the host's file system."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,59 +12,46 @@ from typing import Final
 from delf.errors import SandboxUnavailableError
 
 WORKSPACE: Final = "/workspace"
+_DIGEST_CHARS: Final = 8
 
 
-class InputNames:
-    """Assigns file names inside a sandbox to a task's input files.
+def visible_path(path: str) -> str:
+    """Return the absolute path of an input file as scripts see it.
 
-    A file keeps its name without the folders. If the name is used already, a number is added.
+    The path depends on the file alone, not on the files of other tasks: a script would see from a
+    numbered name that another task has a file with this name, and a resumed task would get another
+    number. Files of different folders are in different folders of the workspace.
+
+    Args:
+        path: The absolute path on the host.
     """
+    return f"{WORKSPACE}/{_relative_path(path)}"
 
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}  # the name in the sandbox, by the file's path on the host
 
-    def name(self, path: str) -> str:
-        """Return the file name of an input file in the sandbox's folder, stable for each path.
+def copy_inputs(paths: Iterable[str], folder: Path) -> None:
+    """Copy input files into a folder that the sandbox can read. Blocking.
 
-        Args:
-            path: The absolute path on the host.
-        """
-        name = self._names.get(path)
-        if name is None:
-            used_names = set(self._names.values())
-            path_object = Path(path)
-            name = path_object.name
-            number = 1
-            while name in used_names:
-                number += 1
-                name = f"{path_object.stem}-{number}{path_object.suffix}"
-            self._names[path] = name
-        return name
+    Args:
+        paths: Absolute paths on the host.
+        folder: The folder on the host that scripts see as ``/workspace``.
 
-    def visible_path(self, path: str) -> str:
-        """Return the absolute path of an input file as scripts see it.
+    Raises:
+        SandboxUnavailableError: If a file cannot be read.
+    """
+    for path in paths:
+        target = folder / _relative_path(path)
+        try:
+            target.parent.mkdir(exist_ok=True)
+            target.parent.chmod(0o755)
+            shutil.copyfile(path, target)
+            target.chmod(0o644)
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"the input file {path} cannot be given to the sandbox: {error}"
+            ) from error
 
-        Args:
-            path: The absolute path on the host.
-        """
-        return f"{WORKSPACE}/{self.name(path)}"
 
-    def copy(self, paths: Iterable[str], folder: Path) -> None:
-        """Copy input files into a folder that the sandbox can read. Blocking.
-
-        Args:
-            paths: Absolute paths on the host.
-            folder: The folder on the host that scripts see as ``/workspace``.
-
-        Raises:
-            SandboxUnavailableError: If a file cannot be read.
-        """
-        for path in paths:
-            target = folder / self.name(path)
-            try:
-                shutil.copyfile(path, target)
-                target.chmod(0o644)
-            except OSError as error:
-                raise SandboxUnavailableError(
-                    f"the input file {path} cannot be given to the sandbox: {error}"
-                ) from error
+def _relative_path(path: str) -> Path:
+    """Return the path of an input file in the workspace: a digest of its folder, and its name."""
+    folder, name = os.path.split(path)
+    return Path(hashlib.sha256(os.fsencode(folder)).hexdigest()[:_DIGEST_CHARS], name)

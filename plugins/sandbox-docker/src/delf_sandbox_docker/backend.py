@@ -15,7 +15,7 @@ from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.protocols.sandbox import Availability, Available, Limits, SessionSpec, Unavailable
 from delf.types import Isolation
 from delf_sandbox.folders import remove_folder
-from delf_sandbox.inputs import WORKSPACE, InputNames
+from delf_sandbox.inputs import WORKSPACE, copy_inputs, visible_path
 from delf_sandbox.pool import SessionPool
 from delf_sandbox_docker.container import (
     SCRATCH,
@@ -83,7 +83,6 @@ class DockerBackend:
             cpu_limit=_parse_processors(cpu_limit), pids_limit=pids_limit, runtime=runtime
         )
         self._failed = FailedBuilds()  # images that are not built again for some time
-        self._inputs = InputNames()  # the names of the input files in containers
         self._folder: str | None = None  # the parent of the folders that containers share
         self._preparing = asyncio.Lock()  # held while an image is built
         # The paths of the volumes of each image that is ready, by the image's tag.
@@ -137,9 +136,7 @@ class DockerBackend:
         try:
             await session.ready(_START_SECONDS)
             await self._copy_inputs(session, spec)
-            links = {
-                name: self._inputs.visible_path(path) for name, path in spec.path_by_name.items()
-            }
+            links = {name: visible_path(path) for name, path in spec.path_by_name.items()}
             session.initialise(spec, SCRATCH, [WORKSPACE], links)
         except BaseException:
             self.pool.run_in_background(session.aclose())
@@ -154,12 +151,12 @@ class DockerBackend:
     def visible_path(self, path: str) -> str:
         """Return the path in ``/workspace`` under which scripts see a file.
 
-        Files with the same name are numbered.
+        Files of different folders are in different folders there.
 
         Args:
             path: The absolute path on the host.
         """
-        return self._inputs.visible_path(path)
+        return visible_path(path)
 
     async def aclose(self) -> None:
         """End all containers, and wait until they are removed. Idempotent."""
@@ -304,7 +301,7 @@ class DockerBackend:
             raise SandboxUnavailableError(
                 f"input files need a Docker engine on this machine, not {self.engine.url}"
             )
-        await asyncio.to_thread(self._inputs.copy, spec.files, folder / "workspace")
+        await asyncio.to_thread(copy_inputs, spec.files, folder / "workspace")
 
 
 def _parse_processors(limit: float | str) -> float:

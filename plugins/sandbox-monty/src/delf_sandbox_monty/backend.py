@@ -13,7 +13,7 @@ from delf.machine.zones import Zone
 from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
 from delf.types import Isolation
 from delf_sandbox.folders import remove_folder
-from delf_sandbox.inputs import WORKSPACE, InputNames
+from delf_sandbox.inputs import WORKSPACE, copy_inputs, visible_path
 from delf_sandbox_monty.session import SCRATCH, MontySession
 
 _NO_LIMIT = 10**9
@@ -33,7 +33,6 @@ class MontyBackend:
 
     def __init__(self, *, max_sessions: int = 256) -> None:
         self._max_sessions = max_sessions
-        self._inputs = InputNames()
         self._reset()
 
     def _reset(self) -> None:
@@ -95,12 +94,12 @@ class MontyBackend:
     def visible_path(self, path: str) -> str:
         """Return the path in ``/workspace`` under which scripts see a file.
 
-        Files with the same name are numbered.
+        Files of different folders are in different folders there.
 
         Args:
             path: The absolute path on the host.
         """
-        return self._inputs.visible_path(path)
+        return visible_path(path)
 
     async def aclose(self) -> None:
         """End all worker processes. Idempotent."""
@@ -133,7 +132,7 @@ class MontyBackend:
         try:
             for name in ("scratch", "workspace"):
                 (folder / name).mkdir()
-            self._inputs.copy(spec.files, folder / "workspace")
+            copy_inputs(spec.files, folder / "workspace")
         except BaseException:
             remove_folder(str(folder))
             raise

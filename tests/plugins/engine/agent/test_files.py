@@ -14,6 +14,7 @@ from delf import Agent, CallContext, ConfigurationError, ToolDefinitionError, to
 from delf.events import Event, FileWritten, ToolsSelected
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from delf_sandbox.inputs import visible_path
 
 
 @pytest.fixture(params=["local", "monty"])
@@ -79,7 +80,7 @@ def test_listed_paths_can_be_opened_in_the_sandbox(run, sandbox, inputs, scripte
     where = [line.partition(": ")[2] for line in shown]
     expected = inputs
     if sandbox == "monty":
-        expected = [f"/workspace/{name}" for name in ("sales.csv", "sales-2.csv", "notes é.txt")]
+        expected = [visible_path(path) for path in inputs]
     assert where == [f"open({path!r})" for path in expected]
 
 
