@@ -193,3 +193,12 @@ def test_specification_download_stops_at_a_decompression_bomb() -> None:
         with little_memory(), pytest.raises(DelfError, match="too large"):
             read(f"{server.url}/openapi.json", MAX)
         assert server.last.header("accept-encoding") == "gzip, deflate"
+
+
+@pytest.mark.parametrize("end", [b"", bytes(9), b"\x1f", b"some\x1f\x8b"])
+def test_all_members_of_a_gzip_body_are_read(end):
+    body = gzip.compress(b"one,") + gzip.compress(b"") + gzip.compress(b"two") + end
+    for split in range(len(body)):
+        inflater = Inflater(httpx.Headers({"content-encoding": "gzip"}), MAX)
+        pieces = [*inflater.feed(body[:split]), *inflater.feed(body[split:])]
+        assert b"".join(pieces) == b"one,two"

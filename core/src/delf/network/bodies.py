@@ -21,6 +21,7 @@ _PIECE: Final = 64 * 1024
 _PIECES_PER_TURN: Final = 16
 _GZIP: Final = zlib.MAX_WBITS | 16  # gzip header; a negative value: no header
 _RAW: Final = -zlib.MAX_WBITS
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 # Servers send "deflate" with zlib's header or without; the first byte of the data shows which.
 _METHOD: Final = 0x0F
 _DEFLATED: Final = 8
@@ -87,6 +88,7 @@ class Inflater:
             raise BodyEncodingError(f"it is compressed as {encoding[:40]}, which was not asked for")
         self._encoding = encoding
         self._decompressor: Any = None
+        self._start_of_member = b""  # received after the end of a gzip member
         self._max_bytes = max_bytes
         self._received_bytes = self._inflated_bytes = 0
 
@@ -119,6 +121,23 @@ class Inflater:
             return
         if self._decompressor is None:
             self._decompressor = zlib.decompressobj(self._window_bits(data[0]))
+        while data and (not self._decompressor.eof or self._begins_member(data)):
+            data, self._start_of_member = self._start_of_member + data, b""
+            yield from self._inflate_member(data)
+            data = self._decompressor.unused_data
+
+    def _begins_member(self, data: bytes) -> bool:
+        """Begin the next member of a gzip body. Return False if no member follows so far."""
+        start = (self._start_of_member + data)[: len(_GZIP_MAGIC)]
+        if self._encoding == "gzip" and start == _GZIP_MAGIC:
+            self._decompressor = zlib.decompressobj(_GZIP)
+            return True
+        # Other bytes after a member are ignored, as other clients do.
+        self._start_of_member = start
+        return False
+
+    def _inflate_member(self, data: bytes) -> Iterator[bytes]:
+        """Decompress bytes up to the end of the compressed stream."""
         may_have_output = True
         while may_have_output and not self._decompressor.eof:
             try:
