@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from delf_cli.state import State
 from delf_engine.closing import all_ended
 from delf_runner_dbos.queue import belongs_to_project
 
+_log = logging.getLogger(__name__)
 _MAX_AGENTS: Final = 8
 _NO_FLAGS: Final[Mapping[str, Any]] = dict.fromkeys(["journal", "output_dir", "record", "files"])
 # The setup fields of a task that determine its agent; the others belong to the task itself.
@@ -75,8 +77,9 @@ class Agents:
                 self._agents[key] = agent
             self._agents.move_to_end(key)
             self._use_counts[key] = self._use_counts.get(key, 0) + 1
-            await self._stop_idle_agents()
         try:
+            async with self._lock:
+                await self._stop_idle_agents()
             yield agent
         finally:
             self._use_counts[key] -= 1
@@ -89,7 +92,10 @@ class Agents:
         # The least recently used agents come first.
         idle = [key for key in self._agents if key not in self._use_counts]
         for key in idle[:excess_count]:
-            await self._agents.pop(key).astop()
+            try:
+                await self._agents.pop(key).astop()
+            except Exception as error:  # the task that needs another agent must not fail
+                _log.warning("an idle agent failed to stop: %s: %s", type(error).__name__, error)
 
     def _create_agent(self, task_setup: Mapping[str, Any]) -> Agent:
         """Create an agent for tasks with the same setup.
