@@ -283,6 +283,7 @@ TOKEN = {"access_token": "ya29.one", "expires_in": 3600}
         (200, {}, "No access token"),
         (200, b"[" * 100_000, "not valid"),
         (200, b"\xff", "not valid"),
+        (200, b"[" * 2_000_000, "its answer cannot be read: it has more than 1,000,000 bytes"),
         (200, TOKEN | {"expires_in": "soon"}, "not valid"),
         (200, TOKEN | {"expires_in": 1e300}, "not valid"),
         (200, TOKEN | {"access_token": None}, "no valid token"),

@@ -17,6 +17,7 @@ from delf.errors import (
     ConnectionUnavailableError,
     KeyAddressError,
 )
+from delf.network.bodies import ACCEPTED, BodyError, Inflater
 from delf.network.proxies import transport
 from delf.network.tls import default_context
 from delf_google.errors import GET_CREDENTIALS, LOGIN, LoginError
@@ -26,6 +27,7 @@ from delf_google.store import TokenStore
 _log = logging.getLogger(__name__)
 _DEFAULT_TOKEN_URI: Final = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _TIMEOUT_SECONDS: Final = 30.0
+_MAX_ANSWER_BYTES: Final = 1_000_000
 INVALID_ANSWER_ERRORS: Final = (
     ValueError,
     TypeError,
@@ -341,16 +343,24 @@ class _TokenRequests:
 
         try:
             http_transport = transport(httpx, verify=default_context())
-            with httpx.Client(
-                transport=http_transport, timeout=timeout or _TIMEOUT_SECONDS
-            ) as client:
-                answer = client.request(method, url, content=body, headers=headers)
+            all_headers = {**(headers or {}), "accept-encoding": ACCEPTED}
+            with (
+                httpx.Client(
+                    transport=http_transport, timeout=timeout or _TIMEOUT_SECONDS
+                ) as client,
+                client.stream(method, url, content=body, headers=all_headers) as answer,
+            ):
+                inflater = Inflater(answer.headers, _MAX_ANSWER_BYTES)
+                pieces = [piece for data in answer.iter_raw() for piece in inflater.feed(data)]
         except httpx.HTTPError as error:
             raise TransportError(f"{type(error).__name__} at {httpx.URL(url).host}") from None
+        except BodyError as error:
+            raise TransportError(f"its answer cannot be read: {error}") from None
+        content = b"".join(pieces)
         if answer.is_redirect:  # google-auth would report the login as revoked
             raise TransportError(f"it redirects (HTTP {answer.status_code})")
-        self.is_fault_of_server = not _is_about_login(answer.status_code, answer.content)
-        return _TokenResponse(answer.status_code, answer.headers, answer.content)
+        self.is_fault_of_server = not _is_about_login(answer.status_code, content)
+        return _TokenResponse(answer.status_code, answer.headers, content)
 
 
 def _is_about_login(status: int, content: bytes) -> bool:
