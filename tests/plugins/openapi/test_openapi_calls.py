@@ -209,9 +209,9 @@ class TokenServer:
             return Reply(200, json.dumps(token).encode())
         return Reply(200 if seen.header("authorization") == f"Bearer t{self.given}" else 401)
 
-    def tool(self, url: str, **settings: Any) -> APITool:
+    def tool(self, url: str, method: str = "get", **settings: Any) -> APITool:
         settings = {"client_id": "me", "client_secret": "s3cret", **settings}
-        return APITool(with_login(url), name="api", base_url=url, **settings)
+        return APITool(with_login(url, method), name="api", base_url=url, **settings)
 
 
 async def test_expired_token_is_renewed(invoke: Any):
@@ -487,6 +487,28 @@ async def test_redirected_write_without_answer_is_made_once(
     with pytest.raises(OutcomeUnknownError, match="may have been done"):
         await invoke(tool, "call")
     assert [seen.method for seen in server.seen].count("POST") == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "redirect", "attempts"),
+    [("post", 303, 1), ("post", 302, 1), ("patch", 303, 1), ("post", 307, 2), ("put", 303, 2)],
+)
+async def test_write_is_repeated_with_a_new_token_unless_it_was_received(
+    method: str, redirect: int, attempts: int, invoke: Any
+):
+    tokens = TokenServer()
+
+    def answer(seen: Seen) -> Reply:
+        if seen.path == "/token":
+            return tokens(seen)
+        return Reply(redirect, b"", {"Location": "/y"}) if seen.path == "/x" else Reply(401)
+
+    async with raw_server(answer) as server:
+        tool = tokens.tool(server.url, method=method)
+        with pytest.raises(APIError, match="401"):
+            await invoke(tool, "call")
+        await tool.aclose()
+    assert [seen.path for seen in server.seen].count("/x") == attempts
 
 
 @pytest.mark.parametrize(

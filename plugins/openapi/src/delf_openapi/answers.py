@@ -28,17 +28,19 @@ class Answer:
         reason: The reason phrase of the status.
         headers: A mapping from lower-case header name to value.
         content: The body.
+        method: The method of the answered message: GET after some redirects of a write.
     """
 
-    __slots__ = ("content", "headers", "reason", "status")
+    __slots__ = ("content", "headers", "method", "reason", "status")
 
     def __init__(
-        self, status: int, reason: str, headers: Mapping[str, str], content: bytes
+        self, status: int, reason: str, headers: Mapping[str, str], content: bytes, *, method: str
     ) -> None:
         self.status = status
         self.reason = reason
         self.headers = {k.lower(): v for k, v in headers.items()}
         self.content = content
+        self.method = method
 
     @property
     def media(self) -> str:

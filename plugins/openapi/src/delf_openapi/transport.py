@@ -115,7 +115,9 @@ class Transport:
         token = await self._tokens.get(request.token_url)
         _use_token(request, token)
         answer = await self._send_with_retries(request)
-        if answer.status == 401:  # the token was revoked early
+        was_received = answer.method != request.method  # a write that a redirect made a GET
+        if answer.status == 401 and (request.is_repeatable or not was_received):
+            # The token was revoked early.
             _use_token(request, await self._tokens.get(request.token_url, instead_of=token))
             answer = await self._send_with_retries(request)
         return _redact_credentials(answer, request)
@@ -239,7 +241,8 @@ class Transport:
             return Answer(
                 *await self._client.exchange(
                     message.method, url, headers=pairs, content=message.content, max_bytes=limit
-                )
+                ),
+                method=message.method,
             )
         except BodyTooLargeError:
             raise _unread_answer_error(
