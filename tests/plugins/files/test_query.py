@@ -497,7 +497,8 @@ async def test_unrepresentable_value_is_text_with_a_note(tmp_path):
     path = tmp_path / "t.parquet"
     duckdb.sql(
         "COPY (SELECT DATE 'infinity' AS d, INTERVAL '1 month' AS i, TIME '24:00' AS t, "
-        f"TIMESTAMP '10000-01-02 03:04' AS far, make_timestamp_ns(1) AS ns) TO '{path}'"
+        "TIMESTAMP '10000-01-02 03:04' AS far, make_timestamp_ns(1) AS ns, "
+        f"TIME_NS '12:00:00.123456789' AS tns) TO '{path}'"
     )
     files = Files(input_files(find_inputs([str(path)]), str), FORMATS)
     with notes_of_call() as notes:
@@ -508,6 +509,7 @@ async def test_unrepresentable_value_is_text_with_a_note(tmp_path):
         "t": "24:00:00",
         "far": "10000-01-02 03:04:00",
         "ns": "1970-01-01 00:00:00.000000001",
+        "tns": "12:00:00.123456789",
     }
     assert [shown.split(":")[0] for shown in notes] == [f"column {name!r}" for name in row]
 

@@ -26,6 +26,7 @@ _UNREPRESENTABLE: Final = {
     "DATE": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
     "TIMESTAMP": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
     "TIMESTAMP_NS": r"\.\d{6}\d*[1-9]",
+    "TIME_NS": r"\.\d{6}\d*[1-9]",
     "TIME": r"24:00:00",
 }
 
