@@ -507,6 +507,17 @@ def test_untrusted_column_stays_untrusted_under_any_spelling(scheme, trust, stat
     assert whose == "outside" or not {"note", "NOTE"} & whose.keys()
 
 
+@pytest.mark.parametrize(
+    "orders", [{"orders": "own", "orders.note": "outside"}, {"orders.status": "own"}]
+)
+def test_trusted_column_may_have_the_name_of_an_untrusted_table(orders):
+    db = SQL(url="postgresql://u:p@h/d", trust={**orders, "status": "outside"})
+    whose = {"SELECT status FROM orders": "own", "SELECT status FROM status": "outside"}
+    for statement, trust in whose.items():
+        found = db.result_trust("query", {"statement": statement})
+        assert (found if isinstance(found, str) else found["status"]) == trust
+
+
 def test_user_permitted_function_makes_rows_untrusted():
     db = SQL(url="postgresql://u:p@h/d", trust=TRUST, functions=["mine"])
     assert db.result_trust("query", {"statement": "SELECT mine(id) FROM customers"}) == "outside"

@@ -74,7 +74,7 @@ class OwnTables:
         name = f"{self._key(table)}.{self._key(column)}"
         if self.trust.get(name, self.trust.get(self._key(table))) != "own":
             return False
-        return not any(_may_mean(key, name) for key in self._outside_keys())
+        return not any("." in key and _may_mean(key, name) for key in self._outside_keys())
 
     def _outside_keys(self) -> list[str]:
         return [key for key, level in self.trust.items() if level != "own"]
