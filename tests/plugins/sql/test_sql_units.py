@@ -25,7 +25,7 @@ from delf_sql.backends.base import Problem
 from delf_sql.database import Database, LostError
 from delf_sql.failures import failed_statement_error
 from delf_sql.fitting import check_fits
-from delf_sql.gate import check_query
+from delf_sql.gate import check_query, check_write
 from delf_sql.placeholders import bind
 from delf_sql.render import quoted
 from delf_sql.settings import SQLSettings
@@ -548,6 +548,32 @@ async def test_comments_on_untrusted_columns_are_omitted(tmp_path):
     assert re.findall("about [^']*", str(await db.schema())) == ["about COLUMN bills.iban"]
     assert db.context_trust == db.result_trust("schema", {}) == "own"
     await db.aclose()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "head"),
+    [
+        ("snowflake", "CREATE OR REPLACE SECURE PROCEDURE p() RETURNS int LANGUAGE SQL AS"),
+        ("oracle", "CREATE TYPE BODY t AS MEMBER FUNCTION f RETURN NUMBER IS"),
+        ("oracle", "CREATE OR REPLACE EDITIONABLE TYPE BODY t IS MEMBER PROCEDURE f IS"),
+    ],
+)
+def test_routine_body_of_an_untested_dialect_may_have_semicolons(dialect, head):
+    statement = f"{head} BEGIN x := 1; RETURN x; END"
+    assert check_write(statement, dialect).text.count(";") == 2
+
+
+@pytest.mark.parametrize(
+    ("dialect", "statement"),
+    [
+        ("snowflake", "CREATE SECURE VIEW procedure AS SELECT 1; DELETE FROM items"),
+        ("oracle", "CREATE TYPE t AS OBJECT (body int); DELETE FROM items"),
+        ("postgresql", "CREATE TYPE body AS (a int); DELETE FROM items"),
+    ],
+)
+def test_other_definition_allows_no_second_statement(dialect, statement):
+    with pytest.raises(ToolRefusedError, match="one statement"):
+        check_write(statement, dialect)
 
 
 def test_number_larger_than_any_float_does_not_fit_a_float_column():

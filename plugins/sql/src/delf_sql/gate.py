@@ -37,7 +37,7 @@ _STATEMENTS: Final = words(
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
 # The words that may stand between CREATE and the kind of routine.
 _ROUTINE_MODIFIERS: Final = words(
-    "OR REPLACE ALTER TEMP TEMPORARY CONSTRAINT AGGREGATE EDITIONABLE NONEDITIONABLE"
+    "OR REPLACE ALTER TEMP TEMPORARY CONSTRAINT AGGREGATE EDITIONABLE NONEDITIONABLE SECURE"
 )
 # Matches MySQL tables whose counters are reset when a privileged user reads them.
 _RESETTING_TABLE: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
@@ -235,6 +235,8 @@ def _defines_routine(tokens: Sequence[Token], dialect: Dialect) -> bool:
         return False
     head = [token.word for token in tokens[1:12]]
     kinds = [word for word in head if word not in _ROUTINE_MODIFIERS]
+    if dialect == "oracle" and kinds[:2] == ["TYPE", "BODY"]:
+        return True
     # In MySQL, the kind may come after DEFINER = ….
     possible_kinds = kinds if kinds[:1] == ["DEFINER"] else kinds[:1]
     return not _ROUTINES.isdisjoint(possible_kinds)
