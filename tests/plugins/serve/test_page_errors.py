@@ -11,14 +11,16 @@ from support.server import find_program
 PAGE = Path(delf_serve.__file__).with_name("page")
 
 
-def run_script(name: str, more: str) -> str:
-    """Return what JavaScript prints at the end of one of the page's scripts."""
-    script = f"const document = {{ baseURI: 'http://localhost/' }};\n{(PAGE / name).read_text()}"
-    command = [find_program("node"), "--input-type=module", "--eval", f"{script}\n{more}"]
+def run_script(names: tuple[str, ...], more: str) -> str:
+    """Return what JavaScript prints at the end of some of the page's scripts."""
+    lines = [line for name in names for line in (PAGE / name).read_text().splitlines()]
+    scripts = "\n".join(line for line in lines if not line.startswith("import "))
+    script = f"const document = {{ baseURI: 'http://localhost/' }};\n{scripts}\n{more}"
+    command = [find_program("node"), "--input-type=module", "--eval", script]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_message_of_a_refused_request_ends_with_its_hint():
     shown = "console.log(new Refused(409, { detail: 'it runs', hint: 'cancel it' }).message)"
-    assert run_script("api.js", shown) == "it runs — cancel it"
-    assert run_script("api.js", shown.replace(", hint: 'cancel it'", "")) == "it runs"
+    assert run_script(("words.js", "api.js"), shown) == "it runs — cancel it"
+    assert run_script(("words.js", "api.js"), shown.replace(", hint: 'cancel it'", "")) == "it runs"
