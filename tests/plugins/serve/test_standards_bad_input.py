@@ -127,6 +127,17 @@ async def test_file_name_of_a_client_is_no_path(serve: Any, tmp_path: Path):
     assert (await served.client.get("/files")).json()["files"] == []
 
 
+async def test_file_of_a_client_may_have_any_plain_name(serve: Any):
+    served = await serve()
+    names = ["Report – final.pdf", "a’b 100%.csv", "Q1: notes?.txt", ".env", "10.00\u202fAM.png"]
+    for name in names:
+        (path, body), *_ = bodies_with_file(name)
+        answer = await served.client.post(path, json=body)
+        assert answer.status_code != 422, (name, answer.text)
+    files = (await served.client.get("/files")).json()["files"]
+    assert {file["name"] for file in files} == {*names}
+
+
 async def test_decision_of_a_chat_client_in_any_form_is_read_or_refused(serve: Any):
     served = await serve()
     task = await served.run("await send('ada@x.org')")

@@ -40,6 +40,8 @@ _DECISION: Final = re.compile(r"\s*(approve|reject)\s*(?::\s*(.*))?", re.IGNOREC
 # The maximum number of user messages between a task and the reply to its question.
 _MAX_SEARCHED_MESSAGES: Final = 20
 _DATA: Final = re.compile(r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL)
+# The characters of paths, control characters and halves of characters.
+_NOT_IN_FILE_NAMES: Final = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf": ".pdf"}
 
 
@@ -293,7 +295,8 @@ async def _store_files(call: Call, turn: Turn) -> list[str]:
             ids.append(file)
         else:
             name, content = file
-            _validate(s.FileQuery, {"name": name})  # the client may have sent a path
+            if name in ("", ".", "..") or _NOT_IN_FILE_NAMES.search(name):
+                raise ProblemError(422, f"{visible(name)!r} is not the name of a file")
             stored = await call.service.uploads.store(call.caller, name, as_one_chunk(content))
             ids.append(stored.id)
     return ids
