@@ -116,6 +116,7 @@ WHOLE = {
     "bound parameters in a list": "shop.query('select * from c where name = ?', [name, 1])",
     "compared": "rows = shop.query('x')\nprint([r for r in rows if r['name'] == name])",
     "a key": "rows = shop.query('x')\nprint(rows[name], rows.get(name, 0))",
+    "a default of get that is printed": "d = shop.query('x')\nprint(d.get('who', name))",
     "an answer": "print(f'{name} has paid')\nprint(name)",
     "a helper variable": "to = name\nmail.send(to=to)",
     "without spaces around": "mail.send(to=name.strip().lower())",

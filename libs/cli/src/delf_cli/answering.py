@@ -54,6 +54,8 @@ RESPONSE_SECONDS: Final = 15.0
 The process usually responds immediately, unless it is suspended.
 """
 _POLL_SECONDS: Final = 0.1
+# The seconds between two checks whether the request is still pending.
+_CHECK_SECONDS: Final = 1.0
 _MAX_SUGGESTIONS: Final = 5
 
 E = TypeVar("E", bound=ApprovalDecided | ApprovalVoted | ApprovalCommented | ApprovalAssigned)
@@ -465,15 +467,23 @@ async def _wait_for_event(
         UnknownRequestError: If the request is not pending any more.
         DelfError: If the task's process does not respond.
     """
+    record = await find_request(journal, request_id)
+    task_id, last_seq = record.requested.task_id, record.requested.seq
+    next_check = time.monotonic() + _CHECK_SECONDS
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:
-        record = await find_request(journal, request_id)
-        for event in (*record.discussion, record.decided):
+        for event in await journal.read(task_id, last_seq):
+            last_seq = event.seq
+            if not isinstance(event, kinds) or event.request_id != request_id:
+                continue
             # ``note`` is the position of the message that the process has turned into the event.
-            if isinstance(event, kinds) and event.note == position:
+            if event.note == position:
                 return event
-        _require_waiting(record)
+        _require_waiting(record)  # was read before the events, which so hold its decision
         await asyncio.sleep(_POLL_SECONDS)
+        if time.monotonic() >= next_check:  # seldom, because this searches all requests
+            record = await find_request(journal, request_id)
+            next_check = time.monotonic() + _CHECK_SECONDS
     raise _no_response(request_id)
 
 

@@ -291,8 +291,10 @@ class _VariableUses:
                 may_print_to_file = "file" in keywords or None in keywords
                 return word in _DISPLAY_FUNCTIONS and not may_print_to_file
             case ast.Attribute(attr=method):
+                if method not in _SEARCH_METHODS:
+                    return False
                 # Such as text.count(name). A further argument may be the result: d.get(key, name).
-                return method in _SEARCH_METHODS and node in call.args[:1]
+                return node in call.args[:1] or self._is_harmless_use(call)
             case _:
                 return False
 
