@@ -215,6 +215,25 @@ async def test_schema_is_enforced_on_arguments(kind, wrong):
         action.validate(wrong)
 
 
+@pytest.mark.parametrize(
+    ("part", "fits"),
+    [
+        ({"type": "array", "items": {"type": "any"}}, [1, "a"]),
+        ({"type": "array", "items": [{"type": "number"}, {"type": "number"}]}, [1.5, 2]),
+        ({"type": "object", "properties": {"x": {"type": "float"}}}, {"x": 1.5}),
+        ({"type": "object", "properties": {"x": {"$ref": "#/$defs/Gone"}}}, {"x": 1}),
+        ({"type": "object", "properties": {"x": {"$id": "a", "type": "string"}}}, {"x": "a"}),
+        ({"type": "object", "properties": {"type": {"type": "string"}}}, {"type": "any"}),
+    ],
+    ids=["any", "tuple", "float", "dangling", "id", "named type"],
+)
+async def test_loose_schema_of_a_framework_works(part, fits):
+    schema = {"name": "f", "parameters": {"properties": {"value": part}, "required": ["value"]}}
+    (tool,) = as_connections([(lambda value: value, schema)])
+    (action,) = await tool.actions()
+    assert action.validate({"value": fits}) == {"value": fits}
+
+
 def test_invalid_schema_is_reported_when_the_tool_is_given():
     schema = {"name": "f", "parameters": {"properties": {"x": {"pattern": "("}}}}
     with pytest.raises(ToolDefinitionError, match="'f': its schema cannot be used"):

@@ -33,6 +33,8 @@ _TYPES: Final[Mapping[str, Any]] = {
     "null": None,
 }
 _MAX_VALUES: Final = 100
+# The keys of a schema whose values are data, and no schemas.
+_DATA_KEYS: Final = frozenset({"const", "default", "enum", "examples"})
 _NUMBERS: Final = {
     "minimum": "ge",
     "maximum": "le",
@@ -324,6 +326,47 @@ def _as_json_schema_type(part: Mapping[str, Any]) -> dict[str, Any]:
     return {**schema_keys, "type": kind} if kind in _TYPES else schema_keys
 
 
+def _make_checker(name: str, schema: Mapping[str, Any]) -> Checker:
+    """Make a checker of single arguments of a tool.
+
+    Raises:
+        ToolDefinitionError: If the schema is invalid.
+    """
+    # Without ``required``, the schema can check one parameter alone.
+    checked_keys = ("$schema", "$defs", "definitions", "properties")
+    checked = {key: schema[key] for key in checked_keys if key in schema}
+    return Checker(_without_loose_parts(_as_json(checked), schema), f"the tool {name!r}")
+
+
+def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
+    """Return a part of a schema without what frameworks accept, but JSON Schema does not.
+
+    These are types such as ``any`` and ``float``, references that lead nowhere, and ids.
+
+    Args:
+        part: A part of the schema, as JSON data.
+        root: The schema.
+    """
+    if isinstance(part, list):
+        return [_without_loose_parts(each, root) for each in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    kept = {
+        key: value if key in _DATA_KEYS else _without_loose_parts(value, root)
+        for key, value in cast("dict[str, Any]", part).items()
+    }
+    kind, ref = kept.get("type"), kept.get("$ref")
+    if isinstance(kind, (str, list)) and not {*one_or_more(kind)} <= _TYPES.keys():
+        del kept["type"]
+    if isinstance(ref, str) and _target(ref, root) is None:
+        del kept["$ref"]
+    if isinstance(kept.get("$id"), str):
+        del kept["$id"]
+    if isinstance(kept.get("items"), list):  # the form of older drafts
+        kept["prefixItems"] = kept.pop("items")
+    return kept
+
+
 def _make_function(
     name: str,
     description: str,
@@ -346,12 +389,7 @@ def _make_function(
     schema_names = {_python_identifier(schema_name): schema_name for schema_name in properties}
     if len(schema_names) < len(properties):
         raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
-    checker: Checker | None = None
-    if not validates_itself:
-        # Without ``required``, the schema can check one parameter alone.
-        checked_keys = ("$schema", "$defs", "definitions", "properties")
-        checked = {key: schema[key] for key in checked_keys if key in schema}
-        checker = Checker(_as_json(checked), f"the tool {name!r}")
+    checker = None if validates_itself else _make_checker(name, schema)
     hints: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     docs: list[str] = []

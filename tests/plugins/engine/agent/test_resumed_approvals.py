@@ -504,3 +504,29 @@ async def test_question_is_answered_once_despite_a_crash(bench: Bench, asks_now:
         requests = [e for e in response.events if isinstance(e, ev.ApprovalRequested)]
         (asked,) = [request for request in requests if request.is_question]
         assert (asked.request_id == events[begun].request_id) == (end > begun)
+
+
+async def test_request_replaced_by_the_question_to_repeat_is_closed(bench: Bench) -> None:
+    """Nobody sees a request that no task waits for any more."""
+    bench.model.writes(
+        "import asyncio\nawait asyncio.gather(pay(10), pay(10), return_exceptions=True)"
+    )
+    paid: list[int] = []
+
+    @tool(effect="write")
+    async def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        raise OutcomeUnknownError("lost")
+
+    async with bench.agent(World(), lambda _: Approved(), more=[pay]) as first:
+        events = await recorded(bench, first)
+    lost = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallFinished))
+    assert sum(isinstance(e, ev.ApprovalRequested) for e in events[:lost]) == 2
+    await bench.journal.ended_after(events[:lost])
+    async with bench.agent(World(), lambda _: Rejected(reason="no"), more=[pay]) as second:
+        response = await second.aresume(events[0].task_id)
+    requested = {e.request_id for e in response.events if isinstance(e, ev.ApprovalRequested)}
+    decided = {e.request_id for e in response.events if isinstance(e, ev.ApprovalDecided)}
+    assert len(requested) == 3
+    assert requested == decided

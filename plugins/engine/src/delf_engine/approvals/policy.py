@@ -294,14 +294,19 @@ class TaskApprovals:
             return "the effect of the action has changed since it was shown"
         return None
 
-    async def close(self, recorded_call: RecordedCall) -> None:
-        """Close the pending request about a call that no longer needs approval."""
+    async def close(self, recorded_call: RecordedCall, reason: str) -> None:
+        """Close the pending request for approval of a call, because it is not asked any more.
+
+        Args:
+            recorded_call: The call.
+            reason: The reason, for people who still see the request.
+        """
         # The ordinary request for approval of the call, and not the question whether to repeat an
         # interrupted call (``outcome_unknown=True``), which a person answers in any case.
         request_event, decision_event = recorded_call.request_for(outcome_unknown=False)
         is_pending = decision_event is None and not recorded_call.request_has_lapsed
         if request_event is not None and is_pending:
-            await self._void(request_event, "the action needs no approval any more")
+            await self._void(request_event, reason)
 
     async def _void(self, request_event: ApprovalRequested, reason: str) -> None:
         """Close a pending request by a recorded rejection, so that no late approval counts.

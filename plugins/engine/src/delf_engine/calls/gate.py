@@ -391,7 +391,7 @@ class Gate:
             if recorded_call is not None:
                 # An earlier process may have asked for approval, which other rules required. That
                 # request would stay open forever.
-                await self._approvals.close(recorded_call)
+                await self._approvals.close(recorded_call, "the action needs no approval any more")
             return await self._make(call)
         answer = await self._ask(call, recorded_call, verdict)
         match answer.decision:
@@ -555,6 +555,8 @@ class Gate:
             return await self._refuse_validated(call, _refused(call, verdict.message))
         digest_before_edit = call.digest  # _ask() changes call.digest if the person edits the call
         reason = "the same call was made before, and its answer was lost: it may have been done"
+        if recorded_call is not None:  # an earlier process asked only whether to make the call
+            await self._approvals.close(recorded_call, reason)
         approval = verdict.with_reason_to_ask(reason)
         answer = await self._ask(call, recorded_call, approval, outcome_unknown=True)
         match answer.decision:
