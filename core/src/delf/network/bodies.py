@@ -7,6 +7,7 @@ anybody counts bytes. So plugins send :data:`ACCEPTED` only, and read bodies wit
 from __future__ import annotations
 
 import asyncio
+import itertools
 import zlib
 from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -103,7 +104,9 @@ class Inflater:
             BodyEncodingError: If the compressed data is corrupt.
         """
         self._received_bytes += len(data)
-        for piece in self._inflate(data):
+        # In parts, because each member of a gzip body copies the bytes that follow it.
+        parts = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+        for piece in itertools.chain.from_iterable(map(self._inflate, parts)):
             self._inflated_bytes += len(piece)
             if self._inflated_bytes > self._max_bytes:
                 break
@@ -113,11 +116,8 @@ class Inflater:
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
         """Decompress received bytes, yielding chunks of at most 64 KiB."""
-        if not data:
-            return
         if self._encoding is None:
-            for start in range(0, len(data), _PIECE):
-                yield data[start : start + _PIECE]
+            yield data
             return
         if self._decompressor is None:
             self._decompressor = zlib.decompressobj(self._window_bits(data[0]))

@@ -271,9 +271,10 @@ class Ballot:
                 return  # somebody rejected it meanwhile
             try:
                 await self._count(rule, answer)
-            except DelfError as error:
+            except Exception as error:
                 self._voters.discard(_normalised_name(answer.who))
-                _log.error("a vote about %s was not counted: %s", request_id, error.message)
+                message = f"a vote about {request_id} was not counted"
+                self._log.redactor.log_failure(_log, message, error)
 
     async def _count(self, rule: ApprovalRule, answer: Answer) -> None:
         """Decide the request if this is the second vote; record the vote if it is the first."""

@@ -171,10 +171,9 @@ class RequestRemarks:
                         await self._log.record(ApprovalCommented, **head, text=text)
                     case Assignment(to=to):
                         await self._log.record(ApprovalAssigned, **head, to=to)
-            except DelfError as error:
-                _log.warning(
-                    "a comment or assignment of %s is not recorded: %s", decider.name, error.message
-                )
+            except Exception as error:
+                message = f"a comment or assignment of {decider.name} is not recorded"
+                self._log.redactor.log_failure(_log, message, error)
                 return
             after = reactions_to(self._log.events, self._request.request_id)
         await self._show_newest(after)

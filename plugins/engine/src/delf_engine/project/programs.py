@@ -199,7 +199,7 @@ def _unchecked_modules(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
         path = Path(entry.path)
         status = entry.stat(follow_symlinks=False)
         is_link = stat.S_ISLNK(status.st_mode)
-        if is_link or (stat.S_ISREG(status.st_mode) and _content(path)[4:8] == _UNCHECKED):
+        if is_link or (stat.S_ISREG(status.st_mode) and _content(path, 8)[4:] == _UNCHECKED):
             yield path, status
 
 
@@ -247,9 +247,11 @@ def _metadata_of(name: str, status: os.stat_result) -> bytes:
     return repr(cast("Any", parts)).encode("utf-8", "surrogateescape")
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, max_bytes: int = -1) -> bytes:
+    """Return the content of a file, or its first bytes."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(max_bytes)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
 
