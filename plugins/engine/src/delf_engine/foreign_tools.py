@@ -341,7 +341,7 @@ def _make_checker(name: str, schema: Mapping[str, Any]) -> Checker:
 def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
     """Return a part of a schema without what frameworks accept, but JSON Schema does not.
 
-    These are types such as ``any`` and ``float``, references that lead nowhere, and ids.
+    Left out are types such as ``any`` and ``float``, references that lead nowhere, and ids.
 
     Args:
         part: A part of the schema, as JSON data.
