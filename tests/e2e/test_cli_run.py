@@ -250,7 +250,7 @@ def test_recorded_run_can_be_replayed(here, stream):
         assert bool(server.requests[0].json.get("stream")) is stream
     assert first.stdout == "from the server\n"
     again = delf("run", "say something", "--llm", "recorded:new.jsonl", cwd=here)
-    assert again.stdout == first.stdout
+    assert again.stdout == first.stdout, again.stderr
     other = delf("run", "say another thing", "--llm", "recorded:new.jsonl", cwd=here)
     assert other.returncode == 1
     assert "record again" in other.stderr
