@@ -471,6 +471,7 @@ async def test_message_that_cannot_be_updated_is_posted_again(tmp_path, refusal)
             await asyncio.wait({deciding})
             await channel.aclose()
             slack.not_updatable = dict.fromkeys(slack.messages, refusal)
+    assert len(slack.asked) == 2
     await journal.aclose()
 
 

@@ -100,7 +100,7 @@ def _write_recording(path: Path, events: Sequence[Event], context: Mapping[str, 
     """Write the results of a task's calls, and the facts for its prompt, to a file."""
     calls = [vars(call) for call in past_calls(events)]
     data = {"calls": calls, "context": dict(context)}
-    # dumps() tags values of types that JSON lacks, in one long line; indent the JSON for people.
+    # dumps() writes one long line, with tags for types beyond JSON's; indent the JSON for people.
     text = json.dumps(json.loads(dumps(data)), indent=1, ensure_ascii=False)
     write(path, f"{text}\n")
 
