@@ -489,6 +489,19 @@ async def test_redirected_write_without_answer_is_made_once(
     assert [seen.method for seen in server.seen].count("POST") == 1
 
 
+@pytest.mark.parametrize("status", [401, 404, 500, 503])
+async def test_redirected_write_whose_target_fails_may_have_been_done(
+    status: int, open_api: Any, invoke: Any, server: RawServer
+):
+    def answer(seen: Seen) -> Reply:
+        return Reply(status) if seen.path == "/y" else Reply(303, b"", {"Location": "/y"})
+
+    server.answer = answer
+    with pytest.raises(OutcomeUnknownError, match="may have been done"):
+        await invoke(open_api(one({}, method="post"), retries=0), "call")
+    assert [seen.method for seen in server.seen].count("POST") == 1
+
+
 @pytest.mark.parametrize(
     ("method", "redirect", "attempts"),
     [("post", 303, 1), ("post", 302, 1), ("patch", 303, 1), ("post", 307, 2), ("put", 303, 2)],

@@ -112,7 +112,10 @@ def failure(answer: Answer, request: Request) -> APIError:
     if answer.status == 401 and request.unmet_schemes:
         hint = f"nothing is set for the security scheme {' or '.join(request.unmet_schemes)}"
     headers = {k: v for k, v in answer.headers.items() if k not in _HIDDEN_HEADERS}
-    if answer.status in _GATEWAY_STATUSES and not request.is_repeatable:
+    # A redirect has turned the write into a GET: the write was received, and only the GET failed.
+    is_answer_to_redirect = answer.method != request.method
+    may_be_done = answer.status in _GATEWAY_STATUSES or is_answer_to_redirect
+    if may_be_done and not request.is_repeatable:
         text += f". The {request.method} may have been done"
         return GatewayError(text, status=answer.status, headers=headers, hint=CHECK_HINT)
     return APIError(text, status=answer.status, headers=headers, hint=hint)

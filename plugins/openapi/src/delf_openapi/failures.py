@@ -47,7 +47,7 @@ class APIError(ToolExecutionError):
 
 
 class GatewayError(APIError, OutcomeUnknownError):
-    """A gateway did not get the API's response to a write call, whose outcome is unknown."""
+    """A gateway or a redirect lost the API's response to a write, whose outcome is unknown."""
 
 
 def pointer_of(tokens: Sequence[str]) -> str:
