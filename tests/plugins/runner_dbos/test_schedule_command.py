@@ -60,6 +60,25 @@ def test_routine_of_a_schedule_is_checked_before_it_is_stored(schedule: Any):
         assert added.exit_code == 0, added.output
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--tools", "tolls.py", "--tools tolls.py: it does not exist"),
+        ("-c", "shpo", "unknown connection 'shpo'"),
+        ("--file", "in.csv", "input file 'in.csv' does not exist"),
+        ("--sandbox", "mnoty", "unknown sandbox 'mnoty'"),
+        ("--strategy", "codgen", "unknown strategy 'codgen'"),
+    ],
+)
+def test_schedule_with_a_misspelt_option_is_refused(
+    schedule: Any, monkeypatch: pytest.MonkeyPatch, option: str, value: str, words: str
+):
+    monkeypatch.setenv("DELF_LLM", "openai/gpt-4o")
+    refused = schedule("add", "daily", "0 7 * * *", "Count orders.", option, value)
+    assert (refused.exit_code, words in refused.stderr) == (2, True), refused.stderr
+    assert json.loads(schedule("list", "--json").stdout) == []
+
+
 async def test_schedule_records_the_strategy_of_the_project(schedule: Any, here: Any):
     with (here / "delf.toml").open("a") as toml:
         toml.write('[agent]\nstrategy = "routine"\n')

@@ -124,7 +124,7 @@ def add(
         queue=queue,
         setup=options.to_record(state),
     )
-    asyncio.run(_check_calls(state, options, new_schedule))
+    asyncio.run(_check_schedule(state, options, new_schedule))
     _run_with_schedules(ctx, lambda schedules: schedules.add(new_schedule))
     write_result(f"{name}: {cron}", _schedule_data(new_schedule), as_json=as_json)
 
@@ -253,26 +253,25 @@ def _run_with_schedules(ctx: click.Context, work: Callable[[DbosSchedules], Awai
     return asyncio.run(main())
 
 
-async def _check_calls(state: State, options: Options, schedule: Schedule) -> None:
-    """Check the calls of a schedule before the schedule is stored.
+async def _check_schedule(state: State, options: Options, schedule: Schedule) -> None:
+    """Check the options and calls of a schedule before the schedule is stored.
 
-    A schedule may have a call that looks for new items, and a call of a routine as its task.
+    An agent is started with the options, as for `delf run`, so that a misspelt name fails now. A
+    schedule may also have a call that looks for new items, and a call of a routine as its task.
 
     Raises:
-        ConfigurationError: If the call that looks for items is invalid, changes something, or needs
-            approval; or if the routine or a value of its call is invalid.
+        ConfigurationError: If an option names something unknown; if the call that looks for items
+            is invalid, changes something, or needs approval; or if the routine or a value of its
+            call is invalid.
     """
-    if schedule.each is None and not schedule.is_routine:
-        return
     # A late import: the agent is slow to import, and only this command needs one.
     from delf_engine.watched_calls import check_watched_call
-    from delf_runner_dbos.watching import WATCHER_OPTIONS
 
     setup = Setup.of(state, options)
-    if schedule.is_routine:
-        check_routine(schedule, setup.host.service(ROUTINES)(setup.agent()))
-    if schedule.each is not None:
-        async with setup.agent(**WATCHER_OPTIONS) as agent:
+    async with setup.agent(journal="none", approvals=[]) as agent:
+        if schedule.is_routine:
+            check_routine(schedule, setup.host.service(ROUTINES)(agent))
+        if schedule.each is not None:
             await check_watched_call(agent.tools, schedule.each)
 
 
