@@ -1,6 +1,7 @@
 """Tests of failures for every model plugin: retries and error messages."""
 
 import asyncio
+import gzip
 import logging
 import socket
 import threading
@@ -55,9 +56,12 @@ class ModelFailures:
             Reply(status=529),
             Reply(status=408),
             Reply(status=429),
+            Reply(
+                status=503, headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"down")[:-9]
+            ),
             Reply(drop="request"),
         ],
-        ids=lambda reply: reply.drop or str(reply.status),
+        ids=lambda reply: reply.drop or f"{reply.status}{'' if reply.body is None else '-gzip'}",
     )
     async def test_transient_failure_is_retried(self, bad, call, openai_server, make_model, pauses):
         server = openai_server([bad, bad, "fine"])

@@ -126,6 +126,16 @@ async def test_broken_compression_raises() -> None:
         list(Inflater(httpx.Headers({"content-encoding": "deflate"}), MAX).feed(b"\xff" * 9))
 
 
+@pytest.mark.parametrize(
+    ("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", raw)]
+)
+async def test_truncated_compressed_body_raises(encoding, pack):
+    for missing in (1, 300):
+        with pytest.raises(BodyEncodingError, match="truncated"):
+            await read_body(answer(pack(TEXT)[:-missing], encoding), MAX)
+    assert await read_body(answer(b"", encoding), MAX) == b""
+
+
 # -- every client ---------------------------------------------------------------------------
 
 
@@ -178,13 +188,30 @@ async def _model_stream(url: str) -> None:
 @pytest.mark.parametrize("ask", [_web, _websearch, _openapi, _model, _model_stream])
 @pytest.mark.slow
 async def test_http_client_stops_at_a_decompression_bomb(ask: Callable[..., object]) -> None:
-    def bomb(_: object) -> Reply:
+    def send_bomb(_: object) -> Reply:
         return Reply(200, bomb(), {"Content-Type": "text/html", "Content-Encoding": "gzip"})
 
-    async with raw_server(bomb) as server:
+    async with raw_server(send_bomb) as server:
         with little_memory(), pytest.raises(DelfError):
             await ask(server.url)  # pyright: ignore[reportGeneralTypeIssues]
         assert server.last.header("accept-encoding") == "gzip, deflate"
+
+
+@pytest.mark.parametrize("ask", [_web, _websearch, _openapi, _model, _model_stream])
+async def test_http_client_refuses_a_truncated_body(ask):
+    headers = {"Content-Type": "text/html", "Content-Encoding": "gzip"}
+    async with raw_server(lambda _: Reply(200, gzip.compress(b"[]")[:-1], headers)) as server:
+        with pytest.raises(DelfError, match="truncated"):
+            await ask(server.url)
+
+
+def test_specification_download_refuses_a_truncated_body():
+    headers = {"Content-Encoding": "gzip"}
+    with (
+        threaded_server(lambda _: Reply(200, gzip.compress(b"{}")[:-1], headers)) as server,
+        pytest.raises(DelfError, match="BodyEncodingError"),
+    ):
+        read(f"{server.url}/openapi.json", MAX)
 
 
 @pytest.mark.slow

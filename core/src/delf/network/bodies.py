@@ -49,7 +49,7 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
 
     Raises:
         BodyTooLargeError: If the body exceeds the limit.
-        BodyEncodingError: If the body cannot be decompressed.
+        BodyEncodingError: If the body cannot be decompressed, or its compressed data is incomplete.
     """
     return b"".join([piece async for piece in pieces(response, max_bytes)])
 
@@ -62,6 +62,7 @@ async def pieces(response: httpx.Response, max_bytes: int) -> AsyncGenerator[byt
             yield piece
             if piece_count % _PIECES_PER_TURN == 0:
                 await asyncio.sleep(0)  # decompressing must not block the event loop for long
+    inflater.finish()
 
 
 class Inflater:
@@ -113,6 +114,15 @@ class Inflater:
             yield piece
         if max(self._received_bytes, self._inflated_bytes) > self._max_bytes:
             raise BodyTooLargeError(f"it has more than {self._max_bytes:,} bytes")
+
+    def finish(self) -> None:
+        """Check at the end of the body that its compressed data is complete.
+
+        Raises:
+            BodyEncodingError: If the compressed data is truncated.
+        """
+        if self._decompressor is not None and not self._decompressor.eof:
+            raise BodyEncodingError("its compressed data is truncated")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
         """Decompress received bytes, yielding chunks of at most 64 KiB."""

@@ -352,6 +352,7 @@ class _TokenRequests:
             ):
                 inflater = Inflater(answer.headers, _MAX_ANSWER_BYTES)
                 pieces = [piece for data in answer.iter_raw() for piece in inflater.feed(data)]
+                inflater.finish()
         except httpx.HTTPError as error:
             raise TransportError(f"{type(error).__name__} at {httpx.URL(url).host}") from None
         except BodyError as error:

@@ -52,10 +52,11 @@ async def read(response: httpx.Response, max_bytes: int, *, truncate: bool = Fal
     Args:
         response: The response.
         max_bytes: The maximum number of bytes of the body.
-        truncate: Whether to truncate a longer body instead of raising.
+        truncate: Whether to return the readable start of the body instead of raising.
 
     Raises:
-        UnreadableError: If the body is too long and ``truncate`` is False.
+        UnreadableError: If the body is too long or cannot be decompressed, and ``truncate`` is
+            False.
     """
     body = bytearray()
     try:
@@ -65,7 +66,8 @@ async def read(response: httpx.Response, max_bytes: int, *, truncate: bool = Fal
         if not truncate:
             raise UnreadableError(f"it has more than {max_bytes // 1_000_000} MB") from None
     except BodyEncodingError as error:
-        raise UnreadableError(str(error)) from None
+        if not truncate:
+            raise UnreadableError(str(error)) from None
     return bytes(body)
 
 

@@ -413,7 +413,7 @@ async def _events(
                 chunk = await anext(chunks)
         except StopAsyncIteration:
             break
-        except TimeoutError:
+        except Exception:  # a timeout, or the connection is lost
             if answer.has_model_finished:
                 return
             raise

@@ -34,12 +34,14 @@ class CheckedBody(httpx.AsyncByteStream):
     Args:
         body: The received body, possibly compressed.
         inflater: Inflates the body up to a limit.
+        is_error: Whether the response has an error status, with which a readable start suffices.
     """
 
-    def __init__(self, body: httpx.AsyncByteStream, inflater: Inflater) -> None:
+    def __init__(self, body: httpx.AsyncByteStream, inflater: Inflater, *, is_error: bool) -> None:
         self._body = body
         self._data = aiter(body)
         self._inflater = inflater
+        self._is_error = is_error
         self._last_bytes = b""  # for has_end_marker
 
     @property
@@ -54,8 +56,11 @@ class CheckedBody(httpx.AsyncByteStream):
                 for piece in self._inflater.feed(data):
                     self._last_bytes = (self._last_bytes + piece)[-_TAIL_BYTES:]
                     yield piece
+            if not self.has_end_marker:
+                self._inflater.finish()
         except BodyError as error:
-            raise UnreadableError(str(error)) from None
+            if not self._is_error:
+                raise UnreadableError(str(error)) from None
 
     async def aclose(self) -> None:
         """Close the body.
@@ -92,8 +97,9 @@ async def check_response(response: httpx.Response) -> None:
     except BodyError as error:
         raise UnreadableError(str(error)) from None
     response.headers.pop("content-encoding", None)  # CheckedBody inflates the body
-    response.stream = CheckedBody(body, inflater)
-    is_json_answer = content_type.startswith("application/json") and response.status_code == _OK
+    is_error = response.status_code != _OK
+    response.stream = CheckedBody(body, inflater, is_error=is_error)
+    is_json_answer = content_type.startswith("application/json") and not is_error
     if is_json_answer and wanted:
         is_completion = b'"choices"' in await response.aread()  # an error has no choices
         if is_completion:

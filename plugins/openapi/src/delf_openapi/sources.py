@@ -174,6 +174,7 @@ def _read_body(response: httpx.Response, uri: str, limit: int) -> bytes:
                 raise ConnectionUnavailableError(
                     f"the specification {_safe_uri(uri)} did not come within {_TOTAL_SECONDS:g} s"
                 )
+        inflater.finish()
     except BodyTooLargeError:
         raise _too_large(_safe_uri(uri), None, limit) from None
     return bytes(content)
