@@ -18,7 +18,7 @@ from delf.events import TaskQueued
 from delf.settings import SecretStr
 from delf_cli.schedules import Schedule
 from delf_runner_dbos import queue as module
-from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of, task_queue
+from delf_runner_dbos.queue import DbosQueue, Ticket, task_queue
 from delf_runner_dbos.schedules import DbosSchedules, delete_idle_firings
 from delf_runner_dbos.settings import QueueSettings, RunnerSettings
 from delf_runner_dbos.sqlite import lock_claims
@@ -229,21 +229,6 @@ async def test_excluded_workflows_hide_no_finished_workflow(
         await queue.call(lambda client, name=name: client.cancel_workflow(name))
     await queue.delete_old_workflows(time.time() + 3600, excluded_ids=kept)
     assert [*await workflows(queue)] == kept
-
-
-async def test_workflows_of_removed_tasks_are_deleted(queue: DbosQueue) -> None:
-    for name in ("gone", "waits"):
-        await queue.enqueue(waits(name))
-        await queue.requeue(Ticket(task_id=name, queue="q"), 60.0)
-    await queue.enqueue(replace(waits("other"), queue="another"))
-
-    async def is_unknown(task_id: str) -> bool:
-        return task_id != "waits"
-
-    await queue.delete_orphaned_workflows(["q"], time.time() - 3600, is_unknown)
-    assert len(await workflows(queue)) == 5
-    await queue.delete_orphaned_workflows(["q"], time.time() + 3600, is_unknown)
-    assert {task_id_of(name) for name in await workflows(queue)} == {"waits", "other"}
 
 
 async def test_unreachable_queue_database_error_hides_the_password() -> None:

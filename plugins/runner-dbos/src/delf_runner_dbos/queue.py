@@ -7,7 +7,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -296,42 +296,6 @@ class DbosQueue:
                 await self.call(lambda client, ids=ids: client.delete_workflows(ids))
             if len(rows) < page_size:
                 return
-
-    async def delete_orphaned_workflows(
-        self,
-        queues: Collection[str],
-        before: float,
-        is_unknown: Callable[[str], Awaitable[bool]],
-    ) -> None:
-        """Cancel and delete unfinished workflows whose tasks are not in the journal.
-
-        Args:
-            queues: The queues to check.
-            before: Only workflows that were submitted before this Unix time are checked.
-            is_unknown: Returns True if the journal does not have the task with an id.
-        """
-        keyed_names = [keyed_queue_name(queue) for queue in queues]
-        names = [*queues, *keyed_names]
-        rows = await self.call(
-            lambda client: client.list_workflows(
-                status=_ACTIVE_STATUSES,
-                name=TASK,
-                queue_name=names,
-                application_name=APPLICATION,
-                end_time=_iso(before),
-                load_input=False,
-                load_output=False,
-            )
-        )
-        orphaned: list[str] = []
-        for row in rows:
-            task_id = task_id_of(row.workflow_id)
-            if await is_unknown(task_id):
-                orphaned.append(row.workflow_id)
-        for start in range(0, len(orphaned), BATCH_SIZE):
-            batch = orphaned[start : start + BATCH_SIZE]
-            await self.call(lambda client, batch=batch: client.cancel_workflows(batch))
-            await self.call(lambda client, batch=batch: client.delete_workflows(batch))
 
     async def call(self, work: Callable[[DBOSClient], T]) -> T:
         """Call a function with DBOS's client in a thread.

@@ -87,19 +87,6 @@ class _Run(NamedTuple):
     dbos_queue_name: str
 
 
-@dataclass(frozen=True)
-class _RunningWorkflow:
-    """A workflow that was running at a check for dead runners.
-
-    Args:
-        started_at_ms: The start time that DBOS recorded, in milliseconds.
-        first_observed: The monotonic time of the first check that saw this start time.
-    """
-
-    started_at_ms: int | None
-    first_observed: float
-
-
 class Runner:
     """Runs queued tasks and schedules until it is stopped.
 
@@ -132,8 +119,9 @@ class Runner:
         # The workflows that this process runs now. work() adds and removes them. A workflow may be
         # in the list twice, if it was requeued and starts again before its first run has returned.
         self._current_runs: list[_Run] = []
-        # The workflows of other processes at the last sweep(), by id.
-        self._observed_workflows: dict[str, _RunningWorkflow] = {}
+        # For each workflow of other processes at the last sweep(), by id and DBOS's start time: the
+        # monotonic time of the first sweep() that saw the workflow.
+        self._first_seen: dict[tuple[str, int | None], float] = {}
         self._shutdown_requested = asyncio.Event()
         self._is_shutting_down = False
         self._queue_outage = Outage(_log, "tasks wait for their queue")
@@ -593,7 +581,7 @@ class Runner:
             has, or if the task was deleted or cannot be read.
         """
         # Write the journal before the queue. If this process dies in between, restore() enqueues
-        # the task, because the task has no workflow. In the other order, the queue would delete the
+        # the task, because the task has no workflow. In the other order, a runner would drop the
         # workflow, because the workflow has no task.
         try:
             first_event = (await self._journal.read(queued.task_id))[0]
@@ -619,25 +607,19 @@ class Runner:
         A runner counts as dead if its claim of the workflow's task has expired, or if no process
         has claimed the task for the duration of a lease.
         """
-        running = await self._queue.running_workflows(self._options.queues)
         own_workflow_ids = {run.workflow_id for run in self._current_runs}
-        observed: dict[str, _RunningWorkflow] = {}
-        rows_observed_before: list[Any] = []
-        for row in running:
-            if row.workflow_id in own_workflow_ids:
-                continue
-            earlier = self._observed_workflows.get(row.workflow_id)
-            # A restarted workflow has another start time. The lease then counts from the restart.
-            if earlier is not None and earlier.started_at_ms == row.dequeued_at:
-                observed[row.workflow_id] = earlier
-                rows_observed_before.append(row)
-            else:
-                observed[row.workflow_id] = _RunningWorkflow(row.dequeued_at, monotonic())
-        self._observed_workflows = observed
-        for row in rows_observed_before:
-            observed_seconds = monotonic() - observed[row.workflow_id].first_observed
-            if await self._is_abandoned(row.workflow_id, observed_seconds):
-                await self._queue.release({row.workflow_id: row.queue_name or ""})
+        # A restarted workflow has another start time, so that its lease counts from the restart.
+        running = {
+            (row.workflow_id, row.dequeued_at): row.queue_name or ""
+            for row in await self._queue.running_workflows(self._options.queues)
+            if row.workflow_id not in own_workflow_ids
+        }
+        seen_before, now = self._first_seen, monotonic()
+        self._first_seen = {key: seen_before.get(key, now) for key in running}
+        for key in running.keys() & seen_before.keys():
+            workflow_id, _ = key
+            if await self._is_abandoned(workflow_id, now - seen_before[key]):
+                await self._queue.release({workflow_id: running[key]})
 
     async def _is_abandoned(self, workflow_id: str, seconds: float) -> bool:
         """Return True if no living process works on the task of a running workflow.
@@ -696,7 +678,7 @@ class Runner:
             )
 
     async def _delete_old(self) -> None:
-        """Delete old workflows, tasks beyond the journal's retention, and orphaned workflows."""
+        """Delete old workflows, and tasks beyond the journal's retention."""
         before = time.time() - _REMEMBER_SECONDS
         # The newest firing of each schedule is kept, because the next firing reads its result.
         # delete_idle_firings() returns the ids of these firings.
@@ -706,14 +688,6 @@ class Runner:
             removed = await prune(self._journal, ages)
             if removed.tasks:
                 _log.info("%d tasks forgotten", len(removed.tasks))
-        await self._queue.delete_orphaned_workflows(self._options.queues, before, self._is_unknown)
-
-    async def _is_unknown(self, task_id: str) -> bool:
-        try:
-            await self._journal.task(task_id)
-        except UnknownTaskError:
-            return True
-        return False
 
 
 def _fill_routine_call(task: str, item: Any) -> str:
