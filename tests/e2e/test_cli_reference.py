@@ -407,7 +407,7 @@ def test_routine_commands_print_documented_json(here):
 
 
 def test_schedule_commands_print_documented_json(here):
-    add = ("schedule", "add", "morning", "0 8 * * *", "Say hello.")
+    add = ("schedule", "add", "morning", "0 8 * * *", "Say hello.", "--llm", "gpt-4o")
     added = written(here, *add, "--json")
     checked("delf schedule add", [added])
     listed = written(here, "schedule", "list", "--json")

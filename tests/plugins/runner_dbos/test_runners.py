@@ -367,6 +367,7 @@ def test_detached_task_is_run_by_a_runner_and_schedules_are_managed(tmp_path: Pa
     assert "the package delf-plugin-runner-dbos is disabled" in without.stderr
     assert len(json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)) == 1
     add = ("schedule", "add", "morning", "0 8 * * 1-5", "Say hello.", "--zone", "Europe/Vienna")
+    add = (*add, "--llm", llm)
     assert delf(*add, cwd=tmp_path).returncode == 0
     assert "there is a schedule 'morning' already" in delf(*add, cwd=tmp_path).stderr
     (kept,) = json.loads(delf("schedule", "list", "--json", cwd=tmp_path).stdout)
@@ -375,7 +376,7 @@ def test_detached_task_is_run_by_a_runner_and_schedules_are_managed(tmp_path: Pa
         "Europe/Vienna",
         "Say hello.",
     )
-    bad = delf("schedule", "add", "bad", "every day", "Say hello.", cwd=tmp_path)
+    bad = delf("schedule", "add", "bad", "every day", "Say hello.", "--llm", llm, cwd=tmp_path)
     assert (bad.returncode, "the schedule 'every day'" in bad.stderr) == (2, True)
     assert delf("schedule", "remove", "morning", cwd=tmp_path).returncode == 0
     assert delf("schedule", "remove", "morning", cwd=tmp_path).returncode == 2
