@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from delf import Agent, tool
 from delf.errors import ConfigurationError
 from delf.events import ASKED_FROM, CallStarted, TaskQueued, TaskStarted
-from delf.testing import ObserverContract, ScriptedModel, TestHost
+from delf.testing import DelfProject, ObserverContract, ScriptedModel, TestHost
 from delf_audit.observer import AuditObserver, trail_at
 from delf_audit.trail import AuditTrail, AuditTrailError
 from delf_cli.main import cli
@@ -94,6 +94,16 @@ async def test_audit_records_requester_approver_and_calls(tmp_path: Path) -> Non
     assert records[-1]["state"] == "failed"
     assert trail_at(str(place)).check().records == len(records)
     assert place.stat().st_mode & 0o777 == 0o600
+
+
+def test_relative_audit_path_begins_at_the_settings_file(delf_project: DelfProject) -> None:
+    folder = delf_project.root.parent  # delf runs in a subfolder of the project
+    delf_project.environ["DELF_TRUST"] = str(folder)
+    delf_project.write("../delf.toml", '[plugins.audit]\npath = "logs/audit.jsonl"\n')
+    model = delf_project.install_model("print(1)")
+    delf_project.run("run", "Count.", "--llm", model, "--observe", "audit").succeeded()
+    assert lines(folder / "logs/audit.jsonl")
+    assert "Count." in delf_project.run("audit", "show").succeeded().stdout
 
 
 async def test_audit_records_possible_foreign_influence(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 import click
 
 from delf.plugins.commands import Program
+from delf.specs import ObserverSpec
 from delf.terminal import wrap_text
 from delf_audit.observer import trail_at
 from delf_audit.trail import AuditTrail, VerifiedTrail
@@ -88,7 +89,12 @@ def audit(ctx: click.Context, path: str | None) -> None:
 def _configured_path(program: object) -> str | None:
     if not isinstance(program, Program):
         return None
-    return program.load_project().plugin_options.get("audit", {}).get("path")
+    from delf.plugins.factories import fitting_options
+
+    project = program.load_project()
+    host = program.discover(project.environ)
+    options = project.plugin_options.get("audit", {})
+    return fitting_options(host, host.spec(ObserverSpec, "audit"), options).get("path")
 
 
 @audit.command()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from delf.environment import beside
 from delf.events import (
     ASKED_FROM,
     ApprovalAssigned,
@@ -30,6 +31,7 @@ from delf.events import (
 )
 from delf.protocols.facts import labels
 from delf.protocols.people import PersonChange, name_of_holder
+from delf.settings import LocalPath
 from delf_audit.trail import AuditTrail
 
 KEY_VARIABLE: Final = "DELF_AUDIT_KEY"
@@ -47,7 +49,7 @@ def trail_at(path: str | None) -> AuditTrail:
     if path is None:
         used_path = user_data_path("delf", appauthor=False) / "audit.jsonl"
     else:
-        used_path = Path(path).expanduser()
+        used_path = Path(beside(Path(), path))
     secret = os.environ.get(KEY_VARIABLE)
     key = secret.encode() if secret else None
     return AuditTrail(used_path, key=key)
@@ -62,7 +64,7 @@ class AuditObserver:
         path: The path of the file; by default, the file is in the user's data folder.
     """
 
-    def __init__(self, *, path: str | None = None) -> None:
+    def __init__(self, *, path: LocalPath | None = None) -> None:
         self._trail = trail_at(path)
         self._reads: set[tuple[str, int]] = set()  # task id and call id of each unfinished read
 
