@@ -76,6 +76,29 @@ def test_foreign_text_is_found_in_every_spelling(value, given):
     assert origin(value, outside=given).is_from_untrusted_data
 
 
+@pytest.mark.parametrize(
+    ("task", "parts", "wholes"),
+    [
+        ("Pay 1,250 EUR", ["1", "250", "250 EUR"], ["1,250"]),
+        ("Pay €1.250,50.", ["1.250", "250", "50"], ["1.250,50"]),
+        ("Pay 1'250", ["1", "250"], ["1'250"]),
+        ("Pay 1 250", ["50", "125"], ["1250"]),
+        ("Pay 1.250", ["1.25", "1", "250"], ["1.250"]),
+        ("Add -5 and .5", ["5"], ["-5"]),
+        ("On 11/30/2026 at 10:30pm", ["11", "30", "10", "11/30"], ["11/30/2026"]),
+        ("On 2026-11-30", ["2026", "11", "30"], ["2026-11-30"]),
+        ("Book the rooms 1 2", ["12"], ["1", "2"]),
+        ("Delete rows 1,2,3 and /v1/12", ["23"], ["1", "2", "3", "12"]),
+        ("Use +49 170 1234567, then 5.", ["170123"], ["+491701234567", "5"]),
+    ],
+)
+def test_part_of_a_number_is_not_mentioned_by_the_task(task, parts, wholes):
+    assert {value: origin(value, task=task).kind == "task" for value in (*parts, *wholes)} == {
+        **dict.fromkeys(parts, False),
+        **dict.fromkeys(wholes, True),
+    }
+
+
 @pytest.mark.parametrize("length", [*range(3, 40), 150, 700])
 def test_part_of_foreign_text_is_found_at_any_offset(length):
     letters = "".join(random.Random(length).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=3000))

@@ -22,6 +22,19 @@ _RARE_WORD: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6
 _MAX_PATTERN_LENGTH: Final = 300
 # Matches a number that may be written in several ways, but not codes such as ``007``.
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
+# Matches a number with separators or a sign, a time and a date, but not a list such as ``1,2,3``.
+#
+# Other separators, as in ``2026-11-30``, are left to the pattern of whole words.
+_COMPOSED_NUMBER: Final = re.compile(
+    r"(?<![\d.,:/])(?:"
+    r"\d{1,3}(?:[.,'’\u00a0\u2009\u202f]\d{3})+(?:[.,]\d+)?|\d+[.,]\d+"
+    r"|(?<!\w)(?:\d{1,2}:\d{2}(?::\d{2})?|\d{1,4}/\d{1,2}(?:/\d{1,4})?)"
+    r")(?!\d|[.,:/]\d)|(?<![\w)\]])[-−.]\d"
+)
+# The maximum number of characters of a composed number beside the part that a value equals.
+_MAX_NUMBER_LENGTH: Final = 40
+# The number of digits from which on people group the digits of a code at any place.
+_MIN_CODE_DIGITS: Final = 7
 # Matches addresses, account numbers and encoded words.
 #
 # Addresses may be written with ``[dot]``, and words letter by letter.
@@ -49,7 +62,8 @@ _NON_ASCII_SYMBOLS: Final = re.compile(r"[^\w\x00-\x7f]+")
 def mentions(text: str, value: str) -> bool:
     """Return whether a text contains a value as separate words, ignoring case and line breaks.
 
-    ``ada@example.co`` is not in a text with ``ada@example.com``.
+    ``ada@example.co`` is not in a text with ``ada@example.com``, and ``250`` is not in a text with
+    ``1,250``.
     """
     words = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip()).split()
     if not words:
@@ -57,16 +71,35 @@ def mentions(text: str, value: str) -> bool:
     if len(value) > _MAX_PATTERN_LENGTH:
         return value.strip() in text
     has_digit = any(map(str.isdigit, value))
-    if has_digit:  # people write a code such as an account number with spaces anywhere
-        characters = "".join(words)
-        pattern = r"\s?".join(map(re.escape, characters))
-    else:
-        pattern = r"\s+".join(map(re.escape, words))
+    pattern = _code_pattern("".join(words)) if has_digit else r"\s+".join(map(re.escape, words))
     # ``ada`` is not mentioned in ``adam``, ``ada@b.de``, ``ada+x`` or ``co.ada``.
     no_word_before = r"(?<![\w@])(?<!\w[.+-])"
     no_word_after = r"(?![\w@]|[.+-]\w)"
     whole_words = f"{no_word_before}{pattern}{no_word_after}"
-    return re.search(whole_words, text, re.IGNORECASE) is not None
+    matches = re.finditer(whole_words, text, re.IGNORECASE)
+    return not all(_cuts_number(text, match) for match in matches)
+
+
+def _code_pattern(code: str) -> str:
+    """Return a pattern of a code, such as an account number, that may be written with spaces.
+
+    The digits of a short number may only be grouped by thousands: ``1 2`` is not ``12``.
+    """
+    is_short_number = code.isdigit() and len(code) < _MIN_CODE_DIGITS
+    if is_short_number and len(code) > 3:
+        return rf"{code[:-3]}\s?{code[-3:]}"
+    return ("" if is_short_number else r"\s?").join(map(re.escape, code))
+
+
+def _cuts_number(text: str, match: re.Match[str]) -> bool:
+    """Return whether a match begins or ends within a number, time or date of a text."""
+    start, end = match.span()
+    nearby_numbers = _COMPOSED_NUMBER.finditer(
+        text, max(0, start - _MAX_NUMBER_LENGTH), end + _MAX_NUMBER_LENGTH
+    )
+    return any(
+        number.start() < edge < number.end() for number in nearby_numbers for edge in (start, end)
+    )
 
 
 def mentions_record(text: str, value: str) -> bool:
