@@ -550,6 +550,20 @@ async def test_comments_on_untrusted_columns_are_omitted(tmp_path):
     await db.aclose()
 
 
+def test_untested_dialects_keep_a_required_final_semicolon():
+    body = "CREATE PROCEDURE p IS BEGIN DELETE FROM items; END"
+    merge = "MERGE INTO a USING b ON a.id = b.id WHEN MATCHED THEN DELETE"
+    for dialect, text, kept in [
+        ("oracle", body, True),
+        ("mssql", merge, True),
+        ("oracle", merge, False),
+        ("mysql", body, False),
+    ]:
+        for end in ("", ";", "; ;"):
+            sent_text = check_write(text + end, dialect).text
+            assert sent_text.endswith(";") == (kept and end != "")
+
+
 @pytest.mark.parametrize(
     ("dialect", "head"),
     [

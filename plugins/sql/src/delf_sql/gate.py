@@ -204,7 +204,10 @@ def changes_rows(statement: Statement) -> bool:
 def _single_statement(
     text: str, dialect: Dialect, *, allows_routine_body: bool
 ) -> tuple[str, list[Token]]:
-    """Return a text's only statement, normalised and without final semicolon, and its tokens."""
+    """Return a text's only statement, normalised, and its tokens without final semicolons.
+
+    The text ends in a semicolon only where the database requires one.
+    """
     if len(text) > MAX_LENGTH:
         raise ToolRefusedError(
             f"the statement has {len(text)} characters, more than {MAX_LENGTH}: "
@@ -213,15 +216,19 @@ def _single_statement(
     if "\x00" in text:
         raise ToolRefusedError("the statement holds a NUL character")
     text, tokens = normalise(text, dialect)
+    final_semicolon = ""
     while tokens and _is_operator(tokens[-1], ";"):
-        tokens.pop()
+        final_semicolon = tokens.pop().text
     if not tokens:
         raise ToolRefusedError("the statement is empty")
     has_inner_semicolon = any(_is_operator(token, ";") for token in tokens)
     may_have_semicolons = allows_routine_body and _defines_routine(tokens, dialect)
     if has_inner_semicolon and not may_have_semicolons:
         raise ToolRefusedError("one statement at a time: make a call for each")
-    return text[: tokens[-1].end], tokens
+    # SQL Server requires the semicolon after MERGE, and Oracle as part of a routine's body.
+    is_merge = allows_routine_body and any(token.word == "MERGE" for token in tokens)
+    required = {"mssql": is_merge, "oracle": may_have_semicolons}.get(dialect, False)
+    return text[: tokens[-1].end] + (final_semicolon if required else ""), tokens
 
 
 def _is_operator(token: Token, text: str) -> bool:
