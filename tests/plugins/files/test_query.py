@@ -1,6 +1,7 @@
 """``files.query``: SQL over input files where they are, by a process that reads nothing else."""
 
 import asyncio
+import csv
 import datetime as dt
 import json
 import os
@@ -21,7 +22,7 @@ from delf.notes import notes_of_call
 from delf.testing import TestHost
 from delf_engine.formats import Formats
 from delf_engine.inputs import find_inputs, input_files
-from delf_files import large
+from delf_files import dialects, large
 from delf_files.arrow_schema import duration_columns
 from delf_files.connection import Files
 
@@ -354,6 +355,19 @@ def test_malformed_large_json_is_reported(tmp_path, text):
 async def test_damaged_file_error_names_the_damage(tmp_path, data, header, message):
     with pytest.raises(ToolRefusedError, match=message):
         await _queried(tmp_path / "t.csv", data, header)
+
+
+def test_unclosed_quote_ends_reading_at_the_largest_cell(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_text('id,name\n1,"open\n' + "2,x\n" * 100_000)
+    monkeypatch.setattr(dialects, "LARGEST_CELL", 150_000)
+    previous_limit = csv.field_size_limit(1)
+    try:
+        with notes_of_call() as notes, pytest.raises(ValueError, match="line 2: a quote is not"):
+            large.write_table(str(path), ".csv", str(tmp_path / "b.csv"), "a.csv")
+    finally:
+        csv.field_size_limit(previous_limit)
+    assert list(notes) == []
 
 
 async def _queried(path, data, header=None):

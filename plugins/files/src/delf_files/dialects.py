@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 _SEPARATORS: Final = ",;\t|"
 _SAMPLE_CHARS: Final = 64_000
 _SAMPLE_ROWS: Final = 50
-LARGEST_CELL: Final = 2**31 - 1
+LARGEST_CELL: Final = 2**26
+"""The maximum number of characters of a cell.
+
+Otherwise, a cell whose quote is not closed would take the memory of the whole file several times.
+"""
 _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\r?\n")
 _SEPARATOR_IN_WORD: Final = re.compile(r"[^\s,;|][,;\t|][^\s,;|]")
 _NUMBER: Final = re.compile(r"[-+]?[\d. ']*\d(?:[,.]\d+)?\s?[%€$]?")
 _MIN_SPLIT_FACTOR: Final = 0.5
 UNCLOSED: Final = "unexpected end"
 """A part of the message of ``csv.Error`` for a quote that is not closed."""
+TOO_LARGE: Final = "field larger"
+"""A part of the message of ``csv.Error`` for a cell that is larger than :data:`LARGEST_CELL`."""
 _MISPLACED_QUOTE_FACTOR: Final = 0.95
 _VARIANT_FACTOR: Final = 0.99
 _MIN_QUOTED_CELLS: Final = 2

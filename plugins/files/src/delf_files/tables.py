@@ -6,13 +6,21 @@ import csv
 import datetime as dt
 import io
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from delf.notes import note
 from delf.values.conversion import unique_names
-from delf_files.dialects import LARGEST_CELL, UNCLOSED, Dialect, dialect_of, has_unclear_escapes
+from delf_files.dialects import (
+    LARGEST_CELL,
+    TOO_LARGE,
+    UNCLOSED,
+    Dialect,
+    dialect_of,
+    has_unclear_escapes,
+)
 from delf_files.headers import SAMPLE_ROWS, header_of, is_headless
 
 Row = TypeVar("Row", bound="Sequence[Any]")
@@ -97,7 +105,7 @@ class TableRows:
         """The row with column names; empty if no row has column names."""
         self.max_cells = 0
         """The most cells of a row, including the column names."""
-        self.min_cells = LARGEST_CELL
+        self.min_cells = sys.maxsize
         """The fewest cells of a row after the column names."""
         self._wider_rows = 0
         self._first_wider_row = 0
@@ -262,14 +270,17 @@ def _numbered_rows(
                 yield number, row
             row_start = reader.line_num + 1
     except csv.Error as error:
-        if strict:
+        if TOO_LARGE in str(error):
+            problem = f"a quote is not closed, or a cell has over {LARGEST_CELL:,} characters"
+        elif strict:
             if UNCLOSED not in str(error):
                 note(
                     f"line {reader.line_num} has a quote inside of a quoted cell, which should be "
                     "doubled: where such cells end is a guess"
                 )
             raise
-        problem = str(error)
+        else:
+            problem = str(error)
     raise ValueError(
         f"it cannot be read as a table: line {row_start}: {problem}; open() it in the script"
     )
