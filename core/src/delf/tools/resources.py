@@ -322,5 +322,6 @@ def _identifying_stems(name: str) -> frozenset[str]:
     return frozenset(stems)
 
 
-def _words(name: str) -> list[str]:
-    return plain_name(name).lower().split()
+@functools.lru_cache(20_000)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(plain_name(name).lower().split())

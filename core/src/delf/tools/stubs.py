@@ -7,6 +7,7 @@ the other tools: types are shortened, but keep every name that the task mentions
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -33,13 +34,8 @@ _MIN_RESULT_KEYS: Final = 16
 # The share of the budget for the names of tools whose stubs are not shown.
 _NAMES_SHARE: Final = 0.4
 _MORE_RESOURCES: Final = "# and about"
-# The number of stubs that do not fit after which no further stub is tried.
-_MAX_MISFITS: Final = 40
-_ROUNDS: Final = 4
 # The minimum number of characters of a stub in addition to the tool's name.
 _MIN_STUB_EXTRA: Final = 30
-# The characters around the definition of a named record: an indent of four and a newline.
-_INDENT_AND_NEWLINE: Final = 5
 # The number of keys that the type of an important parameter shows even beyond its limit.
 _MIN_PARAMETER_KEYS: Final = 60
 # Matches the end of a sentence, or of the description of a key, after which a text may be cut.
@@ -191,55 +187,21 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     if all_fit:  # show every tool that is ranked; a prefilter may have ranked only some
         return frozenset(add_readers(ranked_names, choice.catalog))
     is_mentioned = named_by(task)
-    wanted_names = _names_by_priority(choice.catalog, ranked_names, task)
-    selected = _select_in_rounds(
-        by_name,
-        [by_name[name] for name in wanted_names],
-        _budget_without_notes(choice.budget),
-        is_mentioned,
-        _best_match_limits(choice, is_mentioned, task),
-    )
-    return frozenset(selected)
+    wanted_names = [*_names_by_priority(choice.catalog, ranked_names, task)]
+    best_match_limits = _best_match_limits(choice, is_mentioned, task)
+    budget = _budget_without_notes(choice.budget)
 
+    def is_too_long(tool_count: int) -> bool:
+        """Return True if the first stubs, with the names of all other tools, exceed the budget."""
+        shown_names = frozenset(wanted_names[:tool_count])
+        omitted_names = [name for name in by_name if name not in shown_names]
+        max_size = budget - len(omitted_names_text(omitted_names, budget))
+        tools = [tool for name, tool in by_name.items() if name in shown_names]
+        return _size(tools, _MIN_LIMITS, is_mentioned, max_size, best_match_limits) > max_size
 
-def _select_in_rounds(
-    by_name: Mapping[str, ToolDescription],
-    wanted_tools: Sequence[ToolDescription],
-    budget: int,
-    is_mentioned: NameTest,
-    best_match_limits: Mapping[str, StubLimits],
-) -> Mapping[str, ToolDescription]:
-    """Return the tools to show: their stubs and a list of all other tools fit the budget.
-
-    Args:
-        by_name: All tools, by name.
-        wanted_tools: The tools to choose from, best first.
-        budget: The maximum number of characters.
-        is_mentioned: Returns True for a key or value that the text of the task mentions.
-        best_match_limits: The limits of the tools that match the task best, by name of tool.
-    """
-    selected: dict[str, ToolDescription] = {}
-    # A selected tool may share its result type with others, and makes the list of omitted names
-    # shorter. Each round therefore estimates sizes too high, and leaves space for the next round.
-    for _ in range(_ROUNDS):
-        omitted_names = [name for name in by_name if name not in selected]
-        text_of_omitted_names = omitted_names_text(omitted_names, budget)
-        # "# and about tickets (12)" stands for the names that do not fit in the list.
-        has_unlisted_names = _MORE_RESOURCES in text_of_omitted_names
-        selected_tools = list(selected.values())
-        stubs_size = _size(selected_tools, _MIN_LIMITS, is_mentioned, budget, best_match_limits)
-        added_tools = _select_within(
-            [tool for tool in wanted_tools if tool.name not in selected],
-            budget - stubs_size - len(text_of_omitted_names),
-            is_mentioned,
-            best_match_limits,
-            selected_tools,
-            lists_each_omitted_name=not has_unlisted_names,
-        )
-        if not added_tools:
-            break
-        selected |= added_tools
-    return selected
+    counts = range(1, len(wanted_names) + 1)
+    fitting_count = bisect.bisect_left(counts, True, key=is_too_long)
+    return frozenset(wanted_names[:fitting_count])
 
 
 def _names_by_priority(catalog: Catalog, ranked_names: Sequence[str], task: str) -> Iterable[str]:
@@ -268,72 +230,6 @@ def _budget_without_notes(budget: int) -> int:
     The rest of the budget is reserved for notes on the best matching tools.
     """
     return int(budget * (1 - _NOTES_BUDGET_SHARE))
-
-
-def _select_within(
-    tools: Sequence[ToolDescription],
-    max_size: int,
-    is_mentioned: NameTest,
-    best_match_limits: Mapping[str, StubLimits],
-    earlier_tools: Sequence[ToolDescription],
-    *,
-    lists_each_omitted_name: bool,
-) -> dict[str, ToolDescription]:
-    """Return the tools whose stubs fit, by name.
-
-    Args:
-        tools: The tools to choose from, best first.
-        max_size: The number of characters left for stubs.
-        is_mentioned: Returns True for a text in a stub, such as the name of a record's field or a
-            value of an enum, that the text of the task mentions. Such texts are always shown.
-        best_match_limits: The limits on the length of the best matching tools' stubs, by name of
-            tool. All other stubs have the limits ``_MIN_LIMITS``.
-        earlier_tools: The tools that were selected before.
-        lists_each_omitted_name: Whether the prompt has the name of each tool without a stub. The
-            list of these names then becomes shorter when a tool is selected.
-    """
-    shown_connections = {tool.connection for tool in earlier_tools}
-    shown_result_types = {tool.returns for tool in earlier_tools}
-    selected: dict[str, ToolDescription] = {}
-    misfit_count = 0
-    for tool in tools:
-        limits = best_match_limits.get(tool.name, _MIN_LIMITS)
-        stub_size, definition_size = _sizes_with_named_result(tool, limits, is_mentioned)
-        size = stub_size
-        if tool.returns not in shown_result_types:
-            size += definition_size
-        if tool.connection not in shown_connections:
-            size += len(_head(tool)) + 1
-        if lists_each_omitted_name:
-            # The list loses the name of this tool, and the comma and blank after the name.
-            size -= len(tool.method) + 2
-        if size <= max_size:
-            max_size -= size
-            shown_connections.add(tool.connection)
-            shown_result_types.add(tool.returns)
-            selected[tool.name] = tool
-            continue
-        misfit_count += 1
-        if misfit_count > _MAX_MISFITS:  # making the stubs of all other tools would take long
-            break
-    return selected
-
-
-def _sizes_with_named_result(
-    tool: ToolDescription, limits: StubLimits, is_mentioned: NameTest
-) -> tuple[int, int]:
-    """Return the size of a stub such as ``read() -> Message``, and that of the type ``Message``.
-
-    The second size is 0 if the tool does not return a record.
-    """
-    # named_results() gives names to the records that several tools return: pass the tool twice.
-    results = named_results((tool, tool))
-    stub_size = len(_stub(tool, limits, is_mentioned, results)) + 1
-    result = results.get(tool.returns)
-    definition_size = 0
-    if result is not None:
-        definition_size = len(_definition(result, limits, is_mentioned)) + _INDENT_AND_NEWLINE
-    return stub_size, definition_size
 
 
 def render_stubs(
