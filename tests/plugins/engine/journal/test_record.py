@@ -318,3 +318,20 @@ async def test_failing_observer_is_removed(caplog):
     await feed.aclose()
     assert observer.seen == [1, 2]
     assert "the observer 'o' failed" in caplog.text
+
+
+async def test_hanging_observer_is_left_out_when_too_many_events_wait(
+    caplog, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("delf_engine.journal.observers.MAX_QUEUED_EVENTS", 10)
+    monkeypatch.setattr("delf_engine.journal.observers.CLOSE_SECONDS", 0.1)
+    observer = Observer()
+    observer.observe = lambda event: asyncio.Event().wait()
+    feed = ObserverFeed("o", observer, Redactor())
+    for n in range(1, 100):
+        feed(started("a", seq=n))
+        await asyncio.sleep(0)
+    assert caplog.text.count("10 events wait for the observer") == 1
+    await feed.aclose()
+    assert observer.closed == 1
+    assert "did not take its last events" not in caplog.text

@@ -23,6 +23,8 @@ from delf_engine.redact import Redactor
 _log = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0
 """The maximum time for delivering an observer's last events when the agent stops, in seconds."""
+MAX_QUEUED_EVENTS = 100_000
+"""The maximum number of events that wait for an observer; with more, the observer is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,8 @@ def open_observers(
 class ObserverFeed:
     """Delivers events to one observer in order and in the background.
 
-    An observer that fails gets no further events. Each event is delivered with the context
-    variables of the task that queued it.
+    An observer that fails, or that lets too many events wait, gets no further events. Each event is
+    delivered with the context variables of the task that queued it.
 
     Args:
         name: The observer's name, for the log.
@@ -91,8 +93,20 @@ class ObserverFeed:
 
     def __call__(self, event: Event | PersonChange) -> None:
         """Queue an event, or a change of a person's account."""
-        if not self._failed:
+        if self._failed:
+            return
+        if self._queue.qsize() < MAX_QUEUED_EVENTS:
             self._queue.put_nowait((event, copy_context()))
+            return
+        self._leave_out(TimeoutError(f"{MAX_QUEUED_EVENTS:,} events wait for the observer"))
+        self._task.cancel()
+
+    def _leave_out(self, error: Exception) -> None:
+        """Drop the observer's events from now on, those that wait included, and log the reason."""
+        self._failed = True
+        self._queue = asyncio.Queue()
+        message = f"the observer {self._name!r} failed and is left out from now on"
+        self._redactor.log_failure(_log, message, error)
 
     async def _deliver_all(self) -> None:
         while await self._deliver_next():
@@ -108,9 +122,7 @@ class ObserverFeed:
             # A SystemExit or a cancellation by the plugin itself becomes an ordinary exception.
             await convert_exits_to_errors(lambda: awaited_in(context, self._observe(event)))
         except Exception as error:
-            self._failed = True
-            message = f"the observer {self._name!r} failed and is left out from now on"
-            self._redactor.log_failure(_log, message, error)
+            self._leave_out(error)
         return not self._failed
 
     async def _observe(self, event: Event | PersonChange) -> None:
