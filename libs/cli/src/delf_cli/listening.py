@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from delf.errors import ConfigurationError
@@ -31,6 +34,27 @@ def bind(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}, port {port}: {reason}", hint="another port?"
         ) from None
     return listener
+
+
+@contextmanager
+def listening(host: str, port: int) -> Generator[list[socket.socket]]:
+    """Bind the listening sockets of a host, and close them at the end of the block.
+
+    ``localhost`` has an IPv4 and an IPv6 address, because clients may try only one of them.
+
+    Raises:
+        ConfigurationError: If an address cannot be bound.
+    """
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(bind(host, port))]
+        if host == "localhost":
+            try:
+                bound_port = listeners[0].getsockname()[1]
+                listeners.append(stack.enter_context(bind("::1", bound_port)))
+            except ConfigurationError as error:
+                if getattr(error.__context__, "errno", None) == errno.EADDRINUSE:
+                    raise  # otherwise the machine has no IPv6
+        yield listeners
 
 
 def address_of(listener: socket.socket) -> str:

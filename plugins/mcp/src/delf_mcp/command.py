@@ -17,7 +17,7 @@ import click
 from delf.errors import ConfigurationError
 from delf.values.numbers import parse_count
 from delf_cli.as_json import as_json_option
-from delf_cli.listening import address_of, bind
+from delf_cli.listening import address_of, listening
 from delf_cli.state import state_of
 
 if TYPE_CHECKING:
@@ -246,9 +246,9 @@ async def _on_http(served: Served, address: str) -> None:
     config = uvicorn.Config(
         app_with_key_check, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_SECONDS
     )
-    with bind(host, port) as listener:
-        click.echo(f"serving {address_of(listener)}/mcp", err=True)
-        await uvicorn.Server(config).serve(sockets=[listener])
+    with listening(host, port) as listeners:
+        click.echo(f"serving {address_of(listeners[0])}/mcp", err=True)
+        await uvicorn.Server(config).serve(sockets=listeners)
 
 
 def _closing_after(lifespan: Callable[[Any], Any], served: Served) -> Callable[[Any], Any]:

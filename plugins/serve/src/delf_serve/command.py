@@ -26,13 +26,13 @@ class HttpServer:
         self, agent: Agent[Any], *, host: str = HOST, port: int = PORT, **options: Any
     ) -> None:
         """Serve an agent until a signal ends the process."""
-        from delf_cli.listening import address_of, bind
+        from delf_cli.listening import address_of, listening
         from delf_serve.server import serve
 
         app = self.asgi_app(agent, **options)
-        with bind(host, port) as listener:
-            message = f"delf serves on {address_of(listener)}"
-            serve(app, listener, lambda: click.echo(message, err=True))
+        with listening(host, port) as listeners:
+            message = f"delf serves on {address_of(listeners[0])}"
+            serve(app, listeners, lambda: click.echo(message, err=True))
 
     def asgi_app(self, agent: Agent[Any], **options: Any) -> Application:
         """Return the ASGI application of an agent."""

@@ -10,7 +10,7 @@ import click
 
 from delf.errors import DelfError
 from delf_cli import errors
-from delf_cli.listening import address_of, bind
+from delf_cli.listening import address_of, listening
 from delf_serve.app import make_app
 from delf_serve.people_tasks import WAIT_FOR_PEOPLE
 from delf_serve.server import serve
@@ -45,9 +45,9 @@ def serve_project(
     app = make_application(state, options)
     _warn_of_unusable_model(state, options)
     app.first_tasks = tuple(tasks)
-    with bind(host, port) as listener:
-        message = f"delf serves on {address_of(listener)} - Ctrl-C ends it"
-        serve(app, listener, lambda: click.echo(message, err=True))
+    with listening(host, port) as listeners:
+        message = f"delf serves on {address_of(listeners[0])} - Ctrl-C ends it"
+        serve(app, listeners, lambda: click.echo(message, err=True))
 
 
 def _warn_of_unusable_model(state: State, options: Options) -> None:

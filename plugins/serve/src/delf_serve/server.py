@@ -6,7 +6,7 @@ import asyncio
 import gc
 import secrets
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -356,13 +356,15 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    app: Application, listener: socket.socket, announce: Callable[[], None] = _say_nothing
+    app: Application,
+    listeners: Sequence[socket.socket],
+    announce: Callable[[], None] = _say_nothing,
 ) -> None:
     """Serve until a signal ends the process.
 
     Args:
         app: The application.
-        listener: The listening socket.
+        listeners: The listening sockets.
         announce: Called once the agent is started and requests are served.
 
     Raises:
@@ -374,9 +376,10 @@ def serve(
     async def main() -> None:
         # Start here, because uvicorn would hide a configuration error of a lifespan event.
         await app.start()
-        check_bind(listener.getsockname()[0], keyed=bool(app.keys))
+        for listener in listeners:
+            check_bind(listener.getsockname()[0], keyed=bool(app.keys))
         with fewer_garbage_collections():
-            await server.serve(sockets=[listener])
+            await server.serve(sockets=[*listeners])
 
     try:
         with to_stderr(enabled=app.settings.access_log):
