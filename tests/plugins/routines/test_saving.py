@@ -161,3 +161,13 @@ def test_too_large_number_stays_a_literal(literal):
 )
 def test_dates_in_words_are_recognised(words, dates):
     assert spelled_out_dates(words) == dates
+
+
+def test_integer_and_equal_float_become_parameters_of_their_own_types():
+    routine = saved("Pay 5.0 for 5 orders.", "pay(amount=5.0)\nprint(orders[:5])")
+    assert routine.script == "pay(amount=amount)\nprint(orders[:number])"
+    defaults = [(item.type, item.default) for item in routine.parameters.values()]
+    assert [(kind, repr(value)) for kind, value in defaults] == [
+        ("number", "5.0"),
+        ("integer", "5"),
+    ]

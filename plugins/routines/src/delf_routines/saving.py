@@ -225,7 +225,7 @@ def propose(
         task, used_names, frozenset(fixed), signatures, first_pass.suggested_names
     )
     finder.visit(tree)
-    for place in _find_in_f_strings(script, tree, finder.parameters):
+    for place in _find_in_f_strings(script, tree, finder.parameters.values()):
         if not any(map(place.overlaps, finder.replacements)):
             finder.replacements.append(place)
     script = _apply_replacements(script, finder.replacements)
@@ -267,6 +267,14 @@ class _Replacement:
         return begins_before_end and ends_after_begin
 
 
+_Key = tuple[type, Value]
+"""The key of a literal's parameter: ``5`` and ``5.0``, which are equal, have two parameters."""
+
+
+def _key(value: Value) -> _Key:
+    return type(value), value
+
+
 class _LiteralFinder(ast.NodeVisitor):
     """Finds the literals of a script that occur in a task's text, and can become parameters.
 
@@ -285,12 +293,12 @@ class _LiteralFinder(ast.NodeVisitor):
         unavailable_names: Iterable[str],
         refused_names: frozenset[str],
         signatures: Mapping[str, Sequence[str]],
-        names_from_first_pass: Mapping[Value, str] | None = None,
+        names_from_first_pass: Mapping[_Key, str] | None = None,
     ) -> None:
         self._signatures = signatures
         # Two finders visit a script. The second one gets the names that the first one suggests.
-        self._names_from_first_pass: Mapping[Value, str] = names_from_first_pass or {}
-        self.suggested_names: dict[Value, str] = {}
+        self._names_from_first_pass: Mapping[_Key, str] = names_from_first_pass or {}
+        self.suggested_names: dict[_Key, str] = {}
         """For ``city = "Rome"``, the name ``city`` of a parameter for the literal ``"Rome"``."""
         self._task = task
         self._task_words = f" {' '.join(_WORD.findall(task)).casefold()} "
@@ -305,7 +313,7 @@ class _LiteralFinder(ast.NodeVisitor):
         # For each node that is being visited, the innermost last: a name for its literals, or None.
         self._name_hints: list[str | None] = [None]
         self._f_string_depth = 0  # the number of f-strings around the node being visited
-        self.parameters: dict[Value, Parameter] = {}
+        self.parameters: dict[_Key, Parameter] = {}
         self.replacements: list[_Replacement] = []
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -394,7 +402,7 @@ class _LiteralFinder(ast.NodeVisitor):
         if parameter is None:
             return
         if self._name_hints[-1]:
-            self.suggested_names.setdefault(value, self._name_hints[-1])
+            self.suggested_names.setdefault(_key(value), self._name_hints[-1])
         self._replace(node, parameter.name)
 
     def _visit_with_name(self, hint: str | None, node: ast.AST) -> None:
@@ -479,13 +487,14 @@ class _LiteralFinder(ast.NodeVisitor):
 
     def _parameter(self, value: Value, kind: ParameterType) -> Parameter | None:
         """Return the parameter for a literal; None if a person wants to keep the literal."""
-        if value in self.parameters:
-            return self.parameters[value]
+        key = _key(value)
+        if key in self.parameters:
+            return self.parameters[key]
         name = self._name(value, kind)
         if name in self._refused_names:
             return None
         self._unavailable_names.add(name)
-        parameter = self.parameters[value] = Parameter(name=name, type=kind, default=value)
+        parameter = self.parameters[key] = Parameter(name=name, type=kind, default=value)
         return parameter
 
     def _name(self, value: Value, kind: ParameterType) -> str:
@@ -494,7 +503,7 @@ class _LiteralFinder(ast.NodeVisitor):
         The name is the keyword, key or variable that has the literal, or else a usual name of the
         literal's type.
         """
-        words = "_".join(_WORD.findall(self._names_from_first_pass.get(value, ""))).lower()
+        words = "_".join(_WORD.findall(self._names_from_first_pass.get(_key(value), ""))).lower()
         if kind == "date":
             by_length = {4: "year", 7: "month"}
             usual = by_length.get(len(str(value)), "day")
@@ -521,7 +530,7 @@ class _LiteralFinder(ast.NodeVisitor):
 
 
 def _find_in_f_strings(
-    script: str, tree: ast.AST, parameters: Mapping[Value, Parameter]
+    script: str, tree: ast.AST, parameters: Iterable[Parameter]
 ) -> Iterator[_Replacement]:
     """Yield replacements for pieces of f-strings that equal a parameter's value.
 
@@ -531,12 +540,12 @@ def _find_in_f_strings(
     Args:
         script: The script.
         tree: The parsed script.
-        parameters: The parameters by their values.
+        parameters: The parameters.
     """
     fields_of_printed: dict[str, str] = {}
     fields_of_others: dict[str, str] = {}
-    for value, item in parameters.items():
-        text = str(value)
+    for item in parameters:
+        text = str(item.default)
         is_short_text = item.type not in ("number", "integer") and len(text) <= _MIN_CHARACTERS
         if is_short_text and text.islower():  # may be a common word, such as ``in``
             continue
