@@ -187,13 +187,13 @@ async def test_skipped_heartbeat_is_not_recorded_as_written(
     journal = open_journal(sqlite_place)
     journal.lease(4.0)  # a heartbeat each second
     await journal.append(TaskStarted(task_id="first", seq=1, at=1.0, task="x"))
-    flush = writers.Tasks.flush
+    flush = writers.Appending.flush
 
-    def slow_flush(tasks, connection):
-        flush(tasks, connection)
+    def slow_flush(appending):
+        flush(appending)
         clock.now += 0.2
 
-    monkeypatch.setattr(writers.Tasks, "flush", slow_flush)
+    monkeypatch.setattr(writers.Appending, "flush", slow_flush)
     clock.now += 0.9
     await journal.append(TaskStarted(task_id="second", seq=1, at=1.0, task="x"))
     due_at = clock.now

@@ -1,8 +1,8 @@
-"""The tasks that this process writes to, with their next positions and owners."""
+"""The tasks that this process owns, and the transactions that append events to tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from delf_journal_sql.owners import (
     silent_owner_of,
 )
 from delf_journal_sql.schema import OTHER_NAMES
+from delf_journal_sql.store import placeholders_for
 
 _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
 _TASK_FIELDS: Final = tuple(item.name for item in fields(TaskRecord) if item.name != "events")
@@ -29,158 +30,27 @@ _TASK_COLUMNS: Final = tuple(OTHER_NAMES.get(name, name) for name in _TASK_FIELD
 _IDENTIFIERS: Final = frozenset({"task_id", "queue", "key"})
 
 
-@dataclass(slots=True)
-class _Task:
-    key: int  # the database key
-    last: int  # the number of the last event that was added; 0 for a task without events
-
-
 @dataclass
-class Tasks:
-    """Validates events and collects their rows for a transaction. Used only in the writer's thread.
+class Claims:
+    """The tasks that this process owns. Used only in the writer's thread.
 
     Args:
         owner: This process as an owner of tasks.
-        cached_tasks: The cached state of the tasks that this process writes to, by id.
-        claimed_tasks: The ids of the tasks that this process has claimed.
-        tasks_of_other_processes: The ids of tasks that other processes have claimed from this
-            process. Events of these tasks are refused until this process claims them again.
+        held: The ids of the tasks that this process has claimed.
+        lost: The ids of the tasks that this process has lost to others. Events of these tasks are
+            refused until this process claims them again.
     """
 
     owner: Owner
-    cached_tasks: dict[str, _Task] = field(default_factory=dict[str, _Task])
-    claimed_tasks: set[str] = field(default_factory=set[str])
-    tasks_of_other_processes: set[str] = field(default_factory=set[str])
-    _rows: list[tuple[Any, ...]] = field(default_factory=list["tuple[Any, ...]"])
-    # The tasks that this process does not continue, so that their cached state is dropped after the
-    # commit: finished, postponed and queued tasks.
-    _tasks_to_uncache: list[str] = field(default_factory=list[str])
-
-    def mark_lost_tasks(self, connection: Connection, task_ids: Iterable[str]) -> None:
-        """Mark the tasks that this process no longer owns, so that their events are refused.
-
-        Called in the transaction that stores events of these tasks. The owner's key is a fencing
-        token: a process that lost a task, because its lease expired, cannot store further events of
-        that task, and so starts no further call. The same is true for a removed task.
-        """
-        id_by_key: dict[int, str] = {}
-        for task_id in task_ids:
-            if task_id in self.cached_tasks:
-                id_by_key[self.cached_tasks[task_id].key] = task_id
-        if not id_by_key:
-            return
-        for key in self._lost_keys(connection, id_by_key.keys()):
-            lost_id = id_by_key[key]
-            self.cached_tasks.pop(lost_id, None)
-            self.claimed_tasks.discard(lost_id)
-            self.tasks_of_other_processes.add(lost_id)
-
-    def _lost_keys(self, connection: Connection, keys: KeysView[int]) -> set[int]:
-        """Return the database keys of the tasks that were removed or that other processes own."""
-        # An owner is stored only for a running task, so a task in another state is not lost.
-        kept_tasks = (
-            f"FROM delf_tasks WHERE id IN ({', '.join(map(str, keys))}) "
-            f"AND (owner = :owner OR state <> '{TaskState.RUNNING}')"
-        )
-        parameters = {"owner": self.owner.key}
-        # In the usual case, counting is enough. Reading the rows is slower, because the thread may
-        # have to wait for the GIL after each row.
-        ((kept_count,),) = connection.execute(f"SELECT COUNT(*) {kept_tasks}", parameters)
-        if kept_count == len(keys):
-            return set()
-        return keys - {row.id for row in connection.execute(f"SELECT id {kept_tasks}", parameters)}
-
-    def create(self, connection: Connection, events: Iterable[Packed]) -> None:
-        """Insert each task whose first event is in ``events``, unless the task exists.
-
-        The state of the existing tasks is loaded later, by :meth:`add`.
-        """
-        new_rows: dict[str, dict[str, Any]] = {}
-        for packed in events:
-            name = packed.event.task_id
-            if (
-                packed.event.seq == 1
-                and name not in self.cached_tasks
-                and name not in self.tasks_of_other_processes
-            ):
-                new_rows[name] = self._row_of(packed.event)
-        rows = [[record.get(field) for field in _TASK_FIELDS] for record in new_rows.values()]
-        inserted = connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id")
-        for row in inserted:  # without the tasks that exist already
-            self.cached_tasks[row.task_id] = _Task(int(row.id), last=0)
-            if new_rows[row.task_id]["owner"] is not None:
-                self.claimed_tasks.add(row.task_id)
-
-    def add(self, connection: Connection, packed: Packed) -> None:
-        """Validate an event, and collect its row for :meth:`flush`.
-
-        Called in a transaction after :meth:`mark_lost_tasks` and :meth:`create`.
-
-        Raises:
-            JournalConflictError: If the event cannot follow the stored events of its task, or
-                another process owns the task.
-        """
-        event = packed.event
-        if event.task_id in self.tasks_of_other_processes:
-            raise _lost_claim_error(event.task_id)
-        task = self.cached_tasks.get(event.task_id)
-        if task is None:  # the first event of the task that this process appends
-            task = self._load_or_claim(connection, event)
-            self.cached_tasks[event.task_id] = task
-        if event.seq <= task.last:
-            # A transaction is retried if its connection broke, although it may have been
-            # committed. An equal event is therefore no conflict.
-            self._require_equal(connection, task, packed)
-            return
-        if event.seq != task.last + 1:
-            raise _gap_error(event, task.last)
-        for blob in packed.blobs:
-            connection.execute(
-                "INSERT INTO delf_blobs (task, digest, size, data) "
-                "VALUES (:task, :digest, :size, :data) ON CONFLICT DO NOTHING",
-                {"task": task.key, "digest": blob.digest, "size": blob.size, "data": blob.data},
-            )
-        # The values have the order of _EVENT_COLUMNS. 1 is the version of the row's format.
-        row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blob_digests)
-        self._rows.append(row)
-        task.last = event.seq
-        if isinstance(event, (TaskFinished, TaskPostponed)):
-            self._release(connection, task, event)
-        elif isinstance(event, TaskQueued) and event.queue is not None:
-            # The runner that claims the task continues it.
-            self._tasks_to_uncache.append(event.task_id)
-
-    def flush(self, connection: Connection) -> None:
-        """Insert the collected rows."""
-        if self._rows:
-            connection.insert("delf_events", _EVENT_COLUMNS, self._rows)
-            self._rows.clear()
-
-    def forget(self, task_ids: Iterable[str]) -> None:
-        """Drop all rows that wait to be written, and the cached state of the given tasks.
-
-        Called after a rollback.
-        """
-        # The collected rows belong to the transaction that was rolled back, and to no other.
-        self._rows.clear()
-        self._tasks_to_uncache.clear()
-        # The cached positions are too high now, so that the next event would leave a gap.
-        for task_id in task_ids:
-            self.cached_tasks.pop(task_id, None)
-
-    def drop_finished(self) -> None:
-        """Drop the cached state of finished, postponed and queued tasks after a commit."""
-        for task_id in self._tasks_to_uncache:
-            self.cached_tasks.pop(task_id, None)
-            self.claimed_tasks.discard(task_id)
-        self._tasks_to_uncache.clear()
+    held: set[str] = field(default_factory=set[str])
+    lost: set[str] = field(default_factory=set[str])
 
     def claim(
         self, connection: Connection, task_id: str, *, may_be_failed: bool = False
     ) -> PerhapsAlive | None:
         """Claim an existing task for one agent of this process, within a transaction.
 
-        After the commit, the caller adds the task to ``claimed_tasks``.
+        After the commit, the caller adds the task to ``held``.
 
         Args:
             connection: A connection in the transaction.
@@ -195,21 +65,19 @@ class Tasks:
             JournalConflictError: If another agent of this process has claimed the task, or the
                 owner is alive or its lease has not expired.
         """
-        if task_id in self.claimed_tasks:
+        if task_id in self.held:
             raise _held_here_error(task_id)
-        former_owner = self._own(connection, task_id, may_be_failed=may_be_failed)
-        self.tasks_of_other_processes.discard(task_id)
+        former_owner = self.own(connection, task_id, may_be_failed=may_be_failed)
+        self.lost.discard(task_id)
         return former_owner
 
-    def _own(
+    def own(
         self, connection: Connection, task_id: str, *, may_be_failed: bool = False
     ) -> PerhapsAlive | None:
         """Make this process the owner of an existing task, unless the task is over.
 
         For the arguments, the result and the errors see :meth:`claim`.
         """
-        # The former owner may have appended events since this process read the task's position.
-        self.cached_tasks.pop(task_id, None)
         (row,) = connection.execute(
             f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
@@ -264,30 +132,146 @@ class Tasks:
             "WHERE task_id = :id AND owner = :owner AND state = :running",
             {"id": task_id, "owner": self.owner.key, "running": TaskState.RUNNING.value},
         )
-        self.cached_tasks.pop(task_id, None)
-        self.claimed_tasks.discard(task_id)
+        self.held.discard(task_id)
 
-    def _load_or_claim(self, connection: Connection, event: Event) -> _Task:
-        """Load the stored state of an event's task; claim the task if the event continues it."""
-        rows = connection.execute(
-            "SELECT t.id, t.state, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) "
-            "FROM delf_tasks AS t WHERE t.task_id = :id",
-            {"id": event.task_id},
+    def lose(self, task_id: str) -> None:
+        """Refuse further events of a task that another process has claimed or removed."""
+        self.held.discard(task_id)
+        self.lost.add(task_id)
+
+
+@dataclass(slots=True)
+class _Task:
+    """A task as it is stored when a transaction begins.
+
+    Args:
+        key: The database key.
+        last: The number of the last event, including those of the transaction; 0 without events.
+        state: The stored state.
+        owner: The key of the owner; None if no process owns the task.
+    """
+
+    key: int
+    last: int
+    state: str
+    owner: str | None
+
+
+class Appending:
+    """A transaction that appends events. Used only in the writer's thread.
+
+    Args:
+        connection: A connection in the transaction.
+        claims: The tasks that this process owns.
+        events: The events that :meth:`add` will get.
+    """
+
+    def __init__(self, connection: Connection, claims: Claims, events: Sequence[Packed]) -> None:
+        self._connection = connection
+        self._claims = claims
+        self._rows: list[tuple[Any, ...]] = []
+        # The tasks that this process owns after the commit, and those that it owns no longer.
+        self._claimed: set[str] = set()
+        self._released: set[str] = set()
+        self._create_tasks(events)
+        self._tasks = self._load_tasks({packed.event.task_id for packed in events})
+
+    def _create_tasks(self, events: Iterable[Packed]) -> None:
+        """Insert each task whose first event is among the events, unless the task exists."""
+        new_rows: dict[str, dict[str, Any]] = {}
+        for packed in events:
+            name = packed.event.task_id
+            if packed.event.seq == 1 and name not in self._claims.lost:
+                new_rows[name] = self._row_of(packed.event)
+        rows = [[record.get(field) for field in _TASK_FIELDS] for record in new_rows.values()]
+        self._connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id")
+
+    def _load_tasks(self, task_ids: Iterable[str]) -> dict[str, _Task]:
+        placeholders, values = placeholders_for(task_ids, "id")
+        rows = self._connection.execute(
+            "SELECT t.task_id, t.id, "  # noqa: S608 - only names of this module
+            "COALESCE((SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id), 0), "
+            f"t.state, t.owner FROM delf_tasks AS t WHERE t.task_id IN ({placeholders})",
+            values,
         )
-        if not rows:
+        return {task_id: _Task(*stored) for task_id, *stored in rows}
+
+    def add(self, packed: Packed) -> None:
+        """Validate an event, and collect its row for :meth:`flush`.
+
+        Raises:
+            JournalConflictError: If the event cannot follow the stored events of its task, or
+                another process owns the task.
+        """
+        event = packed.event
+        task = self._owned_task(event)
+        if event.seq <= task.last:
+            # A transaction is retried if its connection broke, although it may have been
+            # committed. An equal event is therefore no conflict.
+            self._require_equal(task, packed)
+            return
+        if event.seq != task.last + 1:
+            raise _gap_error(event, task.last)
+        for blob in packed.blobs:
+            self._connection.execute(
+                "INSERT INTO delf_blobs (task, digest, size, data) "
+                "VALUES (:task, :digest, :size, :data) ON CONFLICT DO NOTHING",
+                {"task": task.key, "digest": blob.digest, "size": blob.size, "data": blob.data},
+            )
+        # The values have the order of _EVENT_COLUMNS. 1 is the version of the row's format.
+        row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blob_digests)
+        self._rows.append(row)
+        task.last = event.seq
+        if isinstance(event, (TaskFinished, TaskPostponed)):
+            self._release(task, event)
+
+    def _owned_task(self, event: Event) -> _Task:
+        """Return the task of an event; claim the task if the event continues it.
+
+        The owner's key is a fencing token: a process that lost a task, because its lease expired,
+        cannot store further events of that task, and so starts no further call. The same is true
+        for a removed task.
+
+        Raises:
+            JournalConflictError: If another process owns the task, or the task does not exist.
+        """
+        task_id = event.task_id
+        task = self._tasks.get(task_id)
+        is_held = task_id in self._claims.held or task_id in self._claimed
+        is_own = task is not None and task.owner == self._claims.owner.key
+        # An owner is stored only for a running task, so a task in another state is not lost.
+        if is_held and not is_own and (task is None or task.state == TaskState.RUNNING):
+            self._claims.lose(task_id)
+        if task_id in self._claims.lost:
+            raise _lost_claim_error(task_id)
+        if task is None:
             raise _gap_error(event, 0)
-        key, state, last = rows[0]
         # A task that was queued with TaskQueued is begun by a runner's next event.
-        begins_queued_task = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
-        if state == TaskState.RUNNING or begins_queued_task:
-            # From now on, no other process can append to the task.
-            try:
-                self._own(connection, event.task_id)
-            except JournalConflictError:
-                self.tasks_of_other_processes.add(event.task_id)
-                raise
-            self.claimed_tasks.add(event.task_id)
-        return _Task(key, last or 0)
+        begins_queued_task = task.state == TaskState.QUEUED and not isinstance(event, TaskQueued)
+        if not is_held and (begins_queued_task or task.state == TaskState.RUNNING):
+            if not is_own:
+                self._claim(task_id)
+                task.owner = self._claims.owner.key
+            self._claimed.add(task_id)
+        return task
+
+    def _claim(self, task_id: str) -> None:
+        try:
+            self._claims.own(self._connection, task_id)
+        except JournalConflictError:
+            self._claims.lose(task_id)
+            raise
+
+    def flush(self) -> None:
+        """Insert the collected rows."""
+        if self._rows:
+            self._connection.insert("delf_events", _EVENT_COLUMNS, self._rows)
+            self._rows.clear()
+
+    def after_commit(self) -> None:
+        """Update the tasks that this process owns."""
+        self._claims.held |= self._claimed
+        self._claims.held -= self._released
 
     def _row_of(self, event: Event) -> dict[str, Any]:
         """Return the row of a new task as a mapping, from the task's first event."""
@@ -296,40 +280,37 @@ class Tasks:
         if waits:
             values |= {"state": TaskState.QUEUED, "owner": None}
         else:
-            values |= {"state": TaskState.RUNNING, "owner": self.owner.key}
+            values |= {"state": TaskState.RUNNING, "owner": self._claims.owner.key}
         return _storable(values)
 
-    def _release(
-        self, connection: Connection, task: _Task, event: TaskFinished | TaskPostponed
-    ) -> None:
+    def _release(self, task: _Task, event: TaskFinished | TaskPostponed) -> None:
         """Store the end or the postponement of a task, and clear the process that owns the task.
 
         A postponed task returns to its queue. Without a queue it stays running without an owner, so
         that it is interrupted.
         """
-        # The process that claims a postponed task next continues it.
-        self._tasks_to_uncache.append(event.task_id)
+        self._released.add(event.task_id)
         values = _storable(TaskRecord.changes(event))
         columns = ", ".join(f"{OTHER_NAMES.get(name, name)} = :{name}" for name in values)
-        connection.execute(
+        self._connection.execute(
             f"UPDATE delf_tasks SET {columns}, owner = NULL WHERE id = :task_key",  # noqa: S608 - names of fields
             {**values, "task_key": task.key},
         )
         if isinstance(event, TaskPostponed):
-            connection.execute(
+            self._connection.execute(
                 "UPDATE delf_tasks SET state = :queued WHERE id = :key AND queue IS NOT NULL",
                 {"queued": TaskState.QUEUED.value, "key": task.key},
             )
 
-    def _require_equal(self, connection: Connection, task: _Task, packed: Packed) -> None:
+    def _require_equal(self, task: _Task, packed: Packed) -> None:
         """Check that an event equals the event that is stored with the same number.
 
         Raises:
             JournalConflictError: If the stored event is different.
         """
-        self.flush(connection)
+        self.flush()
         event = packed.event
-        rows = connection.execute(
+        rows = self._connection.execute(
             "SELECT at, type, data, blobs FROM delf_events WHERE task = :task AND seq = :seq",
             {"task": task.key, "seq": event.seq},
         )

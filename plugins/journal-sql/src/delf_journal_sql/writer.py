@@ -30,7 +30,7 @@ from delf_journal_sql.errors import (
 )
 from delf_journal_sql.owners import Owner, forget_dead
 from delf_journal_sql.store import key_of
-from delf_journal_sql.tasks import Tasks
+from delf_journal_sql.tasks import Appending, Claims
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Writer:
         self._outage = Outage(
             _log, f"the journal {database.name} takes no heartbeat", database.name
         )
-        self._tasks = Tasks(self.owner)
+        self._claims = Claims(self.owner)
         self._connection: Connection | None = None
         self.next_heartbeat_at = time.monotonic() + self.owner.heartbeat_seconds
         """The time of the next heartbeat, on the clock of ``time.monotonic()``."""
@@ -137,17 +137,17 @@ class Writer:
             key_of(connection, task_id)  # raises for an unknown task, before anything is written
             # Without a heartbeat, other processes would take this one for dead, and claim the task.
             self._write_heartbeat(connection)
-            return self._tasks.claim(connection, task_id, may_be_failed=may_be_failed)
+            return self._claims.claim(connection, task_id, may_be_failed=may_be_failed)
 
         def after_commit(_previous_owner: PerhapsAlive | None) -> None:
-            self._tasks.claimed_tasks.add(task_id)
+            self._claims.held.add(task_id)
 
         # The operation also registers this process as an owner, because it writes a heartbeat.
         return Call(claim, write=True, registers_owner=True, on_commit=after_commit)
 
     def release(self, task_id: str) -> Call:
         """Create the operation that releases this process's claim on a task."""
-        return Call(lambda connection: self._tasks.release(connection, task_id), write=True)
+        return Call(lambda connection: self._claims.release(connection, task_id), write=True)
 
     def register(self) -> Call:
         """Create the operation that registers this process as a possible owner of tasks."""
@@ -268,31 +268,19 @@ class Writer:
 
         A conflict of one event is stored as the error of its operation; the others are appended.
         """
-        connection = self._connect()
-        try:
-            with transaction(connection, write=True):
-                self._add_events(connection, group)
-        except BaseException:
-            # The cached positions include the events that were rolled back.
-            self._tasks.forget(append.packed.event.task_id for append in group)
-            raise
+        with transaction(self._connect(), write=True) as connection:
+            # Write the heartbeat first, so that other processes see this one as alive.
+            self._write_heartbeat(connection)
+            appending = Appending(connection, self._claims, [append.packed for append in group])
+            for append in group:
+                append.error = None  # of an earlier attempt, if the transaction is repeated
+                try:
+                    appending.add(append.packed)
+                except JournalConflictError as error:
+                    append.error = error
+            appending.flush()
         self._confirm_heartbeat()
-        # Only now: if the transaction had failed, a retry would need the tasks that end in it.
-        self._tasks.drop_finished()
-
-    def _add_events(self, connection: Connection, group: Sequence[Append]) -> None:
-        """Append events within a transaction; store a conflict as the error of its operation."""
-        # Write the heartbeat first, so that other processes see this one as alive.
-        self._write_heartbeat(connection)
-        self._tasks.mark_lost_tasks(connection, {append.packed.event.task_id for append in group})
-        self._tasks.create(connection, [append.packed for append in group])
-        for append in group:
-            append.error = None  # of an earlier attempt, if the transaction is repeated
-            try:
-                self._tasks.add(connection, append.packed)
-            except JournalConflictError as error:
-                append.error = error
-        self._tasks.flush(connection)
+        appending.after_commit()
 
     def _connect(self) -> Connection:
         if self._connection is None:
@@ -340,7 +328,7 @@ class Writer:
         # A process without open tasks needs no heartbeat: it has no task to lose. The first
         # heartbeat of a process is written together with its first event or claim.
         has_written_before = self._last_heartbeat_at is not None
-        if not has_written_before or not self._tasks.cached_tasks:
+        if not has_written_before or not self._claims.held:
             return
         try:
             with transaction(self._connect(), write=True) as connection:
