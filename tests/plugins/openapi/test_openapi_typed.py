@@ -66,6 +66,17 @@ async def test_dates_in_answers_become_date_objects(server, open_api, invoke, ve
     assert whole["body"] == [found]
 
 
+async def test_dates_in_combined_schemas_become_date_objects(server, open_api, invoke) -> None:
+    person = {"properties": {"born": {"type": ["string", "null"], "format": "date"}}}
+    company = {"properties": {"founded": {"type": "string", "format": "date"}}}
+    moments = {"type": "array", "items": {"oneOf": [{"type": "integer"}, {"format": "date-time"}]}}
+    owner = {"allOf": [{"oneOf": [person, company]}, {"properties": {"moments": moments}}]}
+    answers(server, {"founded": "2026-01-31", "born": "?", "moments": [5, "2026-01-31T10:00:00Z"]})
+    found = await invoke(open_api(spec_of(owner)), "get_it")
+    moment = datetime(2026, 1, 31, 10, tzinfo=UTC)
+    assert found == {"founded": date(2026, 1, 31), "born": "?", "moments": [5, moment]}
+
+
 @pytest.mark.parametrize(
     "text", ["2026-01-31T10:00:00.123456789Z", "2026-01-31T23:59:60Z", "yesterday", ""]
 )

@@ -1,14 +1,15 @@
-"""Validation and conversion of responses by their declared schemas, with openapi-core."""
+"""Validation of responses by their declared schemas, and conversion of their dates."""
 
 from __future__ import annotations
 
 import contextvars
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, cast
@@ -22,7 +23,7 @@ from delf_openapi.patterns import matches
 from delf_schemas.samples import Place, kind_of_value, place_of
 
 if TYPE_CHECKING:
-    from openapi_core.unmarshalling.schemas.unmarshallers import SchemaUnmarshaller
+    from jsonschema.protocols import Validator
 
     from delf_openapi.answers import Answer
     from delf_openapi.document import Document
@@ -99,10 +100,10 @@ class Responses:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        # The unmarshaller of each declared response, by the name of the action and the declared
+        # The validator of each declared response, by the name of the action and the declared
         # status, such as ``("list_pets", "2XX")``. If the schema of a response is unusable, a text
-        # with the reason is in the place of the unmarshaller.
-        self._unmarshallers: dict[tuple[str, str], SchemaUnmarshaller | str] = {}
+        # with the reason is in the place of the validator.
+        self._validators: dict[tuple[str, str], Validator | str] = {}
 
     def typed(self, operation: Operation, answer: Answer, body: Any) -> Typed:
         """Validate a body and convert it to its declared type."""
@@ -116,15 +117,16 @@ class Responses:
             return Typed.unchecked(body, f"its {size} are neither validated nor typed")
         status, schema = declared
         key = (operation.endpoint.name, status)
-        unmarshaller = self._unmarshallers.get(key)
-        if unmarshaller is None:
-            unmarshaller = self._unmarshallers[key] = self._make_unmarshaller(schema)
-        if isinstance(unmarshaller, str):  # the fault of an unusable schema
-            return Typed.unchecked(body, unmarshaller)
+        validator = self._validators.get(key)
+        if validator is None:
+            validator = self._validators[key] = self._make_validator(schema)
+        if isinstance(validator, str):  # the fault of an unusable schema
+            return Typed.unchecked(body, validator)
         _deadline.set(time.monotonic() + SECONDS)
         try:
-            faults = tuple(_faults(unmarshaller, body))
-            return Typed(_without_validation(unmarshaller).unmarshal(body), faults)
+            faults = tuple(_faults(validator, body))
+            root: Any = validator.schema
+            return Typed(_Dates(root["components"]["schemas"]).converted(body, root), faults)
         except _TooLongError:
             return Typed.unchecked(body, f"it was not validated within {SECONDS:g} s")
         except Exception as error:  # an invalid schema
@@ -152,13 +154,13 @@ class Responses:
             return (status, schema)
         return None
 
-    def _make_unmarshaller(self, schema: Any) -> SchemaUnmarshaller | str:
-        """Return an unmarshaller for a schema; the fault as text if the schema is unusable."""
+    def _make_validator(self, schema: Any) -> Validator | str:
+        """Return a validator for a schema; the fault as text if the schema is unusable."""
         try:
-            # The library reads a schema only as a part of a specification, whose version it
-            # ignores. Values are converted by the rules of ``self._document.version``.
-            spec = {"openapi": "3.1.0", **bundled(self._document, schema)}
-            return _unmarshaller(spec, self._document.version)
+            bundle = bundled(self._document, schema)
+            components = bundle["components"]
+            root = {"allOf": [bundle["schema"]], "components": components}
+            return _validator_class(is_old=self._document.version < (3, 1))(root)
         except SpecError as error:
             return f"its schema cannot be read: {clean(error.message, _MAX_FAULT_CHARS)}"
         except Exception as error:  # an invalid schema
@@ -181,30 +183,13 @@ def _schema_for_media(content: Any, media: str, document: Document) -> Any:
     return None
 
 
-def _unmarshaller(spec: dict[str, Any], version: tuple[int, int]) -> SchemaUnmarshaller:
-    from jsonschema_path import SchemaPath
-    from openapi_core.unmarshalling.schemas.unmarshallers import (
-        FormatsUnmarshaller,
-        SchemaUnmarshaller,
-    )
-
-    is_old = version < (3, 1)
-    root = SchemaPath.from_dict(spec)
-    schema = root / "schema"
-    formats = FormatsUnmarshaller({"date": date.fromisoformat, "date-time": _parse_date_time})
-    validator = _validators(is_old).create(root, schema)
-    return SchemaUnmarshaller(schema, validator, _converters(is_old), formats)
-
-
 @lru_cache
-def _validators(is_old: bool) -> Any:
-    """Return the library's factory of validators, changed so that validation has a deadline.
+def _validator_class(*, is_old: bool) -> Any:
+    """Return the library's validators, changed so that validation has a deadline.
 
     Args:
         is_old: Whether the specification is of OpenAPI 3.0, not of a later version.
     """
-    from openapi_core.validation.schemas.factories import SchemaValidatorsFactory
-
     library: Any = import_module("openapi_schema_validator")
     extend: Any = import_module("jsonschema.validators").extend
     validator = library.OAS30ReadValidator if is_old else library.OAS31Validator
@@ -212,14 +197,18 @@ def _validators(is_old: bool) -> Any:
 
     # Only references can make validation endless, so they check the deadline.
     def follow_until_deadline(current: Any, ref: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        if time.monotonic() > _deadline.get():
-            raise _TooLongError
+        _check_deadline()
         yield from follow_reference(current, ref, instance, schema) or ()
 
     keywords = {"$ref": follow_until_deadline, "pattern": _pattern_faults}
     # The formats of OpenAPI 3.0 are checked in all versions.
     format_checker = library.OAS30ReadValidator.FORMAT_CHECKER
-    return SchemaValidatorsFactory(extend(validator, keywords), format_checker)
+    return partial(extend(validator, keywords), format_checker=format_checker)
+
+
+def _check_deadline() -> None:
+    if time.monotonic() > _deadline.get():
+        raise _TooLongError
 
 
 def _pattern_faults(_validator: Any, regex: Any, instance: Any, _schema: Any) -> Iterator[Any]:
@@ -233,70 +222,55 @@ def _pattern_faults(_validator: Any, regex: Any, instance: Any, _schema: Any) ->
         yield ValidationError(f"{clean(instance, 60)!r} does not match {clean(regex, 60)!r}")
 
 
-@lru_cache
-def _converters(is_old: bool) -> Any:
-    """Return the library's converters of values, changed to keep values of the wrong type.
+class _Dates:
+    """Converts the texts that schemas declare as dates or times, and keeps all other values.
 
     Args:
-        is_old: Whether the specification is of OpenAPI 3.0, not of a later version.
+        schemas: The schemas to which references lead, by the last part of the reference.
     """
-    from openapi_core.unmarshalling import schemas
-    from openapi_core.unmarshalling.schemas.unmarshallers import (
-        ArrayUnmarshaller,
-        ObjectUnmarshaller,
-        TypesUnmarshaller,
-    )
 
-    class Items(ArrayUnmarshaller):
-        """Converts the items of a list."""
+    def __init__(self, schemas: Mapping[str, Any]) -> None:
+        self._schemas = schemas
 
-        def __call__(self, value: Any) -> Any:
-            return super().__call__(value) if isinstance(value, list) else value
+    def converted(self, value: Any, schema: Any) -> Any:
+        """Return a value with its dates converted; the value need not match the schema."""
+        for part in self._parts(schema):
+            value = self._converted_by(value, part)
+        return value
 
-    class Properties(ObjectUnmarshaller):
-        """Converts the properties of an object; adds no defaults, generates no classes."""
+    def _parts(self, schema: Any) -> Iterator[Mapping[str, Any]]:
+        """Yield a schema, and all schemas that it combines or refers to."""
+        _check_deadline()
+        if not isinstance(schema, dict):
+            return
+        node = cast("dict[str, Any]", schema)
+        yield node
+        if "$ref" in node:
+            yield from self._parts(self._schemas[node["$ref"].rpartition("/")[2]])
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            for part in node.get(keyword) or ():
+                yield from self._parts(part)
 
-        def __call__(self, value: Any) -> Any:
-            if not isinstance(value, dict):
-                return value
-            properties = cast("dict[str, Any]", value)
-            converted = self._unmarshal_properties(properties)  # with defaults for missing ones
-            return {name: converted.get(name, item) for name, item in properties.items()}
-
-    library = schemas.oas30_types_unmarshaller if is_old else schemas.oas31_types_unmarshaller
-    converters = {**library.unmarshallers, "array": Items, "object": Properties}
-    return TypesUnmarshaller(converters, library.default, library.multi)
-
-
-@lru_cache
-def _accepting_validator_class() -> Any:
-    from openapi_core.validation.schemas.validators import SchemaValidator
-
-    class AcceptingValidator(SchemaValidator):
-        """Accepts every value, so that a response with faults is converted, too."""
-
-        def validate(self, value: Any) -> None:
-            """Accept the value: _faults() reports its faults."""
-
-    return AcceptingValidator
-
-
-def _without_validation(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
-    """Return a copy of an unmarshaller that also converts values with faults."""
-    from openapi_core.unmarshalling.schemas.unmarshallers import SchemaUnmarshaller
-
-    validator = unmarshaller.schema_validator
-    return SchemaUnmarshaller(
-        unmarshaller.schema,
-        _accepting_validator_class()(validator.schema, validator.validator),
-        unmarshaller.types_unmarshaller,
-        unmarshaller.formats_unmarshaller,
-    )
+    def _converted_by(self, value: Any, part: Mapping[str, Any]) -> Any:
+        if isinstance(value, str):
+            parse = _DATE_PARSERS.get(str(part.get("format")))
+            if parse is not None and "string" in part.get("type", "string"):
+                with suppress(ValueError):
+                    return parse(value)
+            return value
+        if isinstance(value, list) and "items" in part:
+            return [self.converted(item, part["items"]) for item in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            properties: Any = part.get("properties") or {}
+            others = part.get("additionalProperties")
+            items = cast("dict[str, Any]", value).items()
+            return {key: self.converted(each, properties.get(key, others)) for key, each in items}
+        return cast("Any", value)
 
 
-def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
+def _faults(validator: Validator, body: Any) -> Iterator[Fault]:
     """Yield the faults of a body, but each kind of fault only once per path."""
-    errors: Any = unmarshaller.schema_validator.validator.iter_errors(body)
+    errors: Any = validator.iter_errors(body)
     reported: set[tuple[Place, str]] = set()
     for error in islice(errors, _MAX_ERRORS):
         is_null = error.instance is None
@@ -326,3 +300,9 @@ def _parse_date_time(text: str) -> datetime:
     if not _DATE_TIME.fullmatch(text):
         raise ValueError(text)
     return datetime.fromisoformat(re.sub(r"(\.\d{6})0+", r"\1", text.upper()))
+
+
+_DATE_PARSERS: Final[Mapping[str, Callable[[str], date]]] = {
+    "date": date.fromisoformat,
+    "date-time": _parse_date_time,
+}
