@@ -8,6 +8,7 @@ import re
 import sqlite3
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -698,6 +699,21 @@ async def test_conversations_that_clients_keep_hide_no_others(serve, tmp_path):
     last = (await server.client.get("/conversations", params=params)).json()
     assert [one["conversation_id"] for one in last["conversations"]] == ["own-1"]
     assert not last["more"]
+
+
+async def test_conversation_of_a_program_with_any_id_is_read_and_deleted(serve, tmp_path):
+    server = await serve(agent={"chat": {"persist": True}})
+    journal = SqlJournal(str(tmp_path / "journal.db"))
+    name = "support/42 ü?#%2F"
+    await journal.conversations("default").append(name, [ChatMessage(role="user", content="hello")])
+    await journal.aclose()
+    (known,) = (await server.client.get("/conversations")).json()["conversations"]
+    assert known["conversation_id"] == name
+    place = f"/conversations/{quote(name, safe='')}"
+    shown = (await server.client.get(place)).json()
+    assert [line["content"] for line in shown["messages"]] == ["hello"]
+    assert (await server.client.delete(place)).status_code == 204
+    assert (await server.client.get(place)).status_code == 404
 
 
 async def test_finished_task_can_be_deleted_with_the_right(serve):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from delf import load_project
@@ -35,22 +37,31 @@ async def names(server, name):
     return [one["name"] for one in found]
 
 
-async def test_schedule_can_be_added_shown_paused_and_removed(team):
-    added = await ask(team, "POST", "", json=EACH)
+@pytest.mark.parametrize("name", ["mails", "mails/pause?", "a/b/test"])
+async def test_schedule_can_be_added_shown_paused_and_removed(team, name):
+    place = f"/{quote(name, safe='')}"
+    added = await ask(team, "POST", "", json={**EACH, "name": name})
     assert added.status_code == 201, added.text
-    expected = {**EACH, "zone": None, "queue": "default", "paused": False, "last": None}
+    expected = {
+        **EACH,
+        "name": name,
+        "zone": None,
+        "queue": "default",
+        "paused": False,
+        "last": None,
+    }
     expected["routine"] = False
     assert added.json() == {**expected, "owner": "ada"}
     assert (await ask(team, "GET", "")).json()["schedules"] == [added.json()]
     for paused in (True, False):
-        change = await ask(team, "POST", "/mails/pause", json={"paused": paused})
+        change = await ask(team, "POST", f"{place}/pause", json={"paused": paused})
         assert change.json() == {**added.json(), "paused": paused}
-    assert (await ask(team, "GET", "/mails/history")).json()["firings"] == []
-    tested = (await ask(team, "POST", "/mails/test")).json()
+    assert (await ask(team, "GET", f"{place}/history")).json()["firings"] == []
+    tested = (await ask(team, "POST", f"{place}/test")).json()
     assert (tested["state"], tested["test"], tested["task_ids"]) == ("queued", True, [])
-    assert (await ask(team, "GET", "/mails/history")).json()["firings"] == [tested]
+    assert (await ask(team, "GET", f"{place}/history")).json()["firings"] == [tested]
     assert tested["task_states"] == {}
-    assert (await ask(team, "DELETE", "/mails")).status_code == 204
+    assert (await ask(team, "DELETE", place)).status_code == 204
     assert await names(team, "ada") == []
 
 

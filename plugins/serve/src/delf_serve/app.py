@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _NOBODY: Final = Caller("", frozenset(), b"")
+# The path parameters whose values may contain slashes, because people choose the names.
+_FREE_NAMES: Final = ("name", "conversation_id", "schedule")
 
 
 class Application:
@@ -319,7 +321,9 @@ async def _arguments(operation: Operation, call: Call) -> dict[str, BaseModel]:
 
 
 def _route(operation: Operation, service: Service) -> Route:
-    path = operation.path.replace("{name}", "{name:path}")
+    path = operation.path
+    for parameter in _FREE_NAMES:
+        path = path.replace(f"{{{parameter}}}", f"{{{parameter}:path}}")
     endpoint = _Endpoint(operation, service)
     return Route(path, endpoint, methods=[operation.method], name=operation.name)
 
