@@ -78,12 +78,26 @@ def test_cases_are_appended_and_the_rest_of_the_file_stays(task: Any, run: Any, 
 
 
 def test_input_files_are_copied_beside_the_data_set(task: Any, run: Any, report: Any, project: Any):
-    (project / "notes.txt").write_text("Ada: 3")
-    script = "print(files.read('notes.txt'))"
-    run("evals", "add", task("Read notes", script, "--file", "notes.txt"))
-    (project / "notes.txt").unlink()
+    (project / "old").mkdir()
+    files = [project / "notes.txt", project / "old/notes.txt"]  # scripts know two names
+    for number, file in enumerate(files):
+        file.write_text(f"Ada: {number}")
+    script = "print(files.read('notes.txt'), files.read('notes-2.txt'))"
+    words = ["--file", "notes.txt", "--file", "old/notes.txt"]
+    run("evals", "add", task("Read notes", script, *words))
+    for file in files:
+        file.unlink()
     found, status = report("cases")
     assert status == 0, found
+
+
+def test_added_case_keeps_all_kinds_of_line_breaks(task: Any, run: Any, project: Any):
+    text = "one\u2028two\x85three\u2029four\nfive"
+    task_id = task(script=f"print({text!r})")
+    for name in ("first", "second"):  # the second is added to a file
+        run("evals", "add", task_id, "--name", name)
+    cases = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
+    assert [case["expected_output"] for case in cases] == [text, text]
 
 
 def test_case_without_files_does_not_get_those_of_the_project(

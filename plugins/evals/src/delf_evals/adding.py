@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,11 +24,13 @@ from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
 from delf.values.encoding import dumps
 from delf_cli.ids import short_id
-from delf_engine.inputs import recorded_files
+from delf_engine.inputs import find_inputs, recorded_files
 from delf_engine.past_calls import past_calls
 from delf_evals.datasets import RECORDINGS, names_of_cases, read_data
 from delf_evals.places import write
 
+# The characters besides a newline that end a line in YAML.
+_OTHER_LINE_BREAKS = re.compile("[\x85\u2028\u2029]")
 _RUBRIC = "The output says the same as the expected output; other words and forms are fine."
 
 
@@ -37,6 +40,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
+    if _OTHER_LINE_BREAKS.search(text):  # only double quotes escape them
+        style = '"'
     return cast("Any", dumper).represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -145,21 +150,24 @@ def _start_and_end(
 
 
 def _copy_files(paths: Sequence[Path], folder: Path) -> list[str]:
-    """Copy input files to a folder; return their paths relative to the folder's parent.
+    """Copy input files to a folder, under the names that scripts know.
+
+    Returns:
+        The paths of the copies, relative to the folder's parent.
 
     Raises:
-        ConfigurationError: If a file cannot be copied.
+        ConfigurationError: If a file cannot be read or copied.
     """
     names: list[str] = []
-    for path in paths:
+    for path, name in find_inputs([str(path) for path in paths]).items():
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.copyfile(path, folder / path.name)
+            shutil.copyfile(path, folder / name)
         except OSError as error:
             raise ConfigurationError(
                 f"the task's input file {path} cannot be copied: {error.strerror}"
             ) from None
-        names.append(f"{folder.name}/{path.name}")
+        names.append(f"{folder.name}/{name}")
     return names
 
 
