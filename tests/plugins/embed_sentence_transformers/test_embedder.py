@@ -34,6 +34,10 @@ class TestMiniLM(EmbedderContract):
     def embedder(self) -> SentenceTransformersEmbedder:
         return SentenceTransformersEmbedder(minilm_path(), device="cpu")
 
+    @pytest.fixture
+    def failing_embedder(self, tmp_path: Path) -> SentenceTransformersEmbedder:
+        return SentenceTransformersEmbedder(str(tmp_path), device="cpu")  # without weights
+
 
 class TestPackage(PluginContract):
     name = "embed-sentence-transformers"

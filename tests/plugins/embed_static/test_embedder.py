@@ -51,6 +51,10 @@ class TestStatic(EmbedderContract):
     def embedder(self, weights: Path) -> StaticEmbedder:
         return StaticEmbedder(f"static:{weights}")
 
+    @pytest.fixture
+    def failing_embedder(self, tmp_path: Path) -> StaticEmbedder:
+        return StaticEmbedder(str(tmp_path))  # a folder without weights
+
 
 class TestPackage(PluginContract):
     name = "embed-static"

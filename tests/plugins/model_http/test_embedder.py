@@ -92,12 +92,19 @@ QUICK = RetryPolicy(first_delay=0.0, max_delay=0.0)
 
 
 class TestOpenAI(EmbedderContract):
+    secrets = (KEY,)
+
     @pytest.fixture
     def embedder(self, server: Server, context: PluginContext) -> HttpEmbedder:
         return HttpEmbedder(context, embedding_base_url=f"{server.url}/v1", retry=QUICK)
 
+    @pytest.fixture
+    def failing_embedder(self, server: Server, embedder: HttpEmbedder) -> HttpEmbedder:
+        server.fail = lambda _: (401, {}, b"the key sk-test-4471 is unknown")
+        return embedder
 
-class TestGemini(EmbedderContract):
+
+class TestGemini(TestOpenAI):
     @pytest.fixture
     def embedder(self, server: Server, context: PluginContext) -> HttpEmbedder:
         return HttpEmbedder(

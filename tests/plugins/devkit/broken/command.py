@@ -203,6 +203,11 @@ class TestPrintsNotesIntoItsJson(FlatSuite):
     text = START + FLAT + "    click.echo('1 order')\n    click.echo('[7]')\n"
 
 
+class TestGoodJsonLines(FlatSuite):
+    passes = ("test_json_output_can_be_parsed",)
+    text = START + FLAT + "    click.echo('{}\\n{}')\n"
+
+
 class TestSwallowsInterrupts(Suite):
     breaks = ("test_interrupt_ends_the_command",)
     says = "after Ctrl-C"

@@ -684,3 +684,23 @@ class TestLeavesAThread(Desk):
         """Close a ticket."""
         threading.Thread(target=threading.Event().wait, name="desk-poll", daemon=True).start()
         return super().close(ticket)
+
+
+@breaks("test_results_have_the_declared_type", says="gave a NoneType")
+class TestGivesNoneInPlaceOfAList(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[dict[str, str]]:
+        """Tickets in a state."""
+        return None
+
+
+class TestIsBoundToOneLoop(Suite):
+    breaks = ("test_use_leaves_the_process_unchanged",)
+    says = "Bound.lock belongs to the first event loop"
+
+    @pytest.fixture
+    def connection(self):
+        class Bound(Desk):  # in a function, because the suite looks into all classes of a module
+            lock = asyncio.Lock()
+
+        return Bound(name="desk")

@@ -9,6 +9,7 @@ import zlib
 import pytest
 from planting import planting
 
+from delf.errors import ConfigurationError
 from delf.testing import EmbedderContract
 
 
@@ -33,6 +34,7 @@ class Good:
 
 
 class Suite(EmbedderContract):
+    fails = False
     kind = Good
 
     @pytest.fixture
@@ -195,3 +197,30 @@ class TestUsesOneBuffer(Good):
         for place, row in zip(self.buffer, rows, strict=False):
             place[:] = row
         return self.buffer[: len(rows)]
+
+
+class TestGoodFailing(Suite):
+    fails = True
+    secrets = ("tok-secret",)
+    failure: Exception = ConfigurationError("the service does not answer")
+
+    @pytest.fixture
+    def failing_embedder(self):
+        failure = self.failure
+
+        class Failing(Good):
+            async def embed(self, texts, kind="passage"):
+                raise failure
+
+        return Failing()
+
+
+class TestRaisesItsVendorsErrors(TestGoodFailing):
+    breaks = ("test_failure_raises_a_delf_error",)
+    says = "it raises ConnectionRefusedError"
+    failure = ConnectionRefusedError("the service is away")
+
+
+class TestShowsItsKeyAsItFails(TestGoodFailing):
+    breaks = ("test_failure_shows_no_secret",)
+    failure = ConfigurationError("https://host?key=tok-secret does not answer")

@@ -308,6 +308,17 @@ class TestReplacesWhatIsNoText(Good):
             raise ToolException(f"{Path(path).name} cannot be read") from error
 
 
+@breaks("test_unreadable_file_raises", says="DID NOT RAISE")
+class TestReadsEachFileOnce(Good):
+    def __init__(self):
+        self.read_lines = {}
+
+    def lines(self, path):
+        if path not in self.read_lines:
+            self.read_lines[path] = super().lines(path)
+        return self.read_lines[path]
+
+
 def changing(change):
     """Return a format that changes values when it writes them."""
 

@@ -253,6 +253,19 @@ class TestRaisesItsVendorsErrors(TestGoodFailing):
         return Failing()
 
 
+class TestShowsItsAddressAsItFails(TestGoodFailing):
+    breaks = ("test_failure_shows_no_secret",)
+    secrets = ("tok-secret",)
+
+    @pytest.fixture
+    def failing_store(self):
+        class Failing(Store):
+            async def search(self, query, top_k=5, threshold=0.3):
+                raise MemoryRetrievalError("redis://:tok-secret@host is away")
+
+        return Failing()
+
+
 @breaks(
     "test_threshold_is_a_similarity_from_0_to_1",
     says="a fact that only resembles the query counts as equal",

@@ -8,6 +8,7 @@ from collections import deque
 import pytest
 from planting import planting
 
+from delf.errors import ConfigurationError
 from delf.events import Printed, TaskFinished, TaskStarted
 from delf.testing import ObserverContract
 
@@ -186,6 +187,12 @@ class TestMixesTasks(Telling):
 class TestFailsWithItsService(Telling):
     def flush(self):
         raise ConnectionRefusedError("the collector is away")
+
+
+@reports("test_failure_shows_no_secret", secrets=("tok-secret",))
+class TestShowsItsAddressAsItFails(Telling):
+    def flush(self):
+        raise ConfigurationError("https://ann:tok-secret@collector is away")
 
 
 @breaks("test_ended_tasks_are_released", says="grows with each task")

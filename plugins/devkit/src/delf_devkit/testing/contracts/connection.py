@@ -327,7 +327,7 @@ class ConnectionContract(Contract):
         for call in self._calls():
             declared_class = _result_class(await _action(connection, call.action))
             result = await self._make(call, connection)
-            assert declared_class is None or result is None or isinstance(result, declared_class), (
+            assert declared_class is None or isinstance(result, declared_class), (
                 f"{call.action} says that it returns a {declared_class.__name__}, and gave a "
                 f"{type(result).__name__}: scripts are written for what it says"
             )

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from delf.errors import DelfError
 from delf.protocols.connection import SupportsClose
 from delf.protocols.embedder import Embedder
 from delf_devkit.testing.contracts.base import (
@@ -17,6 +18,7 @@ from delf_devkit.testing.contracts.base import (
     Contract,
     cancel_after_iterations,
     fail_without,
+    needs,
 )
 
 # The numbers of repetitions of a sentence before two texts differ.
@@ -31,7 +33,8 @@ class EmbedderContract(Contract):
     """Tests for an embedder; needs a fixture ``embedder``, which the suite closes.
 
     ``expected`` must be the nearest of ``passages`` to ``query``; the defaults share words, so that
-    word counting passes.
+    word counting passes. ``fails = True`` needs a fixture ``failing_embedder``, whose model cannot
+    be loaded or whose service is down.
     """
 
     passages: ClassVar[Sequence[str]] = (
@@ -41,11 +44,17 @@ class EmbedderContract(Contract):
     )
     query: ClassVar[str] = "In which city is the office?"
     expected: ClassVar[str] = "The office is in the city of Turin."
+    fails: ClassVar[bool] = True
 
     @pytest.fixture
     def embedder(self) -> Embedder:
         """The embedder under test."""
         fail_without(self, "a fixture `embedder`")
+
+    @pytest.fixture
+    def failing_embedder(self) -> Embedder:
+        """An embedder like the one under test, whose model or service is unavailable."""
+        fail_without(self, "a fixture `failing_embedder`, or fails = False")
 
     async def test_embedder_returns_a_vector_per_text(self, embedder: Any) -> None:
         rows = await self._rows(embedder, self.passages)
@@ -162,6 +171,21 @@ class EmbedderContract(Contract):
         await self.check_nothing_remains(
             embedder, lambda: embedder.embed(texts), close, forbidden_texts=(_UNUSUAL_WORD,)
         )
+
+    @needs("fails")
+    async def test_failure_raises_a_delf_error(self, failing_embedder: Any) -> None:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
+            await failing_embedder.embed(self.passages[:1])
+        assert isinstance(caught.value, DelfError), (
+            f"it raises {type(caught.value).__name__}: raise a DelfError from it, so that the task "
+            "says what to do"
+        )
+        self.check_message_explains(caught.value)
+
+    @needs("fails", "secrets")
+    async def test_failure_shows_no_secret(self, failing_embedder: Any) -> None:
+        texts = self.passages[:1]
+        await self.check_no_secret_is_shown(failing_embedder, lambda: failing_embedder.embed(texts))
 
     async def test_secrets_are_never_shown(self, embedder: Any) -> None:
         texts = self.passages[: embedder.batch_size]

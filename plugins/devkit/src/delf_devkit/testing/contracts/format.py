@@ -115,7 +115,11 @@ class FormatContract(Contract):
     async def test_unreadable_file_raises(
         self, file_format: Any, path: Path, tmp_path: Path
     ) -> None:
-        for bad in (tmp_path / f"gone{path.suffix}", tmp_path):
+        gone = tmp_path / f"gone{path.suffix}"
+        gone.write_bytes(path.read_bytes())  # noqa: ASYNC240
+        await file_format.read(str(gone), None)  # a format must not keep these rows
+        gone.unlink()
+        for bad in (gone, tmp_path):
             with pytest.raises(ToolExecutionError) as caught:
                 await file_format.read(str(bad), None)
             self.check_message_explains(caught.value)

@@ -29,6 +29,15 @@ _MAX_CHECKS: Final = 100
 _LOOP_THREADS: Final = ("asyncio_", "AnyIO", "delf")
 _CONTAINERS: Final = (dict, list, set, deque, tuple, str)
 _MUTABLE: Final = (dict, list, set, deque)
+# The classes of objects that belong to one event loop, from their first use on.
+_BOUND_TO_LOOP: Final = (
+    asyncio.Lock,
+    asyncio.Event,
+    asyncio.Condition,
+    asyncio.Semaphore,
+    asyncio.Queue,
+    asyncio.Future,
+)
 # The number of items above which a container counts as a table of constants.
 _MAX_CONTAINER_ITEMS: Final = 1_000
 _MIN_TEXT_CHARS: Final = 4
@@ -337,6 +346,16 @@ class _SharedState:
             f"{names_with_user_text[0]} keeps what one user's call was about, and all users of the "
             "process share it: keep state in `self`"
         )
+        bound_names = [
+            f"{owner.__name__}.{name}"
+            for owner in _owners(self._kind)
+            for name, value in list(vars(owner).items())
+            if isinstance(value, _BOUND_TO_LOOP)
+        ]
+        assert not bound_names, (
+            f"{bound_names[0]} belongs to the first event loop that waits for it, and agents in "
+            "other threads have loops of their own: make it in `__init__`"
+        )
         now = {name: _text(value) for name, value in _class_state(self._kind)}
         changed = sorted(
             name for name, text in now.items() if self._remembered_texts.get(name, text) != text
@@ -382,7 +401,13 @@ def _class_and_module_state(kind: type) -> dict[str, str]:
     Returns:
         A mapping from a variable's name to the ``repr`` of its value.
     """
-    state = dict(_class_state(kind))
+    state = (item for owner in _owners(kind) for item in _variables_with_state(owner))
+    return {name: _text(value) for name, value in state}
+
+
+def _owners(kind: type) -> Iterator[type | ModuleType]:
+    """Yield a class with its bases, and the modules of its package with their classes."""
+    yield from _own_classes(kind)
     package = _package(kind)
     for name, module in list(sys.modules.items()):
         belongs_to_package = name.partition(".")[0] == package and package not in _EXEMPT_PACKAGES
@@ -390,11 +415,10 @@ def _class_and_module_state(kind: type) -> dict[str, str]:
         is_other_test_module = name != kind.__module__ and bool(_TEST_MODULE.search(name))
         if not belongs_to_package or is_other_test_module:
             continue
-        state |= dict(_variables_with_state(module))
+        yield module
         for value in list(vars(module).values()):
             if isinstance(value, type) and value.__module__ == name:
-                state |= dict(_variables_with_state(value))
-    return {name: _text(value) for name, value in state.items()}
+                yield value
 
 
 def _is_small_collection(value: object) -> bool:
@@ -410,9 +434,13 @@ def _text(value: object) -> str:
 
 def _class_state(kind: type) -> Iterator[tuple[str, object]]:
     """Yield the state that a class and its bases hold, each value with its name."""
-    for cls in kind.__mro__:
-        if _package(cls) not in _EXEMPT_PACKAGES:
-            yield from _variables_with_state(cls)
+    for cls in _own_classes(kind):
+        yield from _variables_with_state(cls)
+
+
+def _own_classes(kind: type) -> Iterator[type]:
+    """Yield a class and its bases, except those of delf and of Python."""
+    return (cls for cls in kind.__mro__ if _package(cls) not in _EXEMPT_PACKAGES)
 
 
 def _variables_with_state(owner: type | ModuleType) -> Iterator[tuple[str, object]]:

@@ -159,6 +159,11 @@ class MemoryContract(Contract):
             )
             assert caught.value.message.strip()
 
+    @needs("fails", "secrets")
+    async def test_failure_shows_no_secret(self, failing_store: Any) -> None:
+        await self.check_no_secret_is_shown(failing_store, lambda: failing_store.save(self.facts))
+        await self.check_no_secret_is_shown(failing_store, lambda: failing_store.search(self.query))
+
     @needs("durable")
     async def test_two_open_instances_lose_nothing(
         self, store: Any, reopen: Callable[[], Any]

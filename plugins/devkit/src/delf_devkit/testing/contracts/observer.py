@@ -118,6 +118,14 @@ class ObserverContract(Contract):
                 )
         await failing_observer.aclose()
 
+    @needs("fails", "secrets")
+    async def test_failure_shows_no_secret(self, failing_observer: Any) -> None:
+        async def use() -> None:
+            await failing_observer.observe(every_event()[0])
+            await failing_observer.aclose()
+
+        await self.check_no_secret_is_shown(failing_observer, use)
+
     async def test_ended_tasks_are_released(self, observer: Any) -> None:
         async def watch(names: Iterable[str]) -> None:
             for name in names:
