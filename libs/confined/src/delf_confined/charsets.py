@@ -1,153 +1,143 @@
 """The encoding of a text that has no mark and is not UTF-8, by alphabets and the package chardet.
 
-For a few Western European letters, chardet guesses Polish or Cyrillic as often as French. If all
-non-ASCII bytes could be letters and signs of Western Europe, another encoding therefore needs a
-higher confidence.
+For a few letters of one language, chardet often guesses another language. If all letters of a text
+belong to one language in Latin script, only the encodings of such languages are compared. Read as
+Latin-1, ``Kraków, £ódŸ`` has a pound sign within a word, which no language has. Read as
+Windows-1250, all of the text is Polish.
 """
 
 from __future__ import annotations
 
-import codecs
 import math
 import re
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Final
 
-from delf_confined.alphabets import is_rare, latin_encodings, script_encoding
-
 WESTERN: Final = "cp1252"
-_WESTERN_LABEL: Final = "Windows-1252"
-_SAMPLE_BYTES: Final = 16_000
-_MIN_LATIN_SHARE: Final = 0.8
-_MIN_CONFIDENCE: Final = 0.05
+# The encodings that occur, most common first, each with its name for messages. The other encodings
+# that chardet knows have hardly been used for decades.
+_NAMES: Final = {
+    WESTERN: "Windows-1252",
+    "cp1250": "Windows-1250 (Central Europe)",
+    "iso8859-2": "ISO 8859-2 (Central Europe)",
+    "cp1251": "Windows-1251 (Cyrillic)",
+    "koi8-r": "KOI8-R (Cyrillic)",
+    "cp866": "CP866 (DOS, Cyrillic)",
+    "cp1253": "Windows-1253 (Greek)",
+    "iso8859-7": "ISO 8859-7 (Greek)",
+    "cp1254": "Windows-1254 (Turkish)",
+    "cp1255": "Windows-1255 (Hebrew)",
+    "cp1256": "Windows-1256 (Arabic)",
+    "cp1257": "Windows-1257 (Baltic)",
+    "cp1258": "Windows-1258 (Vietnamese)",
+    "cp850": "CP850 (DOS)",
+    "cp852": "CP852 (DOS, Central Europe)",
+    "cp874": "Windows-874 (Thai)",
+    "cp932": "Shift-JIS (Japanese)",
+    "euc_jis_2004": "EUC-JP (Japanese)",
+    "gb18030": "GB18030 (Chinese)",
+    "big5hkscs": "Big5 (Chinese)",
+    "cp949": "EUC-KR (Korean)",
+}
+# Pairs of an encoding and the non-ASCII letters of a language, most common languages first.
+_LATIN: Final = (
+    ("cp1252", "äöüß"),
+    ("cp1252", "àâäçéèêëîïôöùûüÿœæ"),
+    ("cp1252", "áéíóúüñçªº"),
+    ("cp1252", "áàâãçéêíóôõúüªº"),
+    ("cp1252", "àèéìíòóùú"),
+    ("cp1252", "åäöéøæü"),
+    ("cp1252", "áäéèëïíóöúü"),
+    ("cp1250", "ąćęłńóśźż"),
+    ("iso8859-2", "ąćęłńóśźż"),
+    ("cp1254", "çğıöşüâîûİ"),
+    ("cp1250", "áčďéěíňóřšťúůýž"),
+    ("iso8859-2", "áčďéěíňóřšťúůýž"),
+    ("cp1250", "áäčďéíĺľňóôŕšťúýž"),
+    ("iso8859-2", "áäčďéíĺľňóôŕšťúýž"),
+    ("cp1250", "áéíóöőúüű"),
+    ("cp1250", "ăâîşţ"),
+    ("cp1250", "čćđšž"),
+    ("iso8859-2", "čćđšž"),
+    ("cp1257", "ąčęėįšųūž"),
+    ("cp1257", "āčēģīķļņšūž"),
+    ("cp1257", "õäöüšž"),
+    ("cp1252", "áéíóúýþðæö"),
+    ("cp850", "àâäçéèêëîïôöùûüßñáíóúæåø"),
+)
+# Signs that no text has between two letters, ``£`` before a letter, control characters, and
+# box-drawing characters, which cp850 yields for the letters of another encoding.
+_NOT_IN_WORDS: Final = re.compile(
+    r"(?<=[^\W\d_])[¡-©«-´¶¸»-¿×÷]+(?=[^\W\d_])|£(?=[^\W\d_])|[\x80-\x9f\u2500-\u259f]"
+)
+# A non-ASCII byte next to an ASCII letter: words in Latin script mix both, as ``café`` does.
+_ASCII_LETTER_BESIDE_NON_ASCII: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
+# The share of the best confidence from which the encoding of a more common language is preferred.
+_MIN_SHARE: Final = 0.85
 _MIN_NON_ASCII: Final = 3
 _PARTS: Final = 5
+_SAMPLE_BYTES: Final = 16_000
 _NON_ASCII: Final = re.compile(rb"[\x80-\xff]")
-_NON_ASCII_RUN: Final = re.compile(rb"[\x80-\xff]+")
 # ASCII that is more than 60 characters away from any non-ASCII byte, ignored in detection.
 _ASCII_FAR_FROM_NON_ASCII: Final = re.compile(
     rb"(?<=[\x00-\x7f]{60})[\x00-\x7f]+(?=[\x00-\x7f]{60})"
 )
-# Names of encodings for languages with Latin script outside Western Europe.
-_OTHER_LATIN_SCRIPT_NAMES: Final = re.compile(
-    r"(windows-(1250|1254|1257|1258)|iso-?8859-(2|3|4|9|10|13|14|15|16)|mac-?roman)", re.IGNORECASE
-)
-_WINDOWS: Final = {f"windows-{number}": f"cp{number}" for number in (1250, 1252, 1254, 1257)}
-_WESTERN_NAMES: Final = re.compile(r"(iso-?8859-1|ascii|windows-1252)", re.IGNORECASE)
-_SUPERSETS: Final = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"}
-
-# The bytes with different meanings in ISO 8859-7 and Windows-1253, both for Greek.
-_DIFFERENT_IN_GREEK: Final = re.compile(rb"[\xa1\xa2\xa4\xa5\xaa\xb5\xb6]")
-_NAMES: Final = {
-    "cp932": "Shift-JIS (Japanese)",
-    "euc_jp": "EUC-JP (Japanese)",
-    "gb18030": "GB18030 (Chinese)",
-    "big5": "Big5 (Chinese)",
-    "cp949": "EUC-KR (Korean)",
-    "cp1251": "Windows-1251 (Cyrillic)",
-    "koi8-r": "KOI8-R (Cyrillic)",
-    "cp1253": "Windows-1253 (Greek)",
-    WESTERN: _WESTERN_LABEL,
-    "cp1250": "Windows-1250 (Central Europe)",
-    "iso8859-2": "ISO 8859-2 (Central Europe)",
-    "cp1254": "Windows-1254 (Turkish)",
-    "cp1257": "Windows-1257 (Baltic)",
-    "cp850": "CP850 (DOS)",
-    "cp1255": "Windows-1255 (Hebrew)",
-    "cp1256": "Windows-1256 (Arabic)",
-}
-
-# Letters of Western Europe, and the signs that are written between them.
-_LATIN_LETTER: Final = re.compile(rb"[\x8a\x8c\x8e\x9a\x9c\x9e\x9f\xc0-\xd6\xd8-\xf6\xf8-\xff]")
-_LATIN_PUNCTUATION: Final = re.compile(
-    rb"[\x80\x82\x84\x85\x8b\x91-\x97\x99\x9b\xa0-\xa3\xa5\xa7-\xab\xad-\xb7\xb9-\xbf\xd7]"
-)
-_ASCII_LETTER: Final = re.compile(rb"[A-Za-z]")
-# The maximum number of consecutive non-ASCII bytes in a Latin word.
-_MAX_CONSECUTIVE: Final = 3
 
 
 def guess(data: bytes) -> tuple[str, str]:
     """Return the most probable encoding of a text, and its name for messages."""
     sample = _sample_of(data)
-    detected_name, confidence = _detect_encoding(sample)
-    encoding = _latin_encoding(sample, detected_name, confidence)
-    if encoding is None and is_rare(detected_name):
-        # A rare encoding is improbable: prefer a usual one in which all letters have one script.
-        encoding = script_encoding(sample)
-    if encoding is not None:
-        return encoding, _NAMES.get(encoding, encoding.upper())
-    if _is_western(sample, detected_name, confidence):
-        return WESTERN, _WESTERN_LABEL
-    encoding = _usual_superset(sample, detected_name)
-    return encoding, _NAMES.get(encoding, detected_name)
+    confidence = _confidence_by_encoding(sample)
+    candidates = [*_latin_encodings(sample)]
+    if candidates:
+        best = max(candidates, key=lambda name: confidence[name])
+        if confidence[candidates[0]] >= _MIN_SHARE * confidence[best]:
+            best = candidates[0]
+    elif len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII:  # a currency sign, for example
+        best = WESTERN
+    else:
+        best = max(_NAMES, key=lambda name: confidence[name])
+    # Several encodings may give the same text: name the most common one.
+    text = sample.decode(best, "replace")
+    encoding = next(name for name in _NAMES if sample.decode(name, "replace") == text)
+    return encoding, _NAMES[encoding]
 
 
-def _latin_encoding(sample: bytes, detected_name: str, confidence: float) -> str | None:
-    """Return an encoding in which all letters belong to one language with Latin script, or None.
+def _confidence_by_encoding(sample: bytes) -> defaultdict[str, float]:
+    """Return the confidence of each encoding, added up over the text and its parts.
 
-    Of several such encodings, the detected one is preferred.
-    """
-    candidates = list(latin_encodings(sample))
-    if not candidates:
-        return None
-    detected = _WINDOWS.get(detected_name.lower())
-    if detected in candidates and confidence >= _MIN_CONFIDENCE:
-        return detected
-    return candidates[0]
-
-
-def _is_western(sample: bytes, detected_name: str, confidence: float) -> bool:
-    """Return True if a text is probably in a Western European encoding."""
-    if not detected_name or _WESTERN_NAMES.fullmatch(detected_name):
-        return True
-    is_other_latin_script = _OTHER_LATIN_SCRIPT_NAMES.fullmatch(detected_name) is not None
-    if is_other_latin_script and confidence >= _MIN_CONFIDENCE:
-        return False
-    return _looks_western(sample)
-
-
-def _usual_superset(sample: bytes, detected_name: str) -> str:
-    """Return the Python codec of a detected encoding, or of the usual encoding that contains it."""
-    try:
-        encoding = codecs.lookup(detected_name).name
-    except LookupError:
-        return WESTERN
-    # Windows-1253 is the more probable of the Greek encodings if both give the same text.
-    if encoding == "iso8859-7" and not _DIFFERENT_IN_GREEK.search(sample):
-        return "cp1253"
-    return _SUPERSETS.get(encoding, encoding)
-
-
-def _looks_western(sample: bytes) -> bool:
-    # With only a few non-ASCII characters, an accented letter or a currency sign is most probable.
-    has_few_non_ascii = 0 < len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII
-    return has_few_non_ascii or _latin_share(sample) >= _MIN_LATIN_SHARE
-
-
-def _detect_encoding(sample: bytes) -> tuple[str, float]:
-    """Detect the encoding of a text. Return its name and the confidence from 0 to 1.
-
-    The parts of the text vote, so that a few stray bytes do not decide.
+    A few stray bytes, with which the text is in no encoding, thus count for one part only.
     """
     import chardet
 
     lines = sample.splitlines(keepends=True)
-    part_lines = max(1, math.ceil(len(lines) / _PARTS))
+    part_lines = math.ceil(len(lines) / _PARTS)
     starts = range(0, len(lines), part_lines)
     parts = [b"".join(lines[start : start + part_lines]) for start in starts]
-    votes: Counter[str] = Counter()
-    confidence: dict[str, float] = {}
-    samples = [sample]
-    if len(parts) > 2:
-        samples += parts
-    for part in samples:
-        detection = chardet.detect(part)
-        name = detection["encoding"] or ""
-        votes[name] += 1
-        confidence[name] = max(confidence.get(name, 0.0), detection["confidence"] or 0.0)
-    best = max(votes, key=lambda name: (votes[name], confidence[name]))
-    return best, confidence[best]
+    confidence: defaultdict[str, float] = defaultdict(float)
+    for part in {sample, *parts}:
+        for found in chardet.detect_all(
+            part, include_encodings=_NAMES, ignore_threshold=True, compat_names=False
+        ):
+            confidence[found["encoding"] or ""] += found["confidence"]
+    return confidence
+
+
+def _latin_encodings(sample: bytes) -> Iterator[str]:
+    """Yield the encodings in which all letters of a text belong to one language in Latin script."""
+    if not _ASCII_LETTER_BESIDE_NON_ASCII.search(sample):
+        return
+    for encoding, letters in _LATIN:
+        # Hardly any text has Ÿ. The byte 0x9F, Ÿ in cp1252, mostly stands for the ź of cp1250.
+        alphabet = {*letters, *letters.upper()} - {"Ÿ"}
+        try:
+            text = sample.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        non_ascii_letters = {sign for sign in text if sign > "\x7f" and sign.isalpha()}
+        if non_ascii_letters <= alphabet and not _NOT_IN_WORDS.search(text):
+            yield encoding
 
 
 def _sample_of(data: bytes) -> bytes:
@@ -163,40 +153,3 @@ def _sample_of(data: bytes) -> bytes:
         if length > _SAMPLE_BYTES:
             break
     return b"".join(lines) or data[:_SAMPLE_BYTES]
-
-
-def _latin_share(sample: bytes) -> float:
-    """Return the share of the non-ASCII bytes that fit words of a Latin script, from 0 to 1.
-
-    Most letters of such words are ASCII, so that runs of non-ASCII bytes are short. In other
-    scripts, whole words are runs.
-    """
-    latin_count = 0
-    total_count = 0
-    for match in _NON_ASCII_RUN.finditer(sample):
-        total_count += len(match[0])
-        latin_count += _count_latin(sample, match.start(), match.end())
-    if total_count == 0:
-        return 0.0
-    return latin_count / total_count
-
-
-def _count_latin(sample: bytes, start: int, end: int) -> int:
-    """Count the bytes of a run of non-ASCII bytes that fit words of a Latin script.
-
-    In such words, most letters are ASCII. The run ``é»`` of ``né»`` has a letter and a punctuation
-    mark.
-    """
-    run = sample[start:end]
-    if len(run) > _MAX_CONSECUTIVE:
-        return 0
-    is_beside_ascii_letter = _ASCII_LETTER.search(sample[max(start - 1, 0) : end + 1]) is not None
-    # Chinese text, with two bytes a character, has only runs of even length.
-    may_be_two_byte_text = len(run) % 2 == 0
-    count = 0
-    if is_beside_ascii_letter or not may_be_two_byte_text:
-        count += len(_LATIN_LETTER.findall(run))
-    # Three bytes of punctuation are rather a short word of another script, as in CP866 (Cyrillic).
-    if len(run) < _MAX_CONSECUTIVE:
-        count += len(_LATIN_PUNCTUATION.findall(run))
-    return count
