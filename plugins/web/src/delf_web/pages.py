@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypedDict
 from urllib.parse import urljoin
 
@@ -137,46 +137,25 @@ def whole_text(tree: Any) -> str:
     """
     pieces: list[str] = []
     body = tree.find("body")
-    for event, element in _html_walk(tree if body is None else body):
-        tag = element.tag if isinstance(element.tag, str) else ""
-        if event == "start":
-            if tag in _BLOCK_TAGS:
-                pieces.append("\n")
-            elif tag in ("td", "th"):
-                pieces.append(" | ")
-            if tag and tag not in _INVISIBLE_TAGS:
-                pieces.append(element.text or "")
+    root = tree if body is None else body
+    walk = lxml_html().etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    for event, element in walk:
+        if element.tag in _BLOCK_TAGS:
+            pieces.append("\n")
+        if event != "start":
+            # The text after the element; text after the body is no part of the page.
+            pieces.append("" if element is root else element.tail or "")
+        elif element.tag in _INVISIBLE_TAGS:
+            walk.skip_subtree()
         else:
-            if tag in _BLOCK_TAGS:
-                pieces.append("\n")
-            pieces.append(element.tail or "")  # the text after the element
+            pieces.append(" | " if element.tag in ("td", "th") else "")
+            pieces.append(element.text or "")
     lines: list[str] = []
     for line in "".join(pieces).split("\n"):
         shown_line = " ".join(line.split()).removeprefix("| ")  # before the first cell of a row
         if shown_line:
             lines.append(shown_line)
     return "\n".join(lines)
-
-
-def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
-    """Yield ("start", element) and ("end", element) pairs in document order.
-
-    Children of invisible elements are skipped. At an "end", the caller reads the text after the
-    element, ``tail`` in lxml. The body has no "end", because text after it is no part of the page.
-    """
-    open_elements: list[tuple[Any, Any]] = [(body, iter(body))]
-    yield "start", body
-    while open_elements:
-        element, children = open_elements[-1]
-        child = next(children, None)
-        if child is None:
-            open_elements.pop()
-            if open_elements:
-                yield "end", element
-            continue
-        yield "start", child
-        is_shown = isinstance(child.tag, str) and child.tag not in _INVISIBLE_TAGS
-        open_elements.append((child, iter(child if is_shown else ())))
 
 
 def read_links(document: Document) -> list[Link]:
