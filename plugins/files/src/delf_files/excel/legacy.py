@@ -15,12 +15,14 @@ from delf.notes import note
 from delf.protocols.formats import Peek
 from delf_files.excel.reading import (
     MAX_CELLS,
+    MergedTexts,
     no_sheet,
     no_workbook,
     note_early_date,
     note_if_hidden,
     note_sheets_without_cells,
 )
+from delf_files.excel.scan import Area
 
 _UNREAD_SHEET: Final = re.compile(
     r"""Ignoring non-worksheet data named ('[^\n]*'|"[^\n]*") \(type 0x0[12] """
@@ -116,11 +118,9 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
     """
     # For each style of the book, whether cells of this style show durations.
     shows_duration = [_is_duration_style(book, style) for style in book.xf_list]
-    # The rows and columns of each merged area, by the position of the first cell of the area.
-    merged_ranges = {
-        (first_row, first_column): (range(first_row, row_end), range(first_column, column_end))
-        for first_row, row_end, first_column, column_end in sheet.merged_cells
-    }
+    # xlrd counts rows from 0, and each area ends before its last row and column.
+    areas = [Area(row + 1, left, end, right - 1) for row, end, left, right in sheet.merged_cells]
+    merged_texts = MergedTexts(areas)
 
     def value_of(cell: Any) -> Any:
         # ``xf_index`` is the number of the cell's style in ``book.xf_list``.
@@ -129,21 +129,13 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
             return _duration(cell.value)
         return _value(cell, book.datemode)
 
-    # The texts of merged cells by row and column.
-    merged_texts: dict[tuple[int, int], str] = {}
-    for row_index in range(sheet.nrows):
-        values: list[Any] = []
-        for column_index, cell in enumerate(sheet.row(row_index)):
-            position = (row_index, column_index)
-            value = value_of(cell)
-            if position in merged_ranges and isinstance(value, str):
-                for merged_position in itertools.product(*merged_ranges[position]):
-                    merged_texts[merged_position] = value
-            values.append(merged_texts.get(position, value))
+    for number in range(1, sheet.nrows + 1):
+        values = list(map(value_of, sheet.row(number - 1)))
+        merged_texts.fill(values, number)
         while values and values[-1] is None:
             values.pop()
         if values:
-            yield row_index + 1, values
+            yield number, values
 
 
 def _is_duration_style(book: Any, style: Any) -> bool:

@@ -262,7 +262,7 @@ def _filled_rows(
     Raises:
         ToolExecutionError: If the sheet exceeds a limit.
     """
-    merged_texts = _MergedTexts(scan.merged_areas)
+    merged_texts = MergedTexts(scan.merged_areas)
     area = cell_count = 0
     for number, (row, formulas) in enumerate(_rows_with_formulas(sheet, formula_sheet), 1):
         values = [_cell_value(value, epoch) for value in row]
@@ -332,7 +332,7 @@ def _cell_value(value: Any, epoch: dt.datetime) -> Any:
     return value
 
 
-class _MergedTexts:
+class MergedTexts:
     """The texts of merged cells, to repeat in each of the cells, so that every row has its label.
 
     A number stays in the first cell only, so that a sum counts the number once.
