@@ -106,29 +106,6 @@ class Operation:
     body: Body | None
 
 
-def _free_name(
-    wanted_name: str, method: str, taken_names: set[str], last_numbers: dict[str, int]
-) -> str:
-    """Return the wanted name, or if it is taken, the name with a suffix.
-
-    The first suffix to try is the HTTP method, and the next ones are numbers: the operations that
-    want the name ``list`` get the names ``list``, ``list_get``, ``list_2``, ``list_3`` and so on.
-
-    Args:
-        wanted_name: The wanted name.
-        method: The HTTP method of the operation.
-        taken_names: The names of other operations.
-        last_numbers: The last number that was appended to each wanted name; updated.
-    """
-    if wanted_name not in taken_names:
-        return wanted_name
-    name = f"{wanted_name}_{method}"
-    while name in taken_names:
-        last_numbers[wanted_name] = last_numbers.get(wanted_name, 1) + 1
-        name = f"{wanted_name}_{last_numbers[wanted_name]}"
-    return name
-
-
 def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
     """Return the positions and names of all operations.
 
@@ -138,15 +115,20 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
     """
     endpoints: list[Endpoint] = []
     taken_names: set[str] = set()
-    last_numbers: dict[str, int] = {}
+    numbers: Counter[str] = Counter()  # the last number that was appended to a wanted name
     operations = list(_declared_operations(document, warnings))
     short_id_counts = Counter(operation.short_id for operation in operations)
     for operation in operations:
         is_short_id_unique = short_id_counts[operation.short_id] == 1
         shown_id = operation.short_id if is_short_id_unique else operation.operation_id
-        http_method = operation.method
-        wanted_name = action_name(_operation_name(shown_id, http_method, operation.path))
-        name = _free_name(wanted_name, http_method, taken_names, last_numbers)
+        wanted_name = action_name(_operation_name(shown_id, operation.method, operation.path))
+        # Of equal names, the first stays, the second gets the method, and the others get numbers.
+        name = wanted_name
+        if name in taken_names:
+            name = f"{wanted_name}_{operation.method}"
+        while name in taken_names:
+            numbers[wanted_name] = max(numbers[wanted_name] + 1, 2)
+            name = f"{wanted_name}_{numbers[wanted_name]}"
         taken_names.add(name)
         endpoints.append(operation.endpoint(name))
     return endpoints
@@ -212,19 +194,14 @@ def _declared_operations(document: Document, warnings: list[str]) -> Iterator[_D
             warnings.append(f"{place}: {clean(error.reason, 300)}")
             continue
         for method in METHODS:
-            operation = item.get(method)
-            if operation is None:
+            if item.get(method) is None:
                 continue
-            if isinstance(operation, dict) and "$ref" in operation:  # in some hand-written sources
-                try:
-                    operation = document.resolve_reference(operation)
-                except SpecError as error:
-                    warnings.append(f"{place}/{method}: {clean(error.reason, 300)}")
-                    continue
-            if not isinstance(operation, dict):
-                warnings.append(f"{place}/{method}: a {type(operation).__name__}, not an operation")
+            try:
+                # In some hand-written sources, an operation is a reference.
+                fields = document.resolve_reference(item[method])
+            except SpecError as error:
+                warnings.append(f"{place}/{method}: {clean(error.reason, 300)}")
                 continue
-            fields = cast("dict[str, Any]", operation)
             template = _template(document, path, item, fields)
             yield _DeclaredOperation(method, template, ("paths", path, method), fields)
 
