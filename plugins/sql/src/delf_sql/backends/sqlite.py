@@ -33,7 +33,7 @@ from delf.machine.interpreter import own_python
 from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
 from delf_sql.backends.base import Problem, WriteResult, can_batch, first_line, missing_file_error
-from delf_sql.catalog import INVALID_DEFINITION, Column, Relation, Table, find_relation
+from delf_sql.catalog import Relation, Table, find_relation, tables_of
 from delf_sql.fitting import check_values, loses_digits_as_float
 from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
@@ -59,18 +59,23 @@ _RELATIONS: Final = """
 SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
 WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
 """
-# A query for the columns of tables; its parameter is a JSON list of (name, schema) pairs. In each
-# row, ``t.key`` is the index of the table in this list.
+# Queries for the rows of :func:`tables_of`. Their parameter is a JSON list of (name, schema) pairs;
+# in each row, ``key`` is the index of the table in this list.
 _COLUMNS: Final = """
-SELECT t.key, c.name, c.type, c."notnull", c.pk
+SELECT t.key, c.name, lower(coalesce(nullif(c.type, ''), 'any')), NOT (c."notnull" OR c.pk), NULL
 FROM json_each(?) t, pragma_table_xinfo(t.value ->> 0, t.value ->> 1) c
 WHERE c.hidden <> 1 ORDER BY t.key, c.cid
 """
-# A query for the columns with foreign keys, with parameter and ``t.key`` as in ``_COLUMNS``.
-_FOREIGN_KEYS: Final = """
-SELECT t.key, k."table", k."from", k."to"
-FROM json_each(?) t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k
-ORDER BY t.key, k.id, k.seq
+# Without a column, a foreign key refers to the primary key of the other table.
+_CONSTRAINTS: Final = """
+SELECT key, name, role, other FROM (
+    SELECT t.key, c.name, 'p' AS role, NULL AS other, 0 AS id, 0 AS seq
+    FROM json_each(?1) t, pragma_table_xinfo(t.value ->> 0, t.value ->> 1) c WHERE c.pk
+    UNION ALL
+    SELECT t.key, k."from", 'f', iif(t.value ->> 1 = 'main', '', (t.value ->> 1) || '.')
+        || k."table" || coalesce('.' || k."to", ''), k.id, k.seq
+    FROM json_each(?1) t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k)
+ORDER BY key, id, seq
 """
 # The maximum number of tables whose columns or keys one catalogue query reads.
 _MAX_TABLES_PER_QUERY: Final = 100
@@ -438,30 +443,13 @@ class SqliteBackend:
         Raises:
             _SqliteError: If SQLite cannot read the definition of a table.
         """
-        tables: list[Table] = [Table(relation) for relation in relations]
         keys = json.dumps([relation.key for relation in relations])
-        columns = self._run(session, _COLUMNS, [keys], _ALL).rows
-        for table_index, name, declared_type, not_null, key in columns:
-            column = Column(
-                name=name,
-                type=(declared_type or "any").lower(),
-                nullable=not (not_null or key),
-                primary_key=bool(key),
-            )
-            tables[int(table_index)].columns.append(column)
-        foreign_keys = self._run(session, _FOREIGN_KEYS, [keys], _ALL).rows
-        for table_index, other_table, own_column, other_column in foreign_keys:
-            column = tables[int(table_index)].column(own_column)
-            if column is None:
-                continue
-            schema = relations[int(table_index)].schema
-            reference = f"{schema}.{other_table}" if schema else other_table
-            # Without a column, the key refers to the primary key of the other table.
-            column.references = f"{reference}.{other_column}" if other_column else reference
-        for table in tables:
-            if not table.columns:
-                table.broken = INVALID_DEFINITION
-        return tables
+
+        def rows(query: str) -> list[Sequence[Any]]:
+            found = self._run(session, query, [keys], _ALL).rows
+            return [(relations[int(row[0])].key, *row[1:]) for row in found]
+
+        return tables_of(relations, rows(_COLUMNS), rows(_CONSTRAINTS))
 
     def version(self, session: _Child) -> str:
         """Return SQLite's version, with a note if SQLite cannot parse a definition in the file."""
