@@ -58,6 +58,9 @@ class PostgresConnection:
         raw: The psycopg connection in autocommit mode.
     """
 
+    # Independent of the database's locale; see ``_text_parameters`` of ``store.py``.
+    lower_case = 'LOWER(TRANSLATE({}, :upper, :lower) COLLATE "C")'
+
     def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Any]) -> None:
         self._database = database
         self._raw = raw

@@ -40,6 +40,8 @@ class SqliteConnection:
         settings: The journal's settings.
     """
 
+    lower_case = "LOWER({})"
+
     def __init__(self, path: Path, settings: JournalSettings) -> None:
         self._path = path
         self._wait = settings.lock_timeout

@@ -160,9 +160,8 @@ def find_tasks(
         where.append(condition)
         values |= parameters
     if text is not None:
-        # The same function for both: in some databases, it changes only ASCII letters.
-        where.append("LOWER(t.task) LIKE LOWER(:text) ESCAPE '!'")
-        values["text"] = f"%{like_text(text)}%"
+        where.append(f"{connection.lower_case.format('t.task')} LIKE :text ESCAPE '!'")
+        values |= _text_parameters(text)
     if since is not None:
         where.append("t.started_at >= :since")
         values["since"] = since
@@ -262,6 +261,18 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
     if not rows:
         raise unknown(task_id)
     return stored_task(rows[0], cached_is_alive(now))
+
+
+def _text_parameters(text: str) -> dict[str, str]:
+    """Return the parameters of a search for a text, regardless of case.
+
+    The parameters ``lower`` and ``upper`` have the letters of the text outside of ASCII, because
+    some databases have cases of ASCII letters only.
+    """
+    searched = text.lower()
+    letters = [c for c in sorted(set(searched)) if not c.isascii() and len(c.upper()) == 1]
+    upper = "".join(letters).upper()
+    return {"text": f"%{like_text(searched)}%", "lower": "".join(letters), "upper": upper}
 
 
 def like_text(text: str) -> str:

@@ -552,7 +552,7 @@ def significant_words(query: str) -> list[str]:
         query: The query in plain words.
     """
     index_words: dict[str, None] = {}
-    for word in re.findall(r"[^\W_]+", query):
+    for word in re.findall(r"[^\W_]+", query.lower()):
         is_stop_word = not words_of(word)
         if not is_stop_word:
             index_words |= dict.fromkeys(parts_of(word))
@@ -560,16 +560,17 @@ def significant_words(query: str) -> list[str]:
 
 
 def prepare_for_index(content: str) -> str:
-    """Separate the words of a text for the index of words.
+    """Separate the words of a text for the index of words, and convert them to lower case.
 
-    Only writing systems without spaces, such as Chinese, need this.
+    Only writing systems without spaces, such as Chinese, need the separation. The conversion does
+    not depend on the database's locale, as PostgreSQL's does.
 
     Args:
         content: The text of a fact or message.
     """
     if content.isascii():
         return content
-    return re.sub(r"[^\W_]+", lambda match: " ".join(parts_of(match[0])), content)
+    return re.sub(r"[^\W_]+", lambda match: " ".join(parts_of(match[0])), content.lower())
 
 
 def digest_of(content: str) -> str:
