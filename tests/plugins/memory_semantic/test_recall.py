@@ -1,5 +1,6 @@
 """``recall``: past conversations, by meaning and by words, as far as they are still kept."""
 
+import asyncio
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.testing import Call, ConnectionContract, ScriptedModel, ScriptedTask, TestHost
 from delf_journal_sql import SqlJournal
 from delf_memory_semantic import Recall
+from delf_memory_semantic import recall as recall_module
 
 DAY = 86_400.0
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC).timestamp()
@@ -249,6 +251,25 @@ async def test_journals_of_one_namespace_keep_their_vectors_apart(
 async def test_word_search_is_used_if_the_embedder_fails(recall: Recall, meaning: Meaning) -> None:
     meaning.fails = True
     assert (await recall.recall("lamps"))[0]["conversation"] == "shop"
+
+
+async def test_word_search_is_used_if_the_embedder_does_not_answer(
+    recall: Recall, meaning: Meaning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed = meaning.embed
+
+    async def hang_for_queries(texts: Sequence[str], kind: str = "passage") -> Any:
+        if kind == "query":
+            await asyncio.Event().wait()
+        return await embed(texts, kind)
+
+    monkeypatch.setattr(meaning, "embed", hang_for_queries)
+    monkeypatch.setattr(recall_module, "FIRST_ANSWER_SECONDS", 0.01)
+    with notes_of_call() as notes:
+        assert (await recall.recall("lamps"))[0]["conversation"] == "shop"
+    assert list(notes) == [
+        "messages are found by words alone, the embedder failed: no answer in time"
+    ]
 
 
 async def test_refused_message_costs_only_its_own_vector(

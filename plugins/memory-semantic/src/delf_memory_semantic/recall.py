@@ -24,7 +24,7 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.settings import PluginSettings, SecretStr, SentTo, SourcedText
 from delf.tools.ranking import words_of
 from delf_memory_semantic.messages import FoundMessage, MessageIndex, Range, UnembeddedMessage
-from delf_memory_semantic.store import embedder_of
+from delf_memory_semantic.store import FIRST_ANSWER_SECONDS, embedder_of, is_loaded, reason_of
 
 _log = logging.getLogger(__name__)
 
@@ -192,10 +192,13 @@ class Recall(Connection[RecallSettings]):
             self._embedding = shared_task(self._embed(index, embedder))
             self._embedding.add_done_callback(_log_failure)
         await asyncio.wait({self._embedding}, timeout=_VECTOR_SECONDS)
+        # Loading a model may take long, which is no failure.
+        seconds = FIRST_ANSWER_SECONDS if is_loaded(embedder) else None
         try:
-            (vector,) = await embedder.embed([query], "query")
-        except DelfError as error:
-            note(f"messages are found by words alone, the embedder failed: {error.describe()}")
+            async with asyncio.timeout(seconds):
+                (vector,) = await embedder.embed([query], "query")
+        except (DelfError, TimeoutError) as error:
+            note(f"messages are found by words alone, the embedder failed: {reason_of(error)}")
             return None
         return np.asarray(vector, dtype="float32")
 

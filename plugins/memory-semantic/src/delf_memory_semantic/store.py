@@ -432,7 +432,7 @@ class SemanticStore:
 
     @property
     def _is_loaded(self) -> bool:
-        return not isinstance(self._embedder, SupportsLoading) or self._embedder.is_loaded
+        return is_loaded(self._embedder)
 
     @property
     def _is_paused(self) -> bool:
@@ -455,13 +455,7 @@ class SemanticStore:
         The first report is logged as a warning, and later reports as information. The notes of each
         task get the report, too.
         """
-        if isinstance(error, DelfError):
-            reason = error.describe()
-        elif isinstance(error, TimeoutError):
-            reason = "no answer in time"
-        else:
-            reason = repr(error)
-        message = f"facts are found by words alone, the embedder failed: {reason}"
+        message = f"facts are found by words alone, the embedder failed: {reason_of(error)}"
         note(message)
         self._failure_message = message
         level = logging.INFO if self._has_reported else logging.WARNING
@@ -523,6 +517,18 @@ def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
             raise
         _log.warning("facts are found by words alone: %s", error)
         return None
+
+
+def is_loaded(embedder: Embedder | None) -> bool:
+    """Return False if an embedder still has to load its model."""
+    return not isinstance(embedder, SupportsLoading) or embedder.is_loaded
+
+
+def reason_of(error: BaseException) -> str:
+    """Describe the failure of an embedder for a message."""
+    if isinstance(error, DelfError):
+        return error.describe()
+    return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
 
 
 def _min_similarity(threshold: float) -> float:
