@@ -114,7 +114,15 @@ def test_piped_answer_is_unchanged(capsys, text):
     assert capsys.readouterr().out == text.rstrip("\n") + "\n"
 
 
-@pytest.mark.parametrize("piece", ["**a ", "[a](b", "[a", "word ", "| a | b |\n", "- a b\n"])
+def test_answer_with_only_a_link_is_rendered(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    output.show_answer("See [this](https://a.example/b_(c)).")
+    assert "](" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "piece", ["**a ", "[a](b", "[a]((b)", "[a", "word ", "| a | b |\n", "- a b\n"]
+)
 @pytest.mark.parametrize("size", [90_000, 2_000_000])
 def test_long_answer_is_shown_at_a_terminal_soon(capsys, monkeypatch, piece, size):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

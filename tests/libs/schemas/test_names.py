@@ -30,7 +30,8 @@ def test_description_is_cut_after_whole_sentences(text, limit, shown):
         ("as <revision>:<path>", "as <revision>:<path>"),
         ("<site>-<hub> codes", "<site>-<hub> codes"),
         ("<a href='x'>here</a> <SCRIPT>x</SCRIPT>", "here x"),
+        ("see [this](https://a.example/b_(c)), please", "see this, please"),
     ],
 )
-def test_html_tags_are_removed_and_placeholders_kept(text, shown):
+def test_markup_is_removed_and_placeholders_kept(text, shown):
     assert clean(text, 200) == shown

@@ -239,14 +239,14 @@ async def answer_in(page, text: str) -> str:
 
 async def test_markdown_answer_is_shown_and_sanitised(ruled, open_page):
     text = (
-        "# Sums\n**bold** and `code` and [a page](https://example.com/a)\n\n- one\n- two\n\n"
+        "# Sums\n**bold** and `code` and [a page](https://example.com/a_(b))\n\n- one\n- two\n\n"
         "[bad](javascript:window.hurt=1) <img src=x onerror=window.hurt=1>\n```\n<b>x</b>\n```"
     )
     page = await open_page(ruled.url)
     shown = await answer_in(page, text)
     for part in ("<h3>Sums</h3>", "<strong>bold</strong>", "<code>code</code>", "<li>two</li>"):
         assert part in shown
-    assert 'href="https://example.com/a"' in shown
+    assert 'href="https://example.com/a_(b)"' in shown
     assert "<img" not in shown
     assert 'href="javascript' not in shown
     assert "&lt;b&gt;x&lt;/b&gt;" in shown

@@ -63,7 +63,7 @@ _TAGS: Final = re.compile(
     r"|tr|tt|u|ul|var)(?=[\s/>])[^<>]{0,200}>",
     re.IGNORECASE,
 )
-_LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
+_LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\((?:[^()\s]|\([^()\s]*\)){0,500}\)")
 
 
 # Matches a counted repeat of a group or assertion, such as ``){1000}``.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MARKDOWN: Final = re.compile(
     r"^(?:#{1,6} |\s{0,3}[-*+] \S|\s{0,3}\d+[.)] \S|> |```|\|.*\|\s*$)"
-    r"|\*\*[^\s*][^*\n]*\*\*|`[^`\n]+`|\[[^\[\]\n]+\]\([^()\n]+\)",
+    r"|\*\*[^\s*][^*\n]*\*\*|`[^`\n]+`|\[[^\[\]\n]+\]\((?:[^()\n]|\([^()\n]*\))+\)",
     re.MULTILINE,
 )
 # A longer answer is written as it is, because rendering takes seconds.

@@ -32,7 +32,7 @@ export function table(head, rows, right = [], name = "") {
   return parts;
 }
 
-const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\s][^*]*)\*(?!\w)|\[([^\]]+)\]\((https?:\/\/[^\s)]+)\)/g;
+const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\s][^*]*)\*(?!\w)|\[([^\]]+)\]\((https?:\/\/(?:[^\s()]|\([^\s()]*\))+)\)/g;
 const HEAD = /^(#{1,6})\s+(.+)$/;
 const ITEM = /^\s*([-*+]|\d{1,9}[.)])\s+(.+)$/;
 // A line of code such as ```x``` opens no block.
