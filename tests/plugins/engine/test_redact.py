@@ -325,6 +325,36 @@ async def test_approver_neither_sees_nor_changes_a_secret(
     assert LONG not in repr(seen)
 
 
+async def test_edited_part_of_an_argument_leaves_secrets_beside_it(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    sent: list[Any] = []
+
+    @tool
+    def send(body: dict[str, Any], flag: int) -> str:
+        """Send a body."""
+        sent.append((body, flag))
+        return "sent"
+
+    def edit(request: Any) -> Edited:
+        body = request.arguments["body"]
+        body["amount"], body["rows"][1]["n"] = 7, True
+        return Edited(arguments={**request.arguments, "body": {**body, "more": "x"}})
+
+    half = len(LONG) // 2
+    rows = "[{'key': key, 'n': 1}, {'key': key, 'n': 1}]"
+    scripted_model.writes(
+        f"key = {LONG[:half]!r} + {LONG[half:]!r}\n"
+        f"await send({{'auth': {{'key': key}}, 'amount': 5, 'rows': {rows}}}, 1)"
+    )
+    _, response = await seen_of(delf_host, send, on_confirm=edit)
+    assert response.status, response.error
+    rows_sent = [{"key": LONG, "n": 1}, {"key": LONG, "n": True}]
+    assert repr(sent[0]) == repr(
+        ({"auth": {"key": LONG}, "amount": 7, "rows": rows_sent, "more": "x"}, 1)
+    )
+
+
 def test_error_and_its_causes_are_redacted() -> None:
     redactor = Redactor([LONG])
     try:

@@ -362,25 +362,30 @@ class RedactedStream:
         return held_text
 
 
-def put_back(
-    arguments: Mapping[str, Any],
-    shown_arguments: Mapping[str, Any],
-    hidden_arguments: Mapping[str, Any],
-) -> dict[str, Any]:
+def put_back(edited: Any, shown: Any, hidden: Any) -> Any:
     """Restore the secrets in arguments that a person edited.
 
-    An argument that the person left unchanged gets its original value.
+    Each value that the person left unchanged gets its original value, also within records, and
+    within lists whose length is unchanged.
 
     Args:
-        arguments: The arguments as the person edited them.
-        shown_arguments: The redacted arguments that the person saw.
-        hidden_arguments: The original arguments with their secrets.
+        edited: The arguments, or a part of them, as the person edited them.
+        shown: The redacted arguments, or the same part of them, that the person saw.
+        hidden: The original arguments, or the same part of them, with their secrets.
     """
-    restored: dict[str, Any] = {}
-    for name, value in arguments.items():
-        is_unchanged = name in shown_arguments and value == shown_arguments[name]
-        restored[name] = hidden_arguments[name] if is_unchanged else value
-    return restored
+    versions = (edited, shown, hidden)
+    if all(isinstance(version, Mapping) for version in versions):
+        return {
+            name: put_back(value, shown[name], hidden[name])
+            if name in shown and name in hidden
+            else value
+            for name, value in edited.items()
+        }
+    are_lists = all(isinstance(version, list) for version in versions)
+    if are_lists and len(edited) == len(shown) == len(hidden):
+        return [put_back(*parts) for parts in zip(*versions, strict=True)]
+    is_same_type = isinstance(edited, bool) is isinstance(shown, bool)  # 1 equals True
+    return hidden if is_same_type and edited == shown else edited
 
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
