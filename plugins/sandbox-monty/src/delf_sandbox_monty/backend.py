@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from delf.errors import SandboxUnavailableError
+from delf.machine.contexts import without_context
 from delf.machine.zones import Zone
 from delf.protocols.sandbox import Availability, Available, SessionSpec, Unavailable
 from delf.types import Isolation
@@ -110,7 +111,7 @@ class MontyBackend:
         if self._pool is not None:
             pool = self._pool
             self._pool = None
-            await pool.__aexit__(None, None, None)
+            await without_context(pool.__aexit__, None, None, None)
 
     async def _running_pool(self) -> Any:
         """Return the pool of the running event loop, after starting it if necessary."""
@@ -146,7 +147,7 @@ async def _enter(manager: Any) -> Any:
         SandboxUnavailableError: If the interpreter cannot be started.
     """
     try:
-        return await manager.__aenter__()
+        return await without_context(manager.__aenter__)
     except (OSError, RuntimeError, TimeoutError) as error:
         raise SandboxUnavailableError(f"Monty cannot be started: {error}") from error
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn, TypeVar, cast
 
+from delf.machine.contexts import without_context
 from delf.protocols.sandbox import (
     CallAnswer,
     CallRequest,
@@ -308,7 +309,9 @@ class MontySession:
     async def _run_in_monty(self, code: str) -> Any:
         """Run code in the interpreter; return the value of its last expression."""
         self._run_count += 1
-        return await self._pool_session.feed_run(
+        # Monty's threads keep the current context, for a while even after the end of the run.
+        return await without_context(
+            self._pool_session.feed_run,
             code,
             external_lookup=self._provided_names,
             print_callback=self._record_print,
@@ -339,7 +342,7 @@ class MontySession:
             self._running.cancel()
             await asyncio.wait({self._running})
         try:
-            await self._pool_session.__aexit__(None, None, None)
+            await without_context(self._pool_session.__aexit__, None, None, None)
         except RuntimeError as error:
             _log.debug("a worker ended before its session: %s", error)
         for mount in self._mounts:
