@@ -375,11 +375,9 @@ def put_back(edited: Any, shown: Any, hidden: Any) -> Any:
     """
     versions = (edited, shown, hidden)
     if all(isinstance(version, Mapping) for version in versions):
-        return {
-            name: put_back(value, shown[name], hidden[name])
-            if name in shown and name in hidden
-            else value
-            for name, value in edited.items()
+        common_names = [name for name in edited if name in shown and name in hidden]
+        return {**edited} | {
+            name: put_back(edited[name], shown[name], hidden[name]) for name in common_names
         }
     are_lists = all(isinstance(version, list) for version in versions)
     if are_lists and len(edited) == len(shown) == len(hidden):
