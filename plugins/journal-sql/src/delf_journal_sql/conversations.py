@@ -66,20 +66,17 @@ class SqlConversations:
             JournalError: If the messages cannot be stored.
         """
         new_messages = tuple(messages)
-        # The last position before the first attempt. If the connection breaks during the commit,
+        # The last position before the last attempt. If the connection breaks during the commit,
         # run_write() calls write() again, which must not append messages that are stored already.
-        position_before: int | None = None
+        last_before: int | None = None
 
         def write(connection: Connection) -> int:
-            nonlocal position_before
-            if position_before is not None:  # a retry
-                stored_position = _position_of(
-                    connection, self._namespace, conversation, position_before, new_messages
-                )
-                if stored_position is not None:
-                    return stored_position
+            nonlocal last_before
             row = _find_row(connection, self._namespace, conversation)
-            position_before = 0 if row is None else row.last
+            # Not None after an attempt whose outcome is unknown.
+            if last_before is not None and _are_stored(connection, row, last_before, new_messages):
+                return last_before + len(new_messages)
+            last_before = 0 if row is None else row.last
             return _append(connection, self._namespace, conversation, row, new_messages)
 
         return await self.run_write(write)
@@ -338,36 +335,18 @@ def _load(
     )
 
 
-def _position_of(
-    connection: Connection, namespace: str, name: str, after: int, messages: Sequence[ChatMessage]
-) -> int | None:
-    """Find messages that are stored one after the other; return the position of the last message.
-
-    Return None if the conversation has no such sequence after the position ``after``.
-
-    Args:
-        connection: A connection for reading.
-        namespace: The namespace.
-        name: The conversation.
-        after: The position after which the messages are searched.
-        messages: The messages.
-    """
-    row = _find_row(connection, namespace, name)
-    if row is None or not messages:
-        return None
+def _are_stored(
+    connection: Connection, row: _Row | None, after: int, messages: Sequence[ChatMessage]
+) -> bool:
+    """Return True if messages are stored in a conversation right after a position."""
+    if row is None:
+        return False
     rows = connection.execute(
-        f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - only names of this module
-        "WHERE conversation = :key AND seq > :after ORDER BY seq",
-        {"key": row.id, "after": after},
+        "SELECT content, at, task_id FROM delf_messages "
+        "WHERE conversation = :key AND seq > :after ORDER BY seq LIMIT :count",
+        {"key": row.id, "after": after, "count": len(messages)},
     )
-    wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
-    stored = [(row.content, row.at, row.task_id) for row in rows]
-    for end in range(len(wanted), len(stored) + 1):
-        start = end - len(wanted)
-        if stored[start:end] == wanted:
-            last_row = rows[end - 1]
-            return int(last_row.seq)
-    return None
+    return [*map(tuple, rows)] == [(plain_text(m.content), m.at, m.task_id) for m in messages]
 
 
 def _append(

@@ -38,8 +38,6 @@ _CONNECT_SECONDS: Final = 10
 SILENCE_SECONDS: Final = 5.0
 """The seconds that a statement may run without data before delf probes the server."""
 _GREETING_SECONDS: Final = 3
-_MAX_CONNECTIONS: Final = 8
-_QUEUE_SECONDS: Final = 30.0
 # The time after which the server aborts an idle transaction, in seconds.
 #
 # Without it a process that is suspended in a transaction would block all other writers.
@@ -248,7 +246,6 @@ class PostgresDatabase:
         self.errors: tuple[type[Exception], ...] = (psycopg.Error, OSError)
         self._settings = settings
         self._lock = threading.Lock()
-        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._idle: list[psycopg.Connection[Any]] = []
         lock_milliseconds = max(1, int(settings.lock_timeout * 1000))
         self._options: dict[str, Any] = {
@@ -272,12 +269,12 @@ class PostgresDatabase:
 
     def connect(self) -> PostgresConnection:
         """Open a connection for writing."""
-        return self._checkout()
+        return PostgresConnection(self, self._take_from_pool() or self._open())
 
     @contextmanager
     def reader(self) -> Generator[PostgresConnection]:
         """Borrow a pooled connection for reading."""
-        connection = self._checkout()
+        connection = self.connect()
         try:
             yield connection
         finally:
@@ -331,19 +328,6 @@ class PostgresDatabase:
         with self._lock:
             if not raw.closed:
                 self._idle.append(raw)
-        self._free.release()
-
-    def _checkout(self) -> PostgresConnection:
-        if not self._free.acquire(timeout=_QUEUE_SECONDS):
-            raise JournalError(
-                f"all {_MAX_CONNECTIONS} connections to the journal {self.name} were in use "
-                f"for {_QUEUE_SECONDS:g} s"
-            )
-        try:
-            return PostgresConnection(self, self._take_from_pool() or self._open())
-        except BaseException:
-            self._free.release()
-            raise
 
     def _take_from_pool(self) -> psycopg.Connection[Any] | None:
         """Return an idle connection that works; None if there is none.
@@ -521,7 +505,7 @@ def _display_target(target: Mapping[str, Any]) -> str:
 
 
 class PostgresChanges:
-    """Waits for PostgreSQL's notifications of writes; reconnects if the connection breaks.
+    """Waits for PostgreSQL's notifications of writes.
 
     Args:
         database: The database.
@@ -535,19 +519,19 @@ class PostgresChanges:
         self._closing_receiver, self._closing_sender = socket.socketpair()
         self._closing_sender.setblocking(False)
         self._closed = False
-        self._reconnect_pause = 0.1
 
     def wait(self) -> bool:
-        """Block until there may be new data; return False after :meth:`close`."""
+        """Block until there may be new data; return False after :meth:`close`.
+
+        Raises:
+            ConnectionLostError: If the connection broke, so that notifications may be missed.
+        """
         while not self._closed:
             sources = [self._raw.fileno(), self._closing_receiver]
             ready, _, _ = select.select(sources, [], [])
             if self._closing_receiver in ready:
                 self._closing_receiver.recv(4096)
-            if self._closed:
-                break
-            has_data = self._raw.fileno() in ready
-            if has_data and self._read_notifications():
+            if not self._closed and self._raw.fileno() in ready and self._read_notifications():
                 return True
         return False
 
@@ -567,30 +551,10 @@ class PostgresChanges:
             self._closing_sender.send(b"x")
 
     def _read_notifications(self) -> bool:
-        """Read what the server has sent; return True if a notification was received.
-
-        A reconnection counts as a notification, because notifications may have been missed.
-        """
+        """Read what the server has sent; return True if a notification was received."""
         is_notified = False
-        try:
+        with self._database.convert_errors(self._raw):
             self._raw.pgconn.consume_input()
             while self._raw.pgconn.notifies() is not None:
                 is_notified = True
-        except self._database.errors:
-            self._raw.close()
-            return self._reconnect()
         return is_notified
-
-    def _reconnect(self) -> bool:
-        """Open a new connection that listens, with growing pauses; return False after close()."""
-        while not self._closed:
-            try:
-                self._raw = self._database.listen()
-            except (ConnectionLostError, JournalError):
-                # Pause; close() ends the pause with a byte.
-                select.select([self._closing_receiver], [], [], self._reconnect_pause)
-                self._reconnect_pause = min(self._reconnect_pause * 2, 5.0)
-            else:
-                self._reconnect_pause = 0.1
-                return True
-        return False
