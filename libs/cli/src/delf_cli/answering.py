@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypedDict, TypeVar
 
 from delf.errors import (
@@ -54,8 +55,6 @@ RESPONSE_SECONDS: Final = 15.0
 The process usually responds immediately, unless it is suspended.
 """
 _POLL_SECONDS: Final = 0.1
-# The seconds between two checks whether the request is still pending.
-_CHECK_SECONDS: Final = 1.0
 _MAX_SUGGESTIONS: Final = 5
 
 E = TypeVar("E", bound=ApprovalDecided | ApprovalVoted | ApprovalCommented | ApprovalAssigned)
@@ -329,9 +328,7 @@ async def send(
         check_vote(decider, votes_in(events, request.request_id))
     data = answer_data(request.request_id, request.digest, decision, decider)
     position = await journal.post(request.task_id, ANSWER_KIND, data)
-    event = await _wait_for_event(
-        journal, request.request_id, position, (ApprovalDecided, ApprovalVoted)
-    )
+    event = await _wait_for_event(journal, record, position, (ApprovalDecided, ApprovalVoted))
     if isinstance(event, ApprovalDecided) and isinstance(decision, Edited):
         await _wait_for_validation(journal, request.call_id, event)
     return record, event
@@ -398,7 +395,7 @@ async def _post_and_wait(
         request.task_id, REMARK_KIND, encode_remark(request.request_id, remark, decider)
     )
     kinds = (ApprovalCommented, ApprovalAssigned)
-    await _wait_for_event(journal, request.request_id, position, kinds)
+    await _wait_for_event(journal, record, position, kinds)
     return await find_request(journal, request.request_id)
 
 
@@ -453,13 +450,13 @@ def why_not_approve(record: RequestRecord, decider: Decider) -> str | None:
 
 
 async def _wait_for_event(
-    journal: SharedJournal, request_id: str, position: int, kinds: tuple[type[E], ...]
+    journal: SharedJournal, record: RequestRecord, position: int, kinds: tuple[type[E], ...]
 ) -> E:
     """Wait until the task's process has recorded a message as an event, and return the event.
 
     Args:
         journal: The journal.
-        request_id: The request.
+        record: The request.
         position: The position of the message in the journal's inbox.
         kinds: The possible classes of the event.
 
@@ -467,23 +464,22 @@ async def _wait_for_event(
         UnknownRequestError: If the request is not pending any more.
         DelfError: If the task's process does not respond.
     """
-    record = await find_request(journal, request_id)
-    task_id, last_seq = record.requested.task_id, record.requested.seq
-    next_check = time.monotonic() + _CHECK_SECONDS
+    request_id, task_id = record.requested.request_id, record.requested.task_id
+    last_seq = record.requested.seq
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:
+        # Before the events, which therefore hold the decision of a task that is over.
+        record = replace(record, task=await journal.task(task_id))
         for event in await journal.read(task_id, last_seq):
             last_seq = event.seq
-            if not isinstance(event, kinds) or event.request_id != request_id:
-                continue
             # ``note`` is the position of the message that the process has turned into the event.
-            if event.note == position:
+            is_of_request = getattr(event, "request_id", None) == request_id
+            if is_of_request and isinstance(event, kinds) and event.note == position:
                 return event
-        _require_waiting(record)  # was read before the events, which so hold its decision
+            if is_of_request and isinstance(event, ApprovalDecided):
+                record = replace(record, decided=event)
+        _require_waiting(record)
         await asyncio.sleep(_POLL_SECONDS)
-        if time.monotonic() >= next_check:  # seldom, because this searches all requests
-            record = await find_request(journal, request_id)
-            next_check = time.monotonic() + _CHECK_SECONDS
     raise _no_response(request_id)
 
 
