@@ -8,7 +8,6 @@ import hashlib
 import logging
 import secrets
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -199,7 +198,6 @@ class Tasks:
         self._uploads = uploads
         self._settings = settings
         self._running_tasks: dict[str, _RunningTask] = {}
-        self._open_task_counts_by_owner: Counter[str | None] = Counter()
         self._owners_by_task_id: dict[str, str | None] = {}
         self._timeouts: set[asyncio.Timeout] = set()
         self._is_shutting_down = False
@@ -341,7 +339,7 @@ class Tasks:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         self._raise_if_too_many_are_open(caller)
         # Before the first await, so that limits and equal requests take the task into account.
-        running_task = self._register_running(task_id, caller.holder)
+        running_task = self._running_tasks[task_id] = _RunningTask(caller.holder)
         # If the client disconnects, this method is cancelled, and the task is still submitted.
         await asyncio.shield(self._submit_and_record(task_id, submission, running_task))
         return _submitted(task_id, submission.conversation, caller)
@@ -388,7 +386,8 @@ class Tasks:
     def _raise_if_too_many_are_open(self, caller: Caller) -> None:
         """Raise ``ProblemError`` if the caller has the most open tasks that the settings allow."""
         max_tasks = self._settings.open_tasks
-        if self._open_task_counts_by_owner[caller.holder] >= max_tasks:
+        open_tasks = [task for task in self._running_tasks.values() if task.owner == caller.holder]
+        if len(open_tasks) >= max_tasks:
             raise ProblemError(429, f"{max_tasks:,} of your tasks are open")
 
     async def _input_files(
@@ -531,12 +530,6 @@ class Tasks:
             )
         return first
 
-    def _register_running(self, task_id: str, owner: str | None) -> _RunningTask:
-        """Count a task among its owner's open tasks."""
-        running_task = self._running_tasks[task_id] = _RunningTask(owner)
-        self._open_task_counts_by_owner[owner] += 1
-        return running_task
-
     def _remember_owner(self, task_id: str, owner: str | None) -> None:
         """Remember the owner of a recorded task beyond the task's end."""
         self._owners_by_task_id.pop(task_id, None)  # move to the end: the oldest are dropped
@@ -559,7 +552,6 @@ class Tasks:
         running_task = self._running_tasks.get(task_id)
         if running_task is not None and (run is None or run is running_task):
             del self._running_tasks[task_id]
-            self._open_task_counts_by_owner[running_task.owner] -= 1
             running_task.recorded.set()
             running_task.started.set()
             running_task.over.set()
@@ -896,7 +888,7 @@ class Tasks:
         """
         if task_id in self._running_tasks:
             return
-        running_task = self._register_running(task_id, owner)
+        running_task = self._running_tasks[task_id] = _RunningTask(owner)
         try:
             first = (await self.journal.read(task_id))[0]
             ledger = await self._ledger_of_accepted_task(owner)
