@@ -107,21 +107,23 @@ def digest_of(text: str) -> bytes:
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 
-def by_places(words: Mapping[int, float], likeness: Mapping[int, float], share: float) -> list[int]:
-    """Return the indexes of both rankings by reciprocal rank fusion."""
+def by_places(
+    _query: str, words: Mapping[int, float], likeness: Mapping[int, float], _text_of: Any
+) -> dict[int, float]:
+    """Return the scores of both rankings by reciprocal rank fusion."""
     scores: dict[int, float] = {}
     for ranking in words, dict(sorted(likeness.items(), key=lambda item: -item[1])):
         for place, number in enumerate(ranking):
             scores[number] = scores.get(number, 0.0) + 1 / (60 + place)
-    return sorted(scores, key=lambda number: -scores[number])
+    return {number: scores[number] for number in sorted(scores, key=lambda n: -scores[n])}
 
 
-def weighed(weight: float) -> Callable[..., list[int]]:
+def weighed(weight: float) -> Callable[..., dict[int, float]]:
     """Return the plugin's fusion function with another weight."""
     honest = fusion.fuse_rankings
 
-    def fused(*given: Any) -> list[int]:
-        with mock.patch.object(fusion, "_BY_WORDS", weight):
+    def fused(*given: Any) -> dict[int, float]:
+        with mock.patch.object(fusion, "_WORD_WEIGHT", weight):
             return honest(*given)
 
     return fused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from delf.tools.ranking import is_unspaced_script, words_of
@@ -28,7 +28,10 @@ def word_coverage(query: str, text: str) -> float:
 
 
 def fuse_rankings(
-    by_words: Mapping[int, float], similarities: Mapping[int, float], matched_word_ratio: float
+    query: str,
+    by_words: Mapping[int, float],
+    similarities: Mapping[int, float],
+    text_of: Callable[[int], str],
 ) -> dict[int, float]:
     """Combine two rankings of texts. Return the score of each text by its number, best first.
 
@@ -37,13 +40,16 @@ def fuse_rankings(
     query's words, the vector similarity decides.
 
     Args:
+        query: The query in plain words.
         by_words: The word score (BM25 or similar) of each text that has words of the query, by the
             text's number, best first.
         similarities: The vector similarity of each text that has a vector, from -1 to 1, by the
             text's number. For a text without a vector, the word score counts alone.
-        matched_word_ratio: The number of the query's words in the best word match, divided by the
-            number of all words of the query. The word scores are multiplied by this ratio.
+        text_of: Returns a text by its number.
     """
+    best_match = next(iter(by_words), None)
+    # The share of the query's words in the best word match, by which word scores are multiplied.
+    matched_word_ratio = 0.0 if best_match is None else word_coverage(query, text_of(best_match))
     best = max(by_words.values(), default=0.0) or 1.0
     scores: dict[int, float] = {}
     for number in {**by_words, **similarities}:

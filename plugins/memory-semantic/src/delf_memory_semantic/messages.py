@@ -19,7 +19,7 @@ import numpy as np
 from delf.machine.own_files import make_private_file
 from delf.protocols.conversation import ChatMessage, owner_of
 from delf_memory_semantic.database import prepare_for_index, significant_words
-from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, word_coverage
+from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings
 
 _SCHEMA: Final = """
 CREATE TABLE messages (
@@ -178,13 +178,13 @@ class MessageIndex:
                 values = (any_word, *_values_of(within), RANKING_SIZE)
                 by_words = dict(self._database.execute(_SEARCH, values).fetchall())
             similarities = self._similarities(vector, within, by_words)
-            # If even the best message has few of the query's words, the word scores count less.
-            best_match = next(iter(by_words), None)  # the rows are sorted, best first
-            matched_word_ratio = 0.0
-            if best_match is not None:
-                best_text = self._message(best_match).message.content
-                matched_word_ratio = word_coverage(query, best_text)
-            chosen = list(fuse_rankings(by_words, similarities, matched_word_ratio))[:limit]
+            scores = fuse_rankings(
+                query,
+                by_words,
+                similarities,
+                lambda number: self._message(number).message.content,
+            )
+            chosen = list(scores)[:limit]
             return [self._message(number) for number in chosen]
 
     def _similarities(

@@ -209,10 +209,8 @@ class SemanticStore:
                 self._model,
                 word_scores.keys() - similarities.keys(),  # the facts found by words only
             )
-        matched_word_ratio = await self._in_thread(self._matched_word_ratio, query, word_scores)
-        scores = fuse_rankings(word_scores, similarities, matched_word_ratio)
         return await self._in_thread(
-            self._above_threshold, query, scores, similarities, top_k, threshold
+            self._above_threshold, query, word_scores, similarities, top_k, threshold
         )
 
     async def _nearest_facts(self, query: str) -> tuple[Any, dict[int, float]]:
@@ -232,38 +230,28 @@ class SemanticStore:
             await asyncio.wait({self._embedding}, timeout=VECTOR_SECONDS)
         return vector, await self._in_thread(self._nearest.find, vector, self._model, RANKING_SIZE)
 
-    def _matched_word_ratio(self, query: str, word_scores: Mapping[int, float]) -> float:
-        """Return the share of the query's words that the best match by words has, from 0 to 1.
-
-        Args:
-            query: The query in plain words.
-            word_scores: A mapping from fact number to word score, best first.
-        """
-        best_match = next(iter(word_scores), None)
-        if best_match is None:
-            return 0.0
-        fact = self._database.facts([best_match]).get(best_match)
-        if fact is None:  # the fact was removed meanwhile
-            return 0.0
-        return word_coverage(query, fact.content)
+    def _text_of(self, number: int) -> str:
+        fact = self._database.facts([number]).get(number)
+        return "" if fact is None else fact.content  # the fact may have been removed meanwhile
 
     def _above_threshold(
         self,
         query: str,
-        scores: dict[int, float],
-        similarities: dict[int, float],
+        word_scores: Mapping[int, float],
+        similarities: Mapping[int, float],
         top_k: int,
         threshold: float,
     ) -> Sequence[StoredFact]:
-        """Return at most ``top_k`` of the ranked facts that match the query well enough.
+        """Return at most ``top_k`` of the facts that match the query well enough, best first.
 
         Args:
             query: The query.
-            scores: The score of each ranked fact, by the fact's number, best first.
+            word_scores: The score of each fact found by words, by the fact's number, best first.
             similarities: The similarity of a fact's vector to the query's, by the fact's number.
             top_k: The maximum number of facts.
             threshold: The threshold, from 0 to 1.
         """
+        scores = fuse_rankings(query, word_scores, similarities, self._text_of)
         # A fact must be nearly as good as the best fact. Scores have no fixed scale: a further word
         # in a query lowers the scores of all facts.
         min_score = threshold * max(scores.values(), default=0.0)
