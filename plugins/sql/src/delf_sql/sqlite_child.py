@@ -290,20 +290,29 @@ class _Session:
         rows: list[Any] = []
         changed = 0
         for number, (text, values) in enumerate(work.statements, 1):
+            total_before = self.connection.total_changes
             try:
                 cursor = self.connection.execute(text, values)
                 own_columns, own_rows, more = self._collect(cursor, work.limit - len(rows))
             except _FAILURES as error:
                 raise _FailedAtError(number) from error
-            if own_columns:  # RETURNING, with a row for each changed row
+            if own_columns:
                 columns = own_columns
                 rows += own_rows
-                changed += len(own_rows)
-            else:  # the driver's count is -1 for a statement such as CREATE
-                changed += max(cursor.rowcount, 0)
+            changed += self._count_changes(total_before)
             if more:
                 return _Written(columns, rows, more=True, changed=changed)
         return _Written(columns, rows, more=False, changed=changed)
+
+    def _count_changes(self, total_before: int) -> int:
+        """Return the number of rows that the last statement changed, without those of triggers.
+
+        The driver's own count is unknown for a statement that begins with WITH.
+        """
+        if self.connection.total_changes == total_before:
+            return 0  # changes() still has the number of an earlier statement
+        ((changed,),) = self.connection.execute("SELECT changes()")
+        return int(changed)
 
     def _collect(
         self, cursor: sqlite3.Cursor, limit: int

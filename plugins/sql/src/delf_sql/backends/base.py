@@ -105,12 +105,15 @@ class WriteResult:
         """Return how many more rows a statement may return within the limit."""
         return limit - len(self.rows)
 
-    def add(self, rowcount: int, fetched: Fetched | None = None) -> None:
+    def add(
+        self, rowcount: int, fetched: Fetched | None = None, *, returns_changes: bool = True
+    ) -> None:
         """Add the result of one execution.
 
         Args:
             rowcount: The driver's count; negative if unknown.
-            fetched: The rows returned by the statement, one for each changed row.
+            fetched: The rows returned by the statement.
+            returns_changes: Whether the statement returns a row for each changed row.
 
         Raises:
             ToolExecutionError: If more rows were returned than allowed.
@@ -125,7 +128,7 @@ class WriteResult:
                 "the statement returns too many rows, so nothing was changed: leave out RETURNING, "
                 "or change fewer rows at a time"
             )
-        self.rowcount += len(fetched.rows)
+        self.rowcount += len(fetched.rows) if returns_changes else 0
         self.columns = fetched.columns
         self.rows += fetched.rows
 

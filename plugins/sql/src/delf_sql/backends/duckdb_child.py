@@ -175,7 +175,7 @@ class DuckdbEngine(EngineBackend):
                 raise FailedAt(number) from error
             if not returns:
                 fetched = _without_row_count(fetched)
-            written.add(fetched.changed, fetched)
+            written.add(fetched.changed, fetched, returns_changes=returns)
         session.commit()
         return written
 

@@ -327,7 +327,7 @@ class EngineBackend:
             for bound in bound_statements:
                 remaining_rows = written.room(self._settings.max_rows)
                 fetched = self._fetch(session, bound, remaining_rows, streams=False)
-                written.add(fetched.changed, fetched)
+                written.add(fetched.changed, fetched, returns_changes=not may_change_tables)
 
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]

@@ -350,7 +350,11 @@ class SqliteBackend:
         ]
         self._refuse_integers_that_would_be_rounded(session, bound_statements)
         statements = [(bound.text(), list(bound.values or ())) for bound in bound_statements]
-        is_batch = len(changes) == 1 and can_batch(changes[0][0], bound_statements)
+        is_batch = (
+            len(changes) == 1
+            and can_batch(changes[0][0], bound_statements)
+            and changes[0][0].tokens[0].word != "WITH"  # the driver does not count its changes
+        )
         try:
             outcome = session.run(Work(statements, self._settings.max_rows, is_batch))
         except TimeoutError:
@@ -358,7 +362,6 @@ class SqliteBackend:
             raise
         result = WriteResult()
         result.add(outcome.changed, outcome)
-        # add() counts only the returned rows, and some of the statements may return no rows.
         result.rowcount = outcome.changed
         return result
 
