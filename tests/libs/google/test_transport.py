@@ -303,3 +303,11 @@ async def test_id_of_dots_reaches_nothing_else(
         await getattr(connection, action)(**given)
     await connection.aclose()
     assert not [item for item in google.seen if item.method != "token"]
+
+
+def test_missing_field_of_an_answer_is_an_error_of_google() -> None:
+    answer = Answer(200, {}, b'{"messages": [{"id": "a"}, {}]}').json()
+    assert answer["messages"][0]["id"] == "a"
+    assert answer.get("labels") is None
+    with pytest.raises(GoogleError, match="no field 'id'"):
+        _ = answer["messages"][1]["id"]

@@ -73,6 +73,27 @@ async def test_search_results_can_be_read(google: GoogleServer, gmail: Any) -> N
         await gmail.attachment(line["id"], "invoce.pdf")
 
 
+async def test_attachments_of_equal_names_are_read_by_their_parts(
+    google: GoogleServer, gmail: Any
+) -> None:
+    files = [("scan.pdf", b"first"), ("scan.pdf", b"second")]
+    message = google.gmail.deliver(USER, mail("Scans", files=files))
+    parts = [file["part"] for file in (await gmail.read(message.id))["attachments"]]
+    with pytest.raises(ToolRefusedError, match=f"by its part: {', '.join(parts)}"):
+        await gmail.attachment(message.id, "scan.pdf")
+    data = [(await gmail.attachment(message.id, part))["data"] for part in parts]
+    assert data == [b"first", b"second"]
+
+
+async def test_reply_to_a_subject_with_a_line_break_is_sent(
+    google: GoogleServer, gmail: Any
+) -> None:
+    raw = mail("LINES").replace(b"LINES", b"=?utf-8?q?Two=0Alines?=")
+    message = google.gmail.deliver(USER, raw)
+    await gmail.reply(message.id, "Yes")
+    assert sent_to(google)["Subject"] == "Re: Two lines"
+
+
 async def test_search_reports_further_results(google: GoogleServer, gmail: Any) -> None:
     for number in range(30):
         google.gmail.deliver(USER, mail(f"No {number}"), when=1_760_000_000 + number)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import quote
 
 from delf.errors import ToolRefusedError
+from delf_google.errors import GoogleError
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 _NO_HEADERS: Mapping[str, str] = {}
@@ -75,6 +76,13 @@ class Request:
             raise ToolRefusedError(f"{self.what}: a text contains half of a character") from None
 
 
+class _Fields(dict[str, Any]):
+    """A JSON object of Google."""
+
+    def __missing__(self, key: str) -> Any:
+        raise GoogleError(f"an object in Google's answer has no field {key!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The HTTP response to a request.
@@ -97,10 +105,12 @@ class Answer:
     def json(self) -> dict[str, Any]:
         """Return the body as a JSON object; an empty body is an empty object.
 
+        A missing field of the object, or of an object in it, raises a :class:`GoogleError`.
+
         Raises:
             ValueError: If the body is not a JSON object.
         """
-        data: Any = json.loads(self.content) if self.content.strip() else {}
+        data: Any = json.loads(self.content.strip() or b"{}", object_hook=_Fields)
         if not isinstance(data, dict):
             raise ValueError("no JSON object")  # noqa: TRY004 - a value, for the caller's except
         return data  # pyright: ignore[reportUnknownVariableType]

@@ -180,6 +180,12 @@ class Gmail(GoogleConnection):
                 f"{did_you_mean(name, attachment_names)}"
             )
         part = matching[0]
+        if part.number != name and len(matching) > 1:
+            parts_text = ", ".join(each.number for each in matching)
+            raise ToolRefusedError(
+                f"message {message} has several attachments {name[:200]!r}; name one by its part: "
+                f"{parts_text}"
+            )
         data = await self._content(message, part)
         return FileData(name=part.name, type=part.type, size=len(data), data=data)
 
@@ -458,7 +464,7 @@ class Gmail(GoogleConnection):
     ) -> tuple[bytes, str]:
         """Return an encoded reply to a message, and the id of its thread."""
         original, headers, to, cc = await self._reply_recipients(message, everyone=everyone)
-        subject = headers.get("subject", "")
+        subject = " ".join(headers.get("subject", "").split())  # may contain line breaks
         original_id = headers.get("message-id", "")
         reply_headers: dict[str, str] = {}
         if original_id:
