@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from opentelemetry.trace import Tracer
 
 from delf import Agent, CallContext, Response, tool
 from delf.errors import LLMExecutionError
+from delf.events import TaskFinished, TaskStarted, Warned
 from delf.providers import Providers
 from delf.specs import Provider
 from delf.testing import ObserverContract, ScriptedModel, TestHost
@@ -258,6 +261,34 @@ async def test_unreachable_collector_delays_nothing(
     async with asyncio.timeout(30):
         response = await run(ScriptedModel().writes("print(1)"))
     assert response.text.strip() == "1"
+
+
+@pytest.mark.slow
+async def test_agent_with_a_silent_collector_stops_in_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        began = time.monotonic()
+        await run(ScriptedModel().writes("print(1)"))
+        assert time.monotonic() - began < 9
+
+
+async def test_half_of_a_character_does_not_lose_spans(collector: Collector) -> None:
+    observer = OtelObserver(content=True)
+    text = "half \ud83d"
+    for event in (
+        TaskStarted(task_id="t", seq=0, at=1.0, task=text),
+        Warned(task_id="t", seq=1, at=1.0, message=text),
+        TaskFinished(
+            task_id="t", seq=2, at=2.0, status=False, text=text, error=text, duration_ms=1.0
+        ),
+    ):
+        await observer.observe(event)
+    await observer.aclose()
+    (span,) = collector.spans
+    assert "half ?" in span["attributes"]["gen_ai.input.messages"]
 
 
 @pytest.mark.slow

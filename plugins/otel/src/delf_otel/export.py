@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -88,7 +89,10 @@ class Export:
         self._processor = BatchSpanProcessor(OTLPSpanExporter(endpoint=span_endpoint))
         metric_exporter = OTLPMetricExporter(endpoint=metric_endpoint)
         metric_reader = PeriodicExportingMetricReader(metric_exporter)
-        self._meters = MeterProvider([metric_reader], resource=self._resource)
+        # The agent's end flushes; another flush at the end of the process could block it for long.
+        self._meters = MeterProvider(
+            [metric_reader], resource=self._resource, shutdown_on_exit=False
+        )
 
     def span(self, span: FinishedSpan) -> None:
         """Queue a span for export. If it is of a model call, record its duration and tokens."""
@@ -98,18 +102,28 @@ class Export:
             self._record_metrics(span)
 
     def close(self, seconds: float) -> None:
-        """Flush queued spans within some seconds, and stop OpenTelemetry's threads."""
-        self._processor.force_flush(int(seconds * 1000))
+        """Flush queued spans and metrics, and stop OpenTelemetry's threads.
+
+        After the given seconds, return without the rest, as OpenTelemetry itself waits longer.
+        """
+        # A daemon thread does not block the end of the process.
+        closing = threading.Thread(target=self._close, daemon=True, name="delf-otel-close")
+        closing.start()
+        closing.join(seconds)
+
+    def _close(self) -> None:
+        self._processor.force_flush()
         if self._has_own_exporters:
             self._processor.shutdown()
-            self._meters.shutdown(seconds * 1000)
+            self._meters.shutdown()
 
     def _sdk_span(self, span: FinishedSpan) -> ReadableSpan:
-        attributes = dict(span.attributes)
+        attributes = _encodable(span.attributes)
         status = Status()
         if span.failure is not None:
             attributes["error.type"] = span.failure
-            status = Status(StatusCode.ERROR, span.message)
+            message = None if span.message is None else _encodable_text(span.message)
+            status = Status(StatusCode.ERROR, message)
         parent: SpanContext | None = None
         if span.parent_id is not None:
             parent = _context(span, span.parent_id)
@@ -119,7 +133,9 @@ class Export:
             parent=parent,
             resource=self._resource,
             attributes=attributes,
-            events=[Event(name, extra, _nanoseconds(at)) for name, at, extra in span.events],
+            events=[
+                Event(name, _encodable(extra), _nanoseconds(at)) for name, at, extra in span.events
+            ],
             links=[Link(_context(span, linked_id)) for linked_id in span.links],
             kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
             instrumentation_scope=_SCOPE,
@@ -143,6 +159,18 @@ class Export:
 def _context(span: FinishedSpan, span_id: int) -> SpanContext:
     flags = _SAMPLED if span.sampled else _UNSAMPLED
     return SpanContext(span.trace_id, span_id, is_remote=False, trace_flags=flags)
+
+
+def _encodable(attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    return {
+        name: _encodable_text(value) if isinstance(value, str) else value
+        for name, value in attributes.items()
+    }
+
+
+def _encodable_text(text: str) -> str:
+    """Replace lone surrogates, with which the exporter would lose a whole batch of spans."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _nanoseconds(seconds: float) -> int:
