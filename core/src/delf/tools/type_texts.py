@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 NameTest = Callable[[str], bool]
@@ -11,8 +12,14 @@ NameTest = Callable[[str], bool]
 
 _KEY: Final = re.compile(r'\??"(?:[^"\\]|\\.)*": ?')
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+# Matches the next token: a string, the opening of a group, a word, or another character.
+_TOKEN: Final = re.compile(
+    rf"{_STRING.pattern}|(?P<opening>\{{|(?:Literal|list)\[)|\w+|.", re.DOTALL
+)
+_RECORD: Final = "{"
 _LITERAL: Final = "Literal["
 _LIST: Final = "list["
+_CLOSING: Final = {_RECORD: "}", _LITERAL: "]", _LIST: "]"}
 _ITEMS: Final = "*"
 _ELLIPSIS: Final = "..."
 _DEEPEST: Final = 12
@@ -41,36 +48,38 @@ def values_in(text: str) -> list[str]:
     return [literal[0].strip("\"'") for literal in _STRING.finditer(text)]
 
 
-class _KeyOrValue(NamedTuple):
-    """A key of a record type with the type of its value, or a value of a ``Literal``.
+class _Item(NamedTuple):
+    """An item of a group.
 
     Args:
-        key: The key or the value, without quotes.
-        head: The key with its mark and colon, such as ``?"name": ``; empty for a value of a
-            ``Literal``.
-        parts: The type, as texts, record types and ``Literal`` types in order.
+        key: The key of a record, the value of a ``Literal`` without quotes, or ``*`` for the items
+            of a list.
+        head: The key of a record with its mark and colon, such as ``?"name": ``; otherwise empty.
+        parts: The type of the key's value or of the list's items, or the text of the ``Literal``'s
+            value.
     """
 
     key: str
     head: str
-    parts: tuple[str | _RecordOrLiteral, ...]
+    parts: _Parts
 
 
-class _RecordOrLiteral(NamedTuple):
-    """A part of a type text that can be shortened: a record or a ``Literal``.
+class _Group(NamedTuple):
+    """A part of a type text that has parts of its own: a record, a ``Literal`` or a list.
 
     Args:
-        is_record: True for a record, False for a ``Literal``.
-        items: The keys of the record, or the values of the ``Literal``.
-        is_shortened: Whether the parsed text has ``...`` in place of further keys or values.
+        opening: The text before the items, such as ``{``, which tells the kind of the group.
+        items: The keys of the record, the values of the ``Literal``, or the type of the list's
+            items.
+        is_shortened: Whether the parsed text has ``...`` in place of further items.
     """
 
-    is_record: bool
-    items: tuple[_KeyOrValue, ...]
+    opening: str
+    items: tuple[_Item, ...]
     is_shortened: bool
 
 
-_Parts = tuple[str | _RecordOrLiteral, ...]
+_Parts = tuple["str | _Group", ...]
 
 
 class _Limits(NamedTuple):
@@ -112,7 +121,7 @@ def shorten(
     if len(text) <= limit:
         return text
     try:
-        parts = _TypeParser(text).parse_type(ends="")
+        parts = _parse(text)
     except ValueError:
         return text
     # The last steps write only the outermost records, with depth 1.
@@ -135,7 +144,7 @@ def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) ->
     # Sorted, so that the result does not depend on the order of a set.
     for path, kind in sorted((tuple(path), kind) for path, kind in types_by_path):
         try:
-            parts = _TypeParser(text).parse_type(ends="")
+            parts = _parse(text)
         except ValueError:  # a type that cannot be parsed stays as it is
             break
         text = _complete_text(_with_type(parts, path, kind))
@@ -155,7 +164,7 @@ def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
     ``{"owner": {"name": str | None}}``.
 
     Args:
-        parts: The texts, records and Literals of the type in order.
+        parts: The texts and groups of the type in order.
         path: The keys that lead to the value, with ``_ITEMS`` for the items of a list.
         added_type: The type to add.
     """
@@ -166,30 +175,22 @@ def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
         if _admits(text, added_type):
             return parts
         return (*parts, f" | {added_type}")
-    key, rest = path[0], path[1:]
-    if key == _ITEMS:
-        return _with_type_in_list(parts, rest, added_type)
-    changed_parts: list[str | _RecordOrLiteral] = []
-    for part in parts:  # of a union, every record may have the key
-        if isinstance(part, _RecordOrLiteral) and part.is_record:
-            changed_parts.append(_with_type_in_record(part, key, rest, added_type))
-        else:
-            changed_parts.append(part)
-    return tuple(changed_parts)
+    return tuple(
+        part if isinstance(part, str) else _with_type_in_group(part, path, added_type)
+        for part in parts
+    )
 
 
-def _with_type_in_record(
-    record: _RecordOrLiteral, key: str, rest: Sequence[str], added_type: str
-) -> _RecordOrLiteral:
-    """Return a record type that also allows ``added_type`` at the path ``rest`` inside ``key``."""
-    fields: list[_KeyOrValue] = []
-    for field in record.items:
-        if field.key == key:
-            changed_type = _with_type(field.parts, rest, added_type)
-            fields.append(field._replace(parts=changed_type))
-        else:
-            fields.append(field)
-    return record._replace(items=tuple(fields))
+def _with_type_in_group(group: _Group, path: Sequence[str], added_type: str) -> _Group:
+    """Return a record or list that also allows a type at a path; any other group unchanged."""
+    if group.opening == _LITERAL:
+        return group
+    key, *rest = path
+    items = (
+        item._replace(parts=_with_type(item.parts, rest, added_type)) if item.key == key else item
+        for item in group.items
+    )
+    return group._replace(items=tuple(items))
 
 
 def _admits(text: str, kind: str) -> bool:
@@ -204,53 +205,22 @@ def _admits(text: str, kind: str) -> bool:
     return any(type_text.startswith(beginnings) for type_text in (text, *members))
 
 
-def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
-    """Add a type at a path inside the items of the first list in a parsed type.
-
-    Args:
-        parts: The texts, records and Literals of the type in order: ``list[{"id": int}] | None``
-            has the parts ``list[``, the record, and ``] | None``.
-        path: The path within the items.
-        added_type: The type to add.
-    """
-    for index, part in enumerate(parts):
-        if not isinstance(part, str) or _LIST not in part:
-            continue
-        before_list, _, after_opening = part.partition(_LIST)
-        parts_after_opening = (after_opening, *parts[index + 1 :])
-        items, after_items = _split_at_closing_bracket(parts_after_opening)
-        if not after_items:  # the list is not closed
-            return parts
-        new_items = _with_type(items, path, added_type)
-        return (*parts[:index], before_list + _LIST, *new_items, *after_items)
-    return parts
-
-
-def _split_at_closing_bracket(parts: _Parts) -> tuple[_Parts, _Parts]:
-    """Split the parts after ``list[`` at the bracket that closes the list.
-
-    ``list[int]] | None`` is split into ``list[int]`` and ``] | None``. If the bracket is missing,
-    all parts are in the first result.
-    """
-    open_brackets = 1  # the bracket of ``list[``, which comes before these parts
-    for part_index, part in enumerate(parts):
-        if isinstance(part, _RecordOrLiteral):
-            continue
-        for char_index, char in enumerate(part):
-            if char == "[":
-                open_brackets += 1
-            elif char == "]":
-                open_brackets -= 1
-            if open_brackets == 0:
-                inside = (*parts[:part_index], part[:char_index])
-                outside = (part[char_index:], *parts[part_index + 1 :])
-                return inside, outside
-    return parts, ()
-
-
 def mentions_no_name(_name: str) -> bool:
     """Return False for any name: a ``NameTest`` for types that are formatted without a task."""
     return False
+
+
+@functools.lru_cache(256)
+def _parse(text: str) -> _Parts:
+    """Parse a type in stub notation.
+
+    Returns:
+        Texts and groups in turn; the first part and the last one are texts.
+
+    Raises:
+        ValueError: If brackets do not match or nest too deeply.
+    """
+    return _TypeParser(text).parse_type(ends="")
 
 
 class _TypeParser:
@@ -269,72 +239,50 @@ class _TypeParser:
 
         Args:
             ends: The characters at which the type ends.
-            level: The number of groups (records and ``Literal`` types) around the type.
-
-        Returns:
-            Texts and groups in turn; the first part and the last one are texts.
-
-        Raises:
-            ValueError: If brackets do not match or nest too deeply.
+            level: The number of groups around the type.
         """
         if level > _MAX_GROUP_LEVELS:
             raise ValueError("nested too deeply")
-        parts: list[str | _RecordOrLiteral] = []
-        plain_letters: list[str] = []
+        parts: list[str | _Group] = []
+        tokens: list[str] = []  # of the text after the last group
         open_brackets = 0
-        text = self._text
-        while self._at < len(text):
-            char = text[self._at]
-            # Brackets and commas in strings are plain text.
-            if char in "\"'" and (string := _STRING.match(text, self._at)):
-                plain_letters.append(string[0])
-                self._at = string.end()
-                continue
-            is_literal = char == "L" and text.startswith(_LITERAL, self._at)
-            if char == "{" or is_literal:
-                # _record_or_literal() moves self._at behind the group.
-                parts += ["".join(plain_letters), self._record_or_literal(is_literal, level)]
-                plain_letters.clear()
-                continue
-            if open_brackets == 0 and char in ends:
+        while (token := _TOKEN.match(self._text, self._at)) is not None:
+            if open_brackets == 0 and token[0] in ends:
                 break
-            if char in "[(":
-                open_brackets += 1
-            elif char in "])":
-                open_brackets -= 1
+            self._at = token.end()
+            if token["opening"]:
+                parts += ["".join(tokens), self._parse_group(token["opening"], level)]
+                tokens.clear()
+                continue
+            open_brackets += (token[0] in ("[", "(")) - (token[0] in ("]", ")"))
             if open_brackets < 0:
                 raise ValueError("a bracket too many")
-            plain_letters.append(char)
-            self._at += 1
-        is_at_end_of_text = self._at >= len(text)
-        if ends and is_at_end_of_text:
+            tokens.append(token[0])
+        if ends and token is None:
             raise ValueError("a bracket is missing")
-        return (*parts, "".join(plain_letters))
+        return (*parts, "".join(tokens))
 
-    def _record_or_literal(self, is_literal: bool, level: int) -> _RecordOrLiteral:
-        """Parse a record or ``Literal``, such as ``{"id": int, ...}`` or ``Literal[1, 2]``."""
-        self._at += len(_LITERAL) if is_literal else 1
-        closing = "]" if is_literal else "}"
-        items: list[_KeyOrValue] = []
+    def _parse_group(self, opening: str, level: int) -> _Group:
+        """Parse the rest of a group, such as ``"id": int, ...}`` after its opening."""
+        closing = _CLOSING[opening]
+        ends = closing if opening == _LIST else f",{closing}"
+        items: list[_Item] = []
         is_shortened = False
-        while True:
-            while self._text[self._at : self._at + 1] == " ":
+        end = ""
+        while end != closing:
+            while self._text.startswith(" ", self._at):
                 self._at += 1
-            head = "" if is_literal else self._parse_head()  # such as ``?"name": ``
-            # A value of a Literal is read as a type of one part, which is the value's text.
-            item_parts = self.parse_type(f",{closing}", level + 1)
-            if head:
-                quoted_key = head.strip("?: ")
-                items.append(_KeyOrValue(quoted_key.strip("\"'"), head, item_parts))
-            elif item_parts == (_ELLIPSIS,):  # further items were left out
+            head = self._parse_head() if opening == _RECORD else ""  # such as ``?"name": ``
+            parts = self.parse_type(ends, level + 1)
+            if parts == (_ELLIPSIS,) and not head:  # further items were left out
                 is_shortened = True
             else:
-                value = str(item_parts[0])
-                items.append(_KeyOrValue(value.strip("\"'"), head, item_parts))
+                # The value of a ``Literal`` is read as a type of one part, the value's text.
+                key = (head.strip("?: ") or str(parts[0])).strip("\"'")
+                items.append(_Item(_ITEMS if opening == _LIST else key, head, parts))
             end = self._text[self._at]  # parse_type() stopped at a comma or the closing bracket
             self._at += 1
-            if end == closing:
-                return _RecordOrLiteral(not is_literal, tuple(items), is_shortened)
+        return _Group(opening, tuple(items), is_shortened)
 
     def _parse_head(self) -> str:
         """Parse a key with its mark and colon; return an empty string if no key follows."""
@@ -347,96 +295,87 @@ class _TypeParser:
 
 def _format_type(parts: _Parts, limits: _Limits, is_mentioned: NameTest) -> str:
     return "".join(
-        part if isinstance(part, str) else _text_of_record_or_literal(part, limits, is_mentioned)
+        part if isinstance(part, str) else _format_group(part, limits, is_mentioned)
         for part in parts
     )
 
 
-def _text_of_record_or_literal(
-    type_part: _RecordOrLiteral, limits: _Limits, is_mentioned: NameTest
-) -> str:
-    """Format a record or a ``Literal`` within the limits.
-
-    Items that the text of the task mentions always stay.
-    """
-    kept_items = _kept_items(type_part, limits, is_mentioned)
-    if not kept_items and type_part.is_record:
+def _format_group(group: _Group, limits: _Limits, is_mentioned: NameTest) -> str:
+    """Format a group within the limits; items that the text of the task mentions always stay."""
+    kept_items = _kept_items(group, limits, is_mentioned)
+    is_record = group.opening == _RECORD
+    if not kept_items and is_record:
         return "dict"
-    inner_limits = _limits_inside(type_part, limits)
+    inner_limits = _limits_inside(group, limits)
     item_texts: list[str] = []
     for item in kept_items:
         item_limits = inner_limits
-        if type_part.is_record and is_mentioned(item.key):
+        if is_record and is_mentioned(item.key):
             # A record under a key that the task names shows its keys, even beyond the depth limit.
             item_limits = inner_limits._replace(depth=max(inner_limits.depth, 1))
         item_texts.append(item.head + _format_type(item.parts, item_limits, is_mentioned))
-    if type_part.is_shortened or len(kept_items) < len(type_part.items):
+    if group.is_shortened or len(kept_items) < len(group.items):
         item_texts.append(_ELLIPSIS)
-    text = ", ".join(item_texts)
-    return f"{{{text}}}" if type_part.is_record else f"{_LITERAL}{text}]"
+    return f"{group.opening}{', '.join(item_texts)}{_CLOSING[group.opening]}"
 
 
-def _limits_inside(type_part: _RecordOrLiteral, limits: _Limits) -> _Limits:
-    """Return the limits for the items of a record or a ``Literal``: usually one level less."""
+def _limits_inside(group: _Group, limits: _Limits) -> _Limits:
+    """Return the limits for the items of a group: usually one level less."""
+    if group.opening == _LIST:
+        return limits
     # An outermost record such as ``{"data": {…}}`` only wraps the data, and is no level.
-    may_be_envelope = limits.is_in_envelopes_only and type_part.is_record
-    if may_be_envelope and _is_envelope(type_part):
+    if limits.is_in_envelopes_only and _is_envelope(group):
         return limits
     return limits._replace(depth=max(limits.depth - 1, 0), is_in_envelopes_only=False)
 
 
-def _kept_items(
-    type_part: _RecordOrLiteral, limits: _Limits, is_mentioned: NameTest
-) -> list[_KeyOrValue]:
+def _kept_items(group: _Group, limits: _Limits, is_mentioned: NameTest) -> Sequence[_Item]:
     """Return the items within the limits and the items that the task names, in given order."""
-    if type_part.is_record:
-        ranked_items: Sequence[_KeyOrValue] = type_part.items
+    if group.opening == _LIST:
+        return group.items
+    if group.opening == _RECORD:
+        ranked_items: Sequence[_Item] = group.items
         max_items = limits.max_keys if limits.depth > 0 else 0
     else:
         # If the values are the names of fields, omit the paths of nested fields first, such as
         # "assignee.name".
-        ranked_items = sorted(type_part.items, key=_is_path)
+        ranked_items = sorted(group.items, key=lambda item: "." in item.key)
         max_items = limits.max_values
     ids_within_limit = {id(item) for item in ranked_items[:max_items]}
     return [
         item
-        for item in type_part.items
+        for item in group.items
         if id(item) in ids_within_limit or _is_named(item, is_mentioned)
     ]
 
 
-def _is_envelope(group: _RecordOrLiteral) -> bool:
-    """Return True if a record has few keys, and exactly one of them holds a large record."""
-    if len(group.items) > _MAX_ENVELOPE_KEYS:
-        return False
-    items_with_large_record = [
-        item for item in group.items if any(map(_is_large_record, item.parts))
-    ]
-    return len(items_with_large_record) == 1
+def _is_envelope(group: _Group) -> bool:
+    """Return True for a record with few keys, exactly one of which holds a large record.
 
-
-def _is_large_record(part: str | _RecordOrLiteral) -> bool:
-    """Return True for a record with too many keys for an envelope.
-
-    An envelope, such as ``{"data": {...}, "next": str}``, has few keys, and wraps the record with
-    the data. A record with more keys is taken for the data.
+    An envelope, such as ``{"data": {...}, "next": str}``, wraps the record with the data. A record
+    with more keys than an envelope is taken for the data.
     """
-    if isinstance(part, str) or not part.is_record:
+    if group.opening != _RECORD or len(group.items) > _MAX_ENVELOPE_KEYS:
         return False
-    return len(part.items) > _MAX_ENVELOPE_KEYS
+    largest_sizes = [max(_record_sizes(item.parts), default=0) for item in group.items]
+    return sum(size > _MAX_ENVELOPE_KEYS for size in largest_sizes) == 1
 
 
-def _is_path(item: _KeyOrValue) -> bool:
-    """Return True for a key that is a path into nested records, such as ``assignee.name``."""
-    return "." in item.key
+def _record_sizes(parts: _Parts) -> Iterator[int]:
+    """Yield the number of keys of each record in a type, also in lists of records."""
+    for part in parts:
+        if isinstance(part, str):
+            continue
+        if part.opening == _RECORD:
+            yield len(part.items)
+        elif part.opening == _LIST:
+            for item in part.items:
+                yield from _record_sizes(item.parts)
 
 
-def _is_named(item: _KeyOrValue, is_mentioned: NameTest) -> bool:
+def _is_named(item: _Item, is_mentioned: NameTest) -> bool:
     """Return True if the task names an item or a part of it."""
     if is_mentioned(item.key):
         return True
-    inner_items: list[_KeyOrValue] = []
-    for part in item.parts:
-        if isinstance(part, _RecordOrLiteral):
-            inner_items += part.items
-    return any(_is_named(inner, is_mentioned) for inner in inner_items)
+    groups = (part for part in item.parts if isinstance(part, _Group))
+    return any(_is_named(inner, is_mentioned) for group in groups for inner in group.items)
