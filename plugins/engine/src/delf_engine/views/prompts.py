@@ -107,20 +107,17 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
         if isinstance(event, ModelCalled):
             messages = _unpack_messages(event, last_messages.get(event.purpose, ()))
             last_messages[event.purpose] = messages or ()
-            number = event.number or len(prompts_by_number) + 1  # 0 means unknown
-            prompts_by_number[number] = _unanswered_prompt(event, number, messages)
+            prompts_by_number[event.number] = _unanswered_prompt(event, messages)
         elif isinstance(event, (ModelReplied, ModelFailed)):
-            prompt = _find_prompt(prompts_by_number, event)
+            prompt = prompts_by_number.get(event.number)
             if prompt is not None:
                 _add_outcome(prompt, event, is_copied=event.seq <= copied_count)
     return list(prompts_by_number.values())
 
 
-def _unanswered_prompt(
-    event: ModelCalled, number: int, messages: tuple[PromptMessage, ...] | None
-) -> Prompt:
+def _unanswered_prompt(event: ModelCalled, messages: tuple[PromptMessage, ...] | None) -> Prompt:
     return Prompt(
-        number=number,
+        number=event.number,
         model=event.model,
         purpose=event.purpose,
         attempt=event.attempt,
@@ -151,26 +148,6 @@ def _add_outcome(prompt: Prompt, event: ModelReplied | ModelFailed, *, is_copied
     prompt.replayed = is_copied and event.model != PERSON
     prompt.finish_reason = event.finish_reason
     prompt.reply_id = event.reply_id
-
-
-def _find_prompt(
-    prompts_by_number: dict[int, Prompt], event: ModelReplied | ModelFailed
-) -> Prompt | None:
-    """Return the model call to which a reply or failure belongs; None if the call is unknown.
-
-    An event without a number belongs to the first call with its purpose that has no reply yet.
-
-    Args:
-        prompts_by_number: The model calls by their number in the task.
-        event: The reply or failure.
-    """
-    if event.number:
-        return prompts_by_number.get(event.number)
-    for prompt in prompts_by_number.values():
-        is_unanswered = prompt.answer is None and not prompt.error
-        if prompt.purpose == event.purpose and is_unanswered:
-            return prompt
-    return None
 
 
 def _unpack_messages(
