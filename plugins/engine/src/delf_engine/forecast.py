@@ -1,9 +1,9 @@
 """Forecast of the minimum number of calls that a script makes, from its source.
 
 Only calls that certainly run are counted. A loop counts if its length is constant: over a literal,
-a ``range`` of constants, or a name assigned such a value once. A call of a name that is assigned an
-action once, such as ``send`` after ``send = mail.send``, counts as a call of the action. Code that
-may not run, such as an ``if``, an ``except`` or a loop with ``break``, is not counted.
+a ``range`` of constants, or a name assigned such a value once. Code that may not run, such as an
+``if``, an ``except`` or a loop with ``break``, is not counted, nor is a call by another name, such
+as ``send`` after ``send = mail.send``.
 
 A call that is not counted is stopped by the limit while the script runs, after earlier calls may
 have changed something. A call that is counted and never made would refuse a script for nothing.
@@ -14,14 +14,12 @@ from __future__ import annotations
 import ast
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from delf.protocols.sandbox import check_script
 
 _SAME_LENGTH: Final = frozenset({"list", "tuple", "sorted", "reversed", "enumerate", "iter"})
-# Functions that read an iterable to its end.
-_EXHAUSTING_FUNCTIONS: Final = frozenset({"list", "tuple", "set", "dict", "sorted", "sum"})
 _LEAVING_STATEMENTS: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
 # Functions that end the script, so that the statements after the call do not run.
 _ENDING_FUNCTIONS: Final = frozenset({"rerun", "exit", "quit", "_exit"})
@@ -47,21 +45,19 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
 
 class _CallCounter:
     def __init__(self, tree: ast.Module, action_names: Collection[str]) -> None:
-        # The values that the script assigns to each variable, as in ``a = 1``.
-        self._assigned_values: dict[str, list[ast.expr]] = {}
         # How often the script assigns, imports or defines each name.
         self._binding_counts: Counter[str] = Counter()
         # The names whose object the script may change, as in ``items.clear()``.
         self._changed_names: set[str] = set()
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
-        self._lengths: dict[str, int] = {}  # of the values of variables
         # The calls in each function of the script; empty for a recursive function.
         self._calls_by_function: dict[str, Counter[str]] = {}
+        assigned_values: dict[str, ast.expr] = {}
         for node in ast.walk(tree):
             self._binding_counts.update(_names_bound_by(node))
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self._assigned_values.setdefault(name, []).append(value)
+                    assigned_values[name] = value
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                     self._functions[name] = node
                 case (
@@ -71,6 +67,10 @@ class _CallCounter:
                     self._changed_names.add(name)
                 case _:
                     pass
+        # The values of the variables that are assigned once and never changed.
+        self._variables = {
+            name: value for name, value in assigned_values.items() if self._is_constant(name)
+        }
         # A name that the script itself binds is no longer the action.
         self._action_names = {
             name for name in action_names if name.partition(".")[0] not in self._binding_counts
@@ -114,7 +114,7 @@ class _CallCounter:
     def _of_loop(self, loop: ast.For | ast.AsyncFor) -> Counter[str]:
         # A loop with a ``break`` or similar may end in the first iteration.
         may_end_early = any(map(_may_leave, loop.body))
-        iteration_count = 0 if may_end_early else self._length(loop.iter)
+        iteration_count = 0 if may_end_early else _length(loop.iter, self._variables)
         return self._of(loop.iter) + _times(self.of_body(loop.body), iteration_count)
 
     def _of_all(self, nodes: Iterable[ast.AST]) -> Counter[str]:
@@ -133,27 +133,19 @@ class _CallCounter:
         iteration_count = 1
         for clause in for_clauses:
             # A condition may drop all items.
-            iteration_count *= 0 if clause.ifs else self._length(clause.iter)
+            iteration_count *= 0 if clause.ifs else _length(clause.iter, self._variables)
         element_calls = self._of_all(element_expressions)
         return self._of(for_clauses[0].iter) + _times(element_calls, iteration_count)
 
     def _of_call(self, node: ast.Call) -> Counter[str]:
         """Count an action's call, or the calls in a called function, and those in arguments."""
-        name = self._name_without_aliases(node.func)
-        # A function such as sum() reads a generator to its end, unless the script has redefined it.
-        is_exhausting = name in _EXHAUSTING_FUNCTIONS and name not in self._binding_counts
-        if is_exhausting and len(node.args) == 1:
-            generator = node.args[0]
-            if isinstance(generator, ast.GeneratorExp):
-                return self._of_comprehension(generator.generators, [generator.elt])
+        name = _dotted_name(node.func)
         counts = self._of_all(ast.iter_child_nodes(node))
         if name in self._action_names:
             counts[name] += 1
-            return counts
-        function = self._functions.get(name)
         # If the name is not constant, the script may call another function by this name.
-        if function is not None and self._is_constant(name):
-            counts += self._of_function(name, function)
+        elif name in self._functions and self._is_constant(name):
+            counts += self._of_function(name, self._functions[name])
         return counts
 
     def _of_function(
@@ -169,76 +161,9 @@ class _CallCounter:
                 self._calls_by_function[name] = self.of_body(function.body)
         return self._calls_by_function[name]
 
-    def _name_without_aliases(self, node: ast.expr) -> str:
-        """Return the dotted name of an expression, with ``mail`` for ``m`` after ``m = mail``.
-
-        The result is empty for any other expression, and for names that are assigned in a circle.
-        """
-        attributes: list[str] = []
-        visited_names: set[str] = set()
-        while True:
-            match node:
-                case ast.Attribute(value=inner, attr=attribute):
-                    attributes.append(attribute)
-                    node = inner
-                case ast.Name(id=name) if name in visited_names:
-                    return ""
-                case ast.Name(id=name):
-                    visited_names.add(name)
-                    value = self._value_assigned_once(name)
-                    if value is None:
-                        return ".".join([name, *reversed(attributes)])
-                    node = value
-                case _:
-                    return ""
-
-    def _value_assigned_once(self, name: str) -> ast.expr | None:
-        """Return the value of a variable that is assigned once; else None."""
-        values = self._assigned_values.get(name, [])
-        is_bound_once = self._binding_counts[name] == 1
-        if is_bound_once and len(values) == 1:
-            return values[0]
-        return None
-
     def _is_constant(self, name: str) -> bool:
         """Return whether a name is bound once, and its object is never changed."""
         return self._binding_counts[name] == 1 and name not in self._changed_names
-
-    def _length(self, node: ast.AST) -> int:
-        """Return the minimum length of an iterable; 0 if nothing is known about the length."""
-        match node:
-            case ast.List(elts=items) | ast.Tuple(elts=items):
-                return _certain_item_count(items)
-            case ast.Set(elts=items):  # all items may be equal
-                return min(1, _certain_item_count(items))
-            case ast.Constant(value=str(text)):
-                return len(text)
-            case ast.Name(id=name):
-                return self._length_of_variable(name)
-            case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):
-                return self._length(inner)
-            case ast.Call(func=ast.Name(id="range"), args=args):
-                return _length_of_range(args)
-            case ast.Call(func=ast.Name(id=name), args=[inner, *_]) if name in _SAME_LENGTH:
-                return self._length(inner)
-            case ast.Call(func=ast.Name(id="zip"), args=args) if args:
-                return min(self._length(inner) for inner in args)
-            case ast.BinOp(left=left_operand, op=ast.Add(), right=right_operand):
-                return self._length(left_operand) + self._length(right_operand)
-            case ast.BinOp(left=left_operand, op=ast.Mult(), right=ast.Constant(value=int(times))):
-                return self._length(left_operand) * max(0, times)
-            case _:
-                return 0
-
-    def _length_of_variable(self, name: str) -> int:
-        """Return the minimum length of a variable's value; 0 if the length is unknown."""
-        if name not in self._lengths:
-            # Set before the value is read: ``items = items + [1]`` would recurse forever.
-            self._lengths[name] = 0
-            value = self._value_assigned_once(name)
-            if value is not None and self._is_constant(name):
-                self._lengths[name] = self._length(value)
-        return self._lengths[name]
 
 
 def _certain_children(node: ast.AST) -> Iterable[ast.AST]:
@@ -305,9 +230,42 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
             yield from _walk(child)
 
 
-def _certain_item_count(items: Iterable[ast.expr]) -> int:
-    """Count the items of a literal, without starred ones, which may stand for no item."""
-    return sum(not isinstance(item, ast.Starred) for item in items)
+def _length(node: ast.AST, variables: Mapping[str, ast.expr]) -> int:
+    """Return the minimum length of an iterable; 0 if nothing is known about the length.
+
+    Args:
+        node: The expression of the iterable.
+        variables: The values of the variables that count, in which no other variable counts.
+    """
+    match node:
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            # A starred item may stand for no item.
+            return sum(not isinstance(item, ast.Starred) for item in items)
+        case ast.Constant(value=str(text)):
+            return len(text)
+        case ast.Name(id=name) if name in variables:
+            return _length(variables[name], {})
+        case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):
+            return _length(inner, variables)
+        case ast.Call(func=ast.Name(id="range"), args=args):
+            return _length_of_range(args)
+        case ast.Call(func=ast.Name(id=name), args=[inner, *_]) if name in _SAME_LENGTH:
+            return _length(inner, variables)
+        case ast.Call(func=ast.Name(id="zip"), args=args) if args:
+            return min(_length(inner, variables) for inner in args)
+        case _:
+            return 0
+
+
+def _dotted_name(node: ast.expr) -> str:
+    """Return the name in an expression such as ``mail.send``; empty for any other expression."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+            return f"{name}.{attribute}"
+        case _:
+            return ""
 
 
 def _length_of_range(args: list[ast.expr]) -> int:
