@@ -85,8 +85,9 @@ def test_docstring_parser_reads_every_style(doc):
         ("Find.\n\nExample:\n    >>> find('A-1')", "Example: >>> find('A-1')"),
         ("Find.\n\n:param a: It.\n:note: Times are UTC.", "Note: Times are UTC."),
         ("Find.\n\nRaises:\n    KeyError: never.\n\nTodo:\n    Sort them.", ""),
+        ("Find.\n\nGives each\n:class:`Order` once.", "Gives each :class:`Order` once."),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_docstring_text_beside_summary_and_arguments_is_kept(doc, notes):
     assert read_docstring(doc).notes == notes
