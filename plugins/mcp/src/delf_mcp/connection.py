@@ -597,8 +597,8 @@ class MCP(Connection[MCPSettings]):
                 server.link.end_session(run)
                 raise self._lost_session_error(what, error, rejection) from None
             if error.code == types.CONNECTION_CLOSED:
-                run.exit.report()
-                raise self._lost_connection_error(what, kind, run.exit.cause) from None
+                run.report_exit()
+                raise self._lost_connection_error(what, kind, run.exit_cause) from None
             raise self._converted_error(error, what, kind) from None
         except (TimeoutError, ListError, ValidationError) as error:
             raise self._converted_error(error, what, kind) from None

@@ -27,50 +27,32 @@ _CLOSE_SECONDS: Final = 10.0
 Streams = tuple[Any, Any]
 
 
-class ServerExit:
-    """The end of one run of a server: its cause, and a callback.
-
-    Args:
-        on_exit: Called with this object when the server has ended.
-    """
-
-    def __init__(self, on_exit: Callable[[ServerExit], None]) -> None:
-        self._on_exit = on_exit
-        self.cause = ""
-        self.stderr_tail = ""
-        """The last part of the child process's standard error."""
-
-    def set_cause(self, cause: str) -> None:
-        """Set the cause of the end, unless a cause was set before."""
-        self.cause = self.cause or cause
-
-    def report(self) -> None:
-        """Report that the server has ended."""
-        self._on_exit(self)
-
-
-Open = Callable[[ServerExit], AbstractAsyncContextManager[Client]]
-"""A function that starts a server and opens its client.
-
-The function reports the end of the server to its argument.
-"""
-
-
 class ServerRun:
-    """A run of a server, with its client and the number of its requests in progress.
+    """A run of a server, with its client, its requests in progress, and the cause of its end.
 
     Args:
         on_exit: Called with this object when the server has ended.
     """
 
     def __init__(self, on_exit: Callable[[ServerRun], None]) -> None:
-        self.exit: ServerExit = ServerExit(lambda _: on_exit(self))
-        """The record of how the server ended."""
+        self._on_exit = on_exit
+        self.exit_cause = ""
+        """The cause of the server's end, as far as it is known."""
+        self.stderr_tail = ""
+        """The last part of the child process's standard error."""
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
         self._close = asyncio.Event()
         self._request_count = 0
         self._is_retired = False
+
+    def set_exit_cause(self, cause: str) -> None:
+        """Set the cause of the server's end, unless a cause was set before."""
+        self.exit_cause = self.exit_cause or cause
+
+    def report_exit(self) -> None:
+        """Report that the server has ended."""
+        self._on_exit(self)
 
     @property
     def client(self) -> Client:
@@ -108,7 +90,7 @@ class ServerRun:
         """
         try:
             with quietly():
-                async with open_client(self.exit) as client:
+                async with open_client(self) as client:
                     if not ready.done():
                         ready.set_result(client)
                     await self._close.wait()
@@ -121,7 +103,7 @@ class ServerRun:
             else:
                 ready.set_exception(error)
         finally:
-            self.exit.report()
+            self.report_exit()
 
     async def cancel_start(self) -> None:
         """Cancel a start that is in progress."""
@@ -167,6 +149,13 @@ class ServerRun:
     def is_closed(self) -> bool:
         """True if the client is closed, or was never opened."""
         return self._task is None or self._task.done()
+
+
+Open = Callable[[ServerRun], AbstractAsyncContextManager[Client]]
+"""A function that starts a server and opens its client.
+
+The function reports the end of the server to its argument.
+"""
 
 
 class Link:
@@ -301,19 +290,19 @@ class Link:
 
 
 class WatchedStream:
-    """A stream of a server's messages that calls ``server_exit.report()`` at its end.
+    """A stream of a server's messages that reports its end to a run of the server.
 
     Args:
         stream: The stream.
-        server_exit: The object to which the end of the stream is reported.
+        run: The run of the server.
         remove_invalid_items: Called with each message; removes invalid items from a list in place.
     """
 
     def __init__(
-        self, stream: Any, server_exit: ServerExit, remove_invalid_items: Callable[[Any], None]
+        self, stream: Any, run: ServerRun, remove_invalid_items: Callable[[Any], None]
     ) -> None:
         self._stream = stream
-        self._server_exit = server_exit
+        self._run = run
         self._remove_invalid_items = remove_invalid_items
 
     @property
@@ -321,28 +310,12 @@ class WatchedStream:
         """The context of the request to which the last message belongs; None if unknown."""
         return getattr(self._stream, "last_context", None)
 
-    async def receive(self) -> Any:
-        """Return the next message.
-
-        If the stream has ended, report the end to ``server_exit``, and raise the stream's error.
-        """
-        try:
-            message = await self._stream.receive()
-        except Exception:  # whatever was raised, the stream has ended
-            self._server_exit.report()
-            raise
-        self._remove_invalid_items(message)
-        return message
-
     async def __anext__(self) -> Any:
-        """Return the next message.
-
-        If the stream has ended, report the end to ``server_exit``, and raise the stream's error.
-        """
+        """Return the next message; if the stream has ended, report that, and raise its error."""
         try:
             message = await self._stream.__anext__()
         except Exception:  # also StopAsyncIteration, at the stream's regular end
-            self._server_exit.report()
+            self._run.report_exit()
             raise
         self._remove_invalid_items(message)
         return message
@@ -357,26 +330,22 @@ class WatchedStream:
     async def __aexit__(self, *error: object) -> bool | None:
         return await self._stream.__aexit__(*error)
 
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
-
 
 @asynccontextmanager
 async def watched(
     transport: AbstractAsyncContextManager[Streams],
-    server_exit: ServerExit,
+    run: ServerRun,
     remove_invalid_items: Callable[[Any], None],
 ) -> AsyncGenerator[Streams]:
     """Open a transport, and wrap its messages in a :class:`WatchedStream`.
 
     Args:
         transport: The transport.
-        server_exit: Gets the report when the server has ended.
+        run: Gets the report when the server has ended.
         remove_invalid_items: Called with each message; removes invalid items from a list in place.
     """
     async with transport as (read, write):
-        yield WatchedStream(read, server_exit, remove_invalid_items), write
+        yield WatchedStream(read, run, remove_invalid_items), write
 
 
 def first_of(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from delf_mcp.limits import LARGE_MESSAGE_BYTES, MAX_INVALID_LINES, MAX_MESSAGE_BYTES
-from delf_mcp.link import ServerExit
+from delf_mcp.link import ServerRun
 from delf_mcp.repair import needs_repair, repaired
 
 _END_SECONDS: Final = 2.0
@@ -55,7 +55,7 @@ async def running(
     args: tuple[str, ...],
     env: Mapping[str, str],
     cwd: str | None,
-    server_exit: ServerExit,
+    run: ServerRun,
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Run a program as a server; at the end, stop the program and all its child processes.
 
@@ -67,7 +67,7 @@ async def running(
         env: Environment variables in addition to PATH, HOME and similar variables, and to those
             that name certificates and proxies.
         cwd: The working directory.
-        server_exit: Gets the cause when the server ends, and the last part of its standard error.
+        run: Gets the cause when the server ends, and the last part of its standard error.
 
     Yields:
         The streams of messages from and to the server.
@@ -90,9 +90,9 @@ async def running(
     to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     # Messages to the server: the task ``writer`` takes them from the session.
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-    reader = asyncio.create_task(_read_messages(process, to_session, server_exit))
+    reader = asyncio.create_task(_read_messages(process, to_session, run))
     writer = asyncio.create_task(_write_messages(process, from_session, to_session))
-    stderr_reader = asyncio.create_task(_read_stderr(process, server_exit))
+    stderr_reader = asyncio.create_task(_read_stderr(process, run))
     try:
         yield incoming, outgoing
     finally:
@@ -111,7 +111,7 @@ async def running(
 
 
 async def _read_messages(
-    process: asyncio.subprocess.Process, to_session: Any, server_exit: ServerExit
+    process: asyncio.subprocess.Process, to_session: Any, run: ServerRun
 ) -> None:
     """Send the program's messages to the session until the output ends or is faulty.
 
@@ -131,14 +131,14 @@ async def _read_messages(
                 if not line:
                     break
             except asyncio.LimitOverrunError:
-                server_exit.set_cause(f"it sent a message of more than {MAX_MESSAGE_BYTES:,} bytes")
+                run.set_exit_cause(f"it sent a message of more than {MAX_MESSAGE_BYTES:,} bytes")
                 break
             message = await _parse_in_time(line)
             if message is None:
                 if line.strip():  # blank lines do not count
                     consecutive_invalid_lines += 1
                 if consecutive_invalid_lines > MAX_INVALID_LINES:
-                    server_exit.set_cause("its output is not the protocol")
+                    run.set_exit_cause("its output is not the protocol")
                     break
                 continue
             consecutive_invalid_lines = 0
@@ -205,14 +205,14 @@ async def _write_messages(
         await to_session.aclose()  # ends the wait for responses
 
 
-async def _read_stderr(process: asyncio.subprocess.Process, server_exit: ServerExit) -> None:
-    """Read the program's standard error, and store its last part in ``server_exit``."""
+async def _read_stderr(process: asyncio.subprocess.Process, run: ServerRun) -> None:
+    """Read the program's standard error, and store its last part in ``run``."""
     stderr = process.stderr
     assert stderr is not None  # noqa: S101 - it is a pipe
     tail = b""
     while piece := await stderr.read(_READ_BYTES):
         tail = (tail + piece)[-_STDERR_TAIL_BYTES:]
-        server_exit.stderr_tail = tail.decode("utf-8", "replace")
+        run.stderr_tail = tail.decode("utf-8", "replace")
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

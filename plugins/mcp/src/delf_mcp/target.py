@@ -20,7 +20,7 @@ from delf.network.proxies import async_transport
 from delf.settings import reveal_secrets
 from delf.terminal import visible
 from delf_mcp.limits import MAX_MESSAGE_BYTES, limit_response_size
-from delf_mcp.link import ServerExit, first_of, watched
+from delf_mcp.link import ServerRun, first_of, watched
 from delf_mcp.listing import InvalidItemFilter, OmittedItems
 from delf_mcp.oauth import OpenURL, login
 from delf_mcp.program import running
@@ -66,18 +66,18 @@ class Target:
         self._open_url = open_url
 
     @asynccontextmanager
-    async def open(self, server_exit: ServerExit) -> AsyncGenerator[Client]:
+    async def open(self, run: ServerRun) -> AsyncGenerator[Client]:
         """Start or reach the server, and yield a client.
 
         Args:
-            server_exit: Stores why the server ended, and calls a function when it has ended.
+            run: Stores why the server ended, and gets the report of its end.
         """
         open_client = self._open_url_client if self._settings.url else self._open_program_client
-        async with open_client(server_exit) as client:
+        async with open_client(run) as client:
             yield client
 
     @asynccontextmanager
-    async def _open_url_client(self, server_exit: ServerExit) -> AsyncGenerator[Client]:
+    async def _open_url_client(self, run: ServerRun) -> AsyncGenerator[Client]:
         """Yield a client that is connected to the server's address."""
         settings = self._settings
         # Ask for uncompressed responses, because compressed responses could expand without limit.
@@ -100,11 +100,11 @@ class Target:
             transport = streamable_http_client(
                 settings.url or "", http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES
             )
-            async with self._client(transport, server_exit) as client:
+            async with self._client(transport, run) as client:
                 yield client
 
     @asynccontextmanager
-    async def _open_program_client(self, server_exit: ServerExit) -> AsyncGenerator[Client]:
+    async def _open_program_client(self, run: ServerRun) -> AsyncGenerator[Client]:
         """Start the server's program, and yield a client that is connected to the program.
 
         Raises:
@@ -113,19 +113,17 @@ class Target:
         """
         settings = self._settings
         command = settings.command or ""
-        transport = running(
-            command, settings.args, reveal_secrets(settings.env), settings.cwd, server_exit
-        )
+        transport = running(command, settings.args, reveal_secrets(settings.env), settings.cwd, run)
         has_started = False
         try:
-            async with self._client(transport, server_exit) as client:
+            async with self._client(transport, run) as client:
                 has_started = True
                 yield client
         except Exception as error:
             if has_started:
                 raise
-            cause = server_exit.cause or first_of(error)
-            stderr = " ".join(server_exit.stderr_tail.split())[-_MAX_STDERR_CHARACTERS:]
+            cause = run.exit_cause or first_of(error)
+            stderr = " ".join(run.stderr_tail.split())[-_MAX_STDERR_CHARACTERS:]
             output_note = f"; it wrote: {visible(stderr)}" if stderr else ""
             raise ConnectionUnavailableError(
                 f"{self._name}: the MCP server {command!r} does not start: {cause}{output_note}",
@@ -134,11 +132,11 @@ class Target:
             ) from None
 
     @asynccontextmanager
-    async def _client(self, transport: Any, server_exit: ServerExit) -> AsyncGenerator[Client]:
+    async def _client(self, transport: Any, run: ServerRun) -> AsyncGenerator[Client]:
         """Yield a client for a transport, and report changes of the tools until the end."""
         # The validity of items depends on the version that this client negotiates.
         item_filter = InvalidItemFilter(self._settings.max_tools, self._omitted)
-        streams: Any = watched(transport, server_exit, item_filter.remove_invalid_items)
+        streams: Any = watched(transport, run, item_filter.remove_invalid_items)
         new_client = Client(
             streams,
             client_info=types.Implementation(name="delf", version=__version__),
