@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
@@ -39,7 +40,6 @@ _MAX_LITERAL_CHARS: Final = 160
 _MAX_DEFAULT: Final = 24
 _MAX_MERGE_DEPTH: Final = 40
 _MAX_MERGE_VISITS: Final = 400
-_MAX_VARIANT_VISITS: Final = 40
 _MAX_VARIANTS: Final = 20
 # The number of properties above which an object's most important properties come first.
 _MAX_UNSORTED: Final = 16
@@ -301,17 +301,16 @@ class Shapes:
         values = schema.get("enum")
         if isinstance(values, list) and values:
             return _literal_type(cast("list[Any]", values), self._extent)
-        object_choice = self._object_choice_text(schema, depth, mode)
-        if object_choice is not None:
-            return object_choice
+        if "properties" in schema or "allOf" in schema:
+            object_text = self._combined_object_text(schema, depth, mode)
+            if object_text is not None:
+                return object_text
         if "properties" not in schema:  # else, the alternatives only restrict the object's keys
             alternatives = self._alternatives_text(schema, depth, mode)
             if alternatives is not None:
                 return alternatives
-        combined_schemas = list_at(schema, "allOf")
-        if combined_schemas:
-            return self._all_of(schema, combined_schemas, depth, mode)
-        return None
+        parts = list_at(schema, "allOf")
+        return self._most_informative_text(parts, depth, mode) if parts else None
 
     def _alternatives_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
         """Format ``oneOf`` or ``anyOf`` as a union; None for a schema without these."""
@@ -322,33 +321,28 @@ class Shapes:
                 return _union(types, self._extent.choices, nullable=False)
         return None
 
-    def _object_choice_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
-        """Format an object with alternatives; each alternative repeats the common properties.
+    def _combined_object_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
+        """Format an object with ``allOf`` or alternatives; each alternative has all properties.
 
         Returns:
-            None if the schema has no such alternatives.
+            None if the schema is not such an object.
         """
-        if "properties" not in schema and "allOf" not in schema:
+        parts = list_at(schema, "allOf")
+        if len(parts) == 1 and not schema.keys() & {"properties", "oneOf", "anyOf"}:
+            return None  # the type of the part itself, which may have a name
+        objects = _ObjectReader(self._document).objects(schema)
+        if objects is None or not (parts or len(objects) > 1):
             return None
-        objects = object_choices(self._document, schema)
-        if objects is None or len(objects) < 2:
+        if len(objects) == 1 and not objects[0].properties:
             return None
-        parts = [self._object_text(o.properties, o.required, depth, mode) for o in objects]
-        return _union(parts, self._extent.choices, nullable=False)
+        texts = [self._object_text(o.properties, o.required, depth, mode) for o in objects]
+        return _union(texts, self._extent.choices, nullable=False)
 
-    def _all_of(self, schema: dict[str, Any], parts: list[Any], depth: int, mode: Mode) -> str:
-        """Format ``allOf`` as one object, or as the type of its first informative part."""
-        if len(parts) == 1 and "properties" not in schema:
-            return self._type_text(parts[0], depth, mode)
-        merged_object = merge_object(self._document, schema)
-        if merged_object is not None and merged_object.properties:
-            return self._object_text(merged_object.properties, merged_object.required, depth, mode)
-        for part in parts:  # of {"maxLength": 9} and {"type": "string"}, the second is informative
-            text = self._type_text(part, depth, mode)
-            if text not in ("Any", "dict"):
-                return text
-        is_object = merged_object is not None
-        return "dict" if is_object else "Any"
+    def _most_informative_text(self, parts: list[Any], depth: int, mode: Mode) -> str:
+        """Return the type of the part of ``allOf`` that says most; of equal ones, the first."""
+        texts = [self._type_text(part, depth, mode) for part in parts]
+        # Of {"maxLength": 9}, {"type": "string"} and {"enum": ["a"]}, the last says most.
+        return min(texts, key=lambda text: (text == "Any", text == "dict", text[:7] != "Literal"))
 
     def _type_of_kind(self, kind: Any, schema: dict[str, Any], depth: int, mode: Mode) -> str:
         """Return the Python type for a schema with ``kind`` as its only ``type``.
@@ -588,12 +582,19 @@ class Merged:
         required: The names of required properties.
         additional: Whether the schema declares that other properties are allowed.
         nullable: Whether None is allowed.
+        has_type: Whether the schema declares the type ``object``.
     """
 
     properties: dict[str, Any]
     required: set[str]
     additional: bool
     nullable: bool
+    has_type: bool = False
+
+    @property
+    def is_object(self) -> bool:
+        """False for a schema that may describe values of any type."""
+        return self.has_type or bool(self.properties) or self.additional
 
 
 def merge_object(document: Document, schema: Any) -> Merged | None:
@@ -609,26 +610,35 @@ def merge_object(document: Document, schema: Any) -> Merged | None:
     Raises:
         DelfError: If a reference cannot be resolved.
     """
-    return _Merger(document).merge(schema)
+    objects = _ObjectReader(document).objects(schema)
+    if objects is None or len(objects) != 1 or not objects[0].is_object:
+        return None
+    return objects[0]
 
 
-class _Merger:
-    """Merges one object schema.
+class _ObjectReader:
+    """Reads an object schema with ``allOf``, ``oneOf`` or ``anyOf`` as merged objects.
 
     Args:
-        document: The document with the schema.
+        document: The document, for resolving references.
     """
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._visits = 0
 
-    def merge(self, schema: Any, depth: int = 0) -> Merged | None:
-        """Merge a schema and its ``allOf``; return None if the schema is not one object.
+    def objects(self, schema: Any, depth: int = 0) -> list[Merged] | None:
+        """Return one object per combination of alternatives, each with the common properties.
+
+        For ``{"allOf": [A, B], "oneOf": [C, D]}``, there are two objects: one merged from A, B and
+        C, and one merged from A, B and D.
 
         Args:
-            schema: The schema, or a part of ``allOf`` at any depth.
+            schema: The schema, or a part of a schema at any depth.
             depth: The number of schemas around the part.
+
+        Returns:
+            None if the schema does not describe objects, or has too many combinations.
         """
         # Schemas may be recursive, and may have twice as many parts at each level.
         self._visits += 1
@@ -638,23 +648,30 @@ class _Merger:
         kind, allows_null = _type_beside_null(resolved.get("type"))
         if kind not in (None, "object"):
             return None
-        merged = _object_without_parts(resolved)
-        merged.nullable = merged.nullable or allows_null
+        own = _object_without_parts(resolved)
+        own.has_type = kind == "object"
+        own.nullable = own.nullable or allows_null
+        objects = [own]
         for part in list_at(resolved, "allOf"):
-            merged_part = self.merge(part, depth + 1)
-            is_known_object = kind == "object" or bool(merged.properties)
-            if merged_part is not None:
-                _add_part(merged, merged_part)
-            elif not is_known_object:
+            part_objects = self.objects(part, depth + 1)
+            if part_objects is not None:
+                objects = _combinations(objects, part_objects, _merge_two)
+            elif not all(each.is_object for each in objects):
                 return None
             # Otherwise, the part is ignored: an object matches no part such as a string.
-        if _alternatives(resolved, "anyOf") or _alternatives(resolved, "oneOf"):
-            return None
+        for keyword in ("oneOf", "anyOf"):
+            choices: list[Merged] = []
+            for alternative in _alternatives(resolved, keyword):
+                objects_of_alternative = self.objects(alternative, depth + 1)
+                if objects_of_alternative is None:
+                    return None
+                choices += objects_of_alternative
+            if choices:
+                objects = _combinations(objects, choices, _refined)
         if resolved.get("additionalProperties") is False:  # even if a part allows other properties
-            merged.additional = False
-        # Without a type, a schema is an object if it has properties or allows any properties.
-        is_object = kind == "object" or bool(merged.properties) or merged.additional
-        return merged if is_object else None
+            for each in objects:
+                each.additional = False
+        return objects if len(objects) <= _MAX_VARIANTS else None
 
 
 def _object_without_parts(resolved: dict[str, Any]) -> Merged:
@@ -686,117 +703,37 @@ def _type_beside_null(declared: Any) -> tuple[Any, bool]:
     return next(iter(types_beside_null), None), allows_null
 
 
-def _add_part(result: Merged, part: Merged) -> None:
-    """Add an object schema in ``allOf`` to the schema that has the ``allOf``."""
-    for name, value in part.properties.items():
-        if result.properties.get(name) is None:
-            result.properties[name] = value
-        else:
-            result.properties[name] = {"allOf": [result.properties[name], value]}
-    result.required |= part.required
-    # Other properties are allowed if one of the two schemas declares this.
-    result.additional = result.additional or part.additional
-
-
-def object_choices(document: Document, schema: Any) -> list[Merged] | None:
-    """Return all variants of an object schema with ``allOf``, ``oneOf`` or ``anyOf``, merged.
-
-    For ``{"allOf": [A, B], "oneOf": [C, D]}``, there are two variants: one object merged from A, B
-    and C, and one object merged from A, B and D.
-
-    Args:
-        document: The document, for resolving references.
-        schema: The schema.
-
-    Returns:
-        One object per combination of choices, each with the common properties; None if the schema
-        is not an object, or has too many combinations.
-
-    Raises:
-        DelfError: If a reference cannot be resolved.
-    """
-    return _VariantLister(document).variants(schema)
-
-
-class _VariantLister:
-    """Lists the variants of one object schema.
-
-    Args:
-        document: The document, for resolving references.
-    """
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self._visits = 0
-
-    def variants(self, schema: Any) -> list[Merged] | None:
-        """Return the variants of a schema, or of a choice inside the schema.
-
-        Returns:
-            None if the schema is not an object, or has too many variants.
-        """
-        self._visits += 1
-        if self._visits > _MAX_VARIANT_VISITS:
-            return None
-        resolved = self._document.resolve(schema)
-        if resolved.get("type") not in (None, "object"):
-            return None
-        variants = [self._common_object(resolved)]
-        for group in _choice_groups(resolved):
-            choices = self._variants_of_all(group)
-            if choices is None or len(variants) * len(choices) > _MAX_VARIANTS:
-                return None
-            variants = [_merge_two(variant, choice) for variant in variants for choice in choices]
-        return variants
-
-    def _common_object(self, resolved: dict[str, Any]) -> Merged:
-        """Return the object that a schema describes without its choices.
-
-        The object has no properties if all properties are in the choices.
-        """
-        choice_keywords = ("allOf", "oneOf", "anyOf")
-        without_choices = {key: resolved[key] for key in resolved if key not in choice_keywords}
-        common = merge_object(self._document, without_choices)
-        if common is None:
-            return Merged({}, _required_names(resolved), additional=False, nullable=False)
-        return common
-
-    def _variants_of_all(self, choices: list[Any]) -> list[Merged] | None:
-        """Return the variants of all choices; None if a choice is not an object."""
-        variants: list[Merged] = []
-        for choice in choices:
-            variants_of_choice = self.variants(choice)
-            if variants_of_choice is None:
-                return None
-            variants += variants_of_choice
-        return variants
-
-
-def _choice_groups(resolved: dict[str, Any]) -> list[list[Any]]:
-    """Return groups of schemas; a variant of an object combines one schema of each group.
-
-    The groups of ``{"allOf": [A, B], "oneOf": [C, D]}`` are ``[A]``, ``[B]`` and ``[C, D]``.
-    """
-    groups = [[part] for part in list_at(resolved, "allOf")]
-    for keyword in ("oneOf", "anyOf"):
-        alternatives = _alternatives(resolved, keyword)
-        if alternatives:
-            groups.append(alternatives)
-    return groups
+def _combinations(
+    objects: list[Merged], others: list[Merged], merge: Callable[[Merged, Merged], Merged]
+) -> list[Merged]:
+    """Merge each object with each of the others, up to one combination above the limit."""
+    pairs = itertools.product(objects, others)
+    return [merge(*pair) for pair in itertools.islice(pairs, _MAX_VARIANTS + 1)]
 
 
 def _merge_two(first: Merged, second: Merged) -> Merged:
     """Merge two object schemas for a value that has to match both schemas.
 
-    The merged schema allows other properties if one of the schemas declares this, and allows None
-    only if both schemas allow None.
+    The merged schema allows other properties if one of the schemas declares this.
     """
+    properties = dict(first.properties)
+    for name, value in second.properties.items():
+        known = properties.get(name)
+        properties[name] = value if known is None else {"allOf": [known, value]}
     return Merged(
-        {**first.properties, **second.properties},
+        properties,
         first.required | second.required,
         first.additional or second.additional,
-        first.nullable and second.nullable,
+        nullable=first.nullable,
+        has_type=first.has_type or second.has_type,
     )
+
+
+def _refined(common: Merged, choice: Merged) -> Merged:
+    """Merge an object with one of its alternatives, whose properties are more precise."""
+    merged = _merge_two(common, choice)
+    merged.properties |= choice.properties
+    return merged
 
 
 def list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:
