@@ -191,8 +191,35 @@ def test_show_mode_reports_origins_without_further_questions(run):
     assert not run(code, flows="show")[1]
 
 
-def test_show_mode_does_not_claim_to_know_what_the_task_asks_for(delf_host, scripted_model):
-    scripted_model.writes(READ).writes(f"print(send('{OWN}'))")
+STRANGER = "DE89 3704 0044 0532 0130 00"
+
+
+@pytest.mark.parametrize(
+    ("call", "flow"),
+    [
+        (f"send('{OWN}')", None),
+        ("send('FR1420041010050500013M02606')", None),
+        (f"send('{STRANGER}')", "iban: in part from mails (call 1, [0].body); others wrote it"),
+        (
+            f"send('paid to {STRANGER}, all of it')",
+            "iban: in part from mails (call 1, [0].body); others wrote it",
+        ),
+        (
+            f"send(\"update t set iban = '{STRANGER[:14]}' where id = 7\")",
+            "iban: in part from mails (call 1, [0].body); others wrote it",
+        ),
+        ("send(\"update t set sender = 'Carl' where id = 7\")", None),
+        (
+            "send(str(len(m)) + ' bills')",
+            "iban: computed by the script; not found in the task or in a result",
+        ),
+        ("stop()", "the model wrote this call after it had read what others wrote"),
+    ],
+)
+def test_show_mode_warns_after_reading_only_if_a_value_may_be_of_others(
+    delf_host, scripted_model, call, flow
+):
+    scripted_model.writes(READ).writes(f"print({call})")
     asked = []
 
     @tool(effect="irreversible")
@@ -200,18 +227,25 @@ def test_show_mode_does_not_claim_to_know_what_the_task_asks_for(delf_host, scri
         """Send."""
         return iban
 
+    @tool(effect="irreversible")
+    def stop() -> str:
+        """Stop."""
+        return "stopped"
+
     def decide(request):
         asked.append(request.flow)
         return True
 
-    tools = [mails, send]
     with Agent(
-        tools=tools, llm="scripted", host=delf_host, flows="show", on_confirm=decide
+        tools=[mails, send, stop],
+        llm="scripted",
+        host=delf_host,
+        flows="show",
+        on_confirm=decide,
     ) as agent:
-        assert agent.run(f"Send to {OWN}").status
-    assert asked == [
-        "iban: in the task, but it was not checked whether the task means this value here"
-    ]
+        response = agent.run(f"Send to {OWN}")
+        assert response.status, response.error
+    assert asked == [flow]
 
 
 def test_request_states_the_origin_of_each_value(delf_host, scripted_model):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final
@@ -23,7 +24,7 @@ from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
 from delf_engine.origins.outline import SourcesByParameter
 from delf_engine.origins.sources import Source, Sources
-from delf_engine.origins.texts import has_address_or_code
+from delf_engine.origins.texts import has_address_or_code, literals_in
 from delf_engine.origins.values import MAX_LEAVES, is_content, names_in, parameter_of, values_of
 
 # The maximum number of values whose origins are compared, to show the most suspicious one.
@@ -72,6 +73,22 @@ class TaskFlows:
             call: The call.
             learned: Allowed data flows from a person's approvals, in addition to the settings.
         """
+        return self._reason(call, _Suspect.reason, learned)
+
+    def reason_to_show(self, call: Call) -> str | None:
+        """Return what a person who is asked about a call anyway should notice; None if nothing.
+
+        No outline is requested, so that only the places where values are found tell which calls
+        untrusted data may have caused.
+        """
+        return self._reason(call, _Suspect.reason_of_places)
+
+    def _reason(
+        self,
+        call: Call,
+        reason_of: Callable[[_Suspect], str | None],
+        learned: Sequence[str] = (),
+    ) -> str | None:
         action = call.bound.action
         if call.bound.built_in or (action.effect == "read" and not action.egress):
             return None
@@ -84,7 +101,7 @@ class TaskFlows:
             return "it has too many values to look for each of them"
         rules = (*self._allowed_flows, *learned)
         suspect = _Suspect(self._origins, call.bound, redacted, text_by_path, call.line, rules)
-        return suspect.reason()
+        return reason_of(suspect)
 
     async def reason_to_review(
         self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
@@ -166,13 +183,41 @@ class _Suspect:
         A call needs no review if all values that decide its effect are the user's own, or if the
         user's words ask for the call.
         """
-        # Content, such as the body of a mail, does not decide the effect of the call.
-        deciding_paths = [
+        if self.origins.has_author_read_untrusted_data:
+            return self._reason_after_untrusted_read(self._deciding_paths)
+        return self._reason_before_untrusted_read(self._deciding_paths)
+
+    def reason_of_places(self) -> str | None:
+        """Return why a person should notice the call; None if no value shows untrusted data.
+
+        After its author has read untrusted data, a call has a reason only if one of its values
+        occurs in such data, or occurs nowhere because the script computed it.
+        """
+        if not self.origins.has_author_read_untrusted_data or not self.text_by_path:
+            return self.reason()
+        paths = self._deciding_paths or [*self.text_by_path]
+        origins = [(path, self.origins.find(self.text_by_path[path])) for path in paths]
+        literals = ((path, text) for path in paths for text in literals_in(self.text_by_path[path]))
+        for path, literal in islice(literals, MAX_LEAVES):
+            origin = self.origins.find(literal)
+            if origin.is_from_untrusted_data:
+                origins.append((path, replace(origin, is_part=True, is_mixed=True)))
+        suspicious = [
+            (path, origin)
+            for path, origin in origins
+            if origin.is_from_untrusted_data or origin.kind == "unknown"
+        ]
+        if not suspicious:
+            return None
+        path, origin = min(suspicious, key=lambda each: _rank(each[1]))
+        return self._reason_of_origin(path, origin)
+
+    @property
+    def _deciding_paths(self) -> Sequence[str]:
+        """The paths of all values but content: the body of a mail does not decide its effect."""
+        return [
             path for path, text in self.text_by_path.items() if not self._is_content(path, text)
         ]
-        if self.origins.has_author_read_untrusted_data:
-            return self._reason_after_untrusted_read(deciding_paths)
-        return self._reason_before_untrusted_read(deciding_paths)
 
     def _reason_before_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call needs review although the model itself has read no untrusted data.

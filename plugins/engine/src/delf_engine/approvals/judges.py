@@ -292,7 +292,7 @@ class FlowsJudge:
         if call is None or self._flows is None:
             return ruling
         if not self._can_require_review:
-            flow = self._flows.reason(call) if ruling.is_shown else None
+            flow = self._flows.reason_to_show(call) if ruling.is_shown else None
             return replace(ruling, flow=flow)
         flow = await self._flows.reason_to_review(call, partial(self._flow_rules, call.bound))
         if flow is None:

@@ -16,6 +16,11 @@ _MAX_COMMON_LENGTH: Final = 5
 _MAX_PIECES: Final = 12
 # Matches words that two texts do not share by chance, such as addresses.
 _RARE_WORD: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
+# Matches a quoted text, as in SQL, and a code such as ``DE89 3704 0044``.
+_LITERAL: Final = re.compile(
+    r"'([^'\n]+)'|\"([^\"\n]+)\""
+    r"|((?<!\w)(?=\w{0,40}\d)\w{1,64}(?:[ .-](?=\w{0,40}\d)\w{1,64})*)"
+)
 # The maximum number of characters of a value that is searched for with a pattern.
 #
 # A longer value has to occur literally.
@@ -203,3 +208,11 @@ def pieces_of(text: str) -> Iterator[str]:
     cuts = (letters[start : start + _PIECE_LENGTH] for start in starts)
     patterns = (each for each in (*words, *cuts) if len(each) > _MAX_COMMON_LENGTH)
     return islice(patterns, _MAX_PIECES)
+
+
+def literals_in(text: str) -> Iterator[str]:
+    """Yield the quoted texts and the codes in a text that differ from the whole text."""
+    for match in _LITERAL.finditer(text):
+        literal = match[1] or match[2] or match[3]
+        if literal != text:
+            yield literal
