@@ -364,6 +364,7 @@ PLAIN = {
     "a tuple of zip": "for n, p in zip([add(1, 2)], [wait()]):\n    await open_it()\n    await p",
     "columns of pairs": "n, p = zip(*[(add(1, 2), wait())])\nawait open_it()\nawait p[0]\nn = n[0]",
     "a list before a star": "n, p = [add(1, 2), *[wait()]]\nawait open_it()\nawait p",
+    "a tuple of a list": "n, p = tuple([add(1, 2), wait()])\nawait open_it()\nawait p",
 }
 
 

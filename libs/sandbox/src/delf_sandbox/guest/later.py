@@ -193,11 +193,10 @@ class DeferredCalls:
         """
         scope = place.scope
         match name, place.node.args:
+            case "list" | "tuple" | "iter", [collection, *_]:  # keeps the indexes of the items
+                self._mark_calls_in(collection, scope, path or (EACH_ITEM,))
             # ``sorted(tasks)[0]`` may be any item of ``tasks``.
-            case (
-                "list" | "tuple" | "iter" | "set" | "frozenset" | "reversed" | "sorted",
-                [collection, *_],
-            ):
+            case "set" | "frozenset" | "reversed" | "sorted", [collection, *_]:
                 self._mark_calls_in(collection, scope, _to_any_item(path))
             case "enumerate", [collection, *_]:  # the second member of each pair is an item
                 self._mark_calls_in(collection, scope, _without_pairs(path))
