@@ -1,6 +1,7 @@
 """Rights of workers: their own connections; a created worker never has more than its creator."""
 
 import json
+import sys
 import textwrap
 
 import pytest
@@ -52,6 +53,46 @@ async def test_sandbox_paths_become_filesystem_roots(bench):
     bench.answers("read it", "print(await filesystem.read_file('input/a.md'))")
     response = await bench.run("print(await workers.call('read', 'read it'))")
     assert response.text == "A"
+
+
+async def test_concurrent_calls_share_the_connections_of_a_worker(bench, monkeypatch):
+    (bench.folder / "sharedtools.py").write_text(
+        textwrap.dedent(
+            """
+            import contextlib, threading
+            from delf import Connection, action
+
+            both_are_made = threading.Barrier(2, timeout=0.2)
+            made, closed = [], []
+
+            class Desk(Connection):
+                "A desk."
+
+                def __init__(self, **options):
+                    super().__init__(**options)
+                    made.append(self)
+                    with contextlib.suppress(threading.BrokenBarrierError):
+                        both_are_made.wait()
+
+                @action(effect="read")
+                def where(self) -> str:
+                    "Say where."
+                    return "attic"
+
+                async def aclose(self):
+                    closed.append(self)
+            """
+        )
+    )
+    monkeypatch.syspath_prepend(str(bench.folder))
+    bench.worker("ask", "connections: {sharedtools.Desk: {}}")
+    bench.answers("say the room", "print(await desk.where())")
+    calls = "workers.call('ask', 'say the room'), workers.call('ask', 'say the room')"
+    response = await bench.run(f"import asyncio; print(await asyncio.gather({calls}))")
+    assert response.text == "['attic', 'attic']", response.error
+    module = sys.modules["sharedtools"]
+    assert len(module.made) == 1
+    assert module.closed == module.made
 
 
 async def test_worker_uses_a_connection_class_beside_its_file(bench, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast
@@ -44,6 +45,8 @@ class Workshop(Generic[W]):
     _connections_by_worker: dict[str, list[ConnectionLike]] = field(
         default_factory=dict[str, "list[ConnectionLike]"], repr=False
     )
+    # Concurrent calls of a worker share its connections. Reentrant for the makers of a worker.
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def tools_of(self, worker: WorkerDefinition, agent_workers: W) -> list[ConnectionLike]:
         """Return the connections of a worker, which are created at the first call.
@@ -60,9 +63,11 @@ class Workshop(Generic[W]):
         # A generated worker's connections follow from those of its makers.
         workers = lineage(self.registry, worker)
         key = "\n".join(each.model_dump_json() for each in workers)
-        if key not in self._connections_by_worker:
-            self._connections_by_worker[key] = list(self._create_connections(worker, agent_workers))
-        return self._connections_by_worker[key]
+        with self._lock:
+            if key not in self._connections_by_worker:
+                connections = list(self._create_connections(worker, agent_workers))
+                self._connections_by_worker[key] = connections
+            return self._connections_by_worker[key]
 
     def _create_connections(
         self, worker: WorkerDefinition, agent_workers: W
