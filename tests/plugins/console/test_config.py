@@ -136,6 +136,12 @@ def test_config_set_of_a_model_table_changes_only_its_name(here):
     )
 
 
+def test_config_set_replaces_a_table_outside_of_the_agent(here):
+    config("set", "plugins.search.roots.notes", "./notes")
+    config("set", "plugins.search.roots", "./papers")
+    assert config("get", "plugins.search") == '{"roots": "./papers"}\n'
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -144,6 +150,7 @@ def test_config_set_of_a_model_table_changes_only_its_name(here):
         ("agent.retry_count", "99", "less than or equal to 20"),
         ("connections.mail.type", "gmial", "did you mean 'gmail'?"),
         ("connections.shop", "x", "a section cannot be set as a whole"),
+        ("connections.shop.url.port", "1", "connections.shop.url is a single value"),
     ],
 )
 def test_config_set_refuses_an_invalid_value(here, key, value, message):

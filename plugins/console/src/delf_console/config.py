@@ -336,11 +336,15 @@ def _text(value: Any) -> str:
 def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
     """Return the text of a TOML file with one setting changed and everything else unchanged.
 
-    A model may be written as a table or only as its name: ``llm = "gpt-4o"`` means the same as
-    ``llm = {model = "gpt-4o"}``.
+    An agent's model may be written as a table or only as its name: ``llm = "gpt-4o"`` means the
+    same as ``llm = {model = "gpt-4o"}``.
+
+    Raises:
+        ConfigurationError: If a part of the path has a value that is no table.
     """
     import tomlkit
 
+    may_be_model = path[0] == "agent"
     document = tomlkit.parse(text)
     table: Any = document
     adds_table = False
@@ -351,14 +355,20 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
             has_no_header = depth == 0 and len(path) > 2
             table[part] = tomlkit.table(is_super_table=has_no_header)
             adds_table = True
-        elif isinstance(table[part], str):  # llm = "gpt-4o" becomes llm = {model = "gpt-4o"}
+        elif may_be_model and isinstance(table[part], str):
+            # llm = "gpt-4o" becomes llm = {model = "gpt-4o"}
             name = table[part]
             table[part] = tomlkit.inline_table()
             table[part]["model"] = name
         table = table[part]
+        if not isinstance(cast("object", table), Mapping):
+            above = ".".join(path[: depth + 1])
+            raise ConfigurationError(
+                f"{above} is a single value, without a key {path[depth + 1]!r}"
+            )
     key = path[-1]
-    is_name_of_model = isinstance(table.get(key), Mapping) and not isinstance(value, Mapping)
-    if is_name_of_model:
+    replaces_table = isinstance(table.get(key), Mapping) and not isinstance(value, Mapping)
+    if may_be_model and replaces_table:
         table[key]["model"] = value  # the existing table keeps the model's other settings
     else:
         table[key] = value
