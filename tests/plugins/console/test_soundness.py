@@ -30,6 +30,7 @@ from delf_console.soundness import (
     licence_warnings,
     unsupported_features,
 )
+from delf_devkit.testing.hosts import install_plugin
 
 METADATA = """Metadata-Version: 2.4
 Name: delf-plugin-desk
@@ -135,6 +136,15 @@ def test_bounded_requirement_causes_no_warning(site: Site, bounds: str) -> None:
     assert list(distribution_warnings(record)) == []
 
 
+def test_check_of_a_plugin_in_one_file_reads_no_other_file(site: Site) -> None:
+    (site.folder / "other.py").write_text("import yaml12")
+    (site.folder / "delf_lone.py").write_text(HOOK)
+    install_plugin(site.folder, "lone", module="delf_lone")
+    records = PluginHost.discover(environ={}).records()
+    warnings = distribution_warnings(next(each for each in records if each.name == "lone"))
+    assert not [text for text in warnings if "it imports" in text]
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -190,10 +200,11 @@ def test_published_package_without_a_licence_is_reported(site: Site) -> None:
     [
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import httpx",
         "try:\n    import httpx\nexcept ImportError:\n    httpx = None",
+        "import contextlib\nwith contextlib.suppress(ImportError):\n    import httpx",
         "import pydantic",
         "from delf_desk import connection",
     ],
-    ids=["for type checkers", "does without", "comes with the core", "its own"],
+    ids=["for type checkers", "does without", "suppressed", "comes with the core", "its own"],
 )
 @pytest.mark.slow
 def test_harmless_imports_are_not_reported(site: Site, code: str) -> None:

@@ -66,13 +66,15 @@ def distribution_warnings(record: PluginRecord) -> Iterator[str]:
 def _check_distribution(distribution: metadata.Distribution, record: PluginRecord) -> Iterator[str]:
     yield from _check_metadata(distribution)
     module = _module_of(distribution, record.name)
-    folder = None if module is None else _folder_of(module)
-    if module is None or folder is None:
+    if module is None:
         return
-    if not (folder / "py.typed").is_file():
+    files = _files_of(module)
+    if not files:
+        return
+    if not any(file.name == "py.typed" for file in files):
         yield f"there is no py.typed in {module}: type checkers ignore its types"
     yield from _check_files(distribution, module)
-    yield from _check_imports(distribution, module, folder)
+    yield from _check_imports(distribution, module, files)
     yield from _name_collisions(record)
 
 
@@ -286,9 +288,11 @@ def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[s
         yield f"its wheel also installs the top-level folder {name}/: leave it out of the wheel"
 
 
-def _check_imports(distribution: metadata.Distribution, module: str, folder: Path) -> Iterator[str]:
+def _check_imports(
+    distribution: metadata.Distribution, module: str, files: Sequence[Path]
+) -> Iterator[str]:
     """Yield imports of other plugins, of undeclared requirements and of delf's private modules."""
-    imported = sorted(_imported_modules(folder))
+    imported = sorted(_imported_modules(files))
     foreign = [name for name in imported if not _is_own_or_standard(_top_module(name), module)]
     yield from _check_imported_packages(distribution, foreign)
     if not _is_official(distribution):
@@ -417,13 +421,14 @@ def _is_plugin(distribution: str) -> bool:
     return any(point.group in _GROUPS for point in points)
 
 
-def _imported_modules(folder: Path) -> set[str]:
-    """Return the modules that a package's code imports without condition.
+def _imported_modules(files: Sequence[Path]) -> set[str]:
+    """Return the modules that the Python files among some files import without condition.
 
-    Imports for type checkers and imports inside ``try … except ImportError`` are left out.
+    Imports for type checkers and imports inside ``try … except ImportError`` or
+    ``with suppress(ImportError)`` are left out.
     """
     modules: set[str] = set()
-    for path in folder.rglob("*.py"):
+    for path in (file for file in files if file.suffix == ".py"):
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError):
@@ -434,7 +439,7 @@ def _imported_modules(folder: Path) -> set[str]:
             if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
                 pending += node.orelse
                 continue
-            if isinstance(node, ast.Try) and _catches_import_error(node):
+            if isinstance(node, (ast.Try, ast.With)) and _catches_import_error(node):
                 continue  # an optional import
             if isinstance(node, ast.Import):
                 modules |= {alias.name for alias in node.names}
@@ -447,8 +452,12 @@ def _imported_modules(folder: Path) -> set[str]:
     return modules
 
 
-def _catches_import_error(node: ast.Try) -> bool:
-    caught = [ast.unparse(handler.type) for handler in node.handlers if handler.type is not None]
+def _catches_import_error(node: ast.Try | ast.With) -> bool:
+    if isinstance(node, ast.With):
+        caught = [ast.unparse(item.context_expr) for item in node.items]
+    else:
+        types = (handler.type for handler in node.handlers)
+        caught = [ast.unparse(caught_type) for caught_type in types if caught_type is not None]
     return any("ImportError" in text or "ModuleNotFound" in text for text in caught)
 
 
@@ -476,14 +485,17 @@ def _module_of(
     return None
 
 
-def _folder_of(module: str) -> Path | None:
+def _files_of(module: str) -> Sequence[Path]:
+    """Return the files of a top-level package, or the only file of a module."""
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
-        return None
+        return ()
     if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent
+        return ()
+    file = Path(spec.origin)
+    is_package = spec.submodule_search_locations is not None
+    return tuple(file.parent.rglob("*")) if is_package else (file,)
 
 
 def _kind(target: object) -> str:

@@ -94,7 +94,7 @@ class DelfProject:
         Args:
             name: The name.
             files: The modules by path: ``{"delf_x/__init__.py": …, "delf_x/plugin.py": …}``.
-            options: Arguments of :func:`delf.testing.install_plugin`.
+            options: Arguments of :func:`delf_devkit.testing.hosts.install_plugin`.
         """
         for path, text in files.items():
             self.write(f".site/{path}", text)
