@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
@@ -379,41 +380,19 @@ async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> As
     """
     live = journal.subscribe(task_id)  # before reading, to miss no event
     last_event: Event | None = None
-    for event in await journal.read(task_id):
-        yield event
-        last_event = event
-    # The last event decides: a task may be resumed after an end.
-    if follow and not isinstance(last_event, TaskFinished):
-        position = 0 if last_event is None else last_event.seq
-        async for event in _new_events(journal, task_id, live, position):
-            yield event
-
-
-async def _new_events(
-    journal: SharedJournal, task_id: str, live: AsyncIterator[Event], position: int
-) -> AsyncGenerator[Event]:
-    """Yield the live events after a position, until the task ends or its process dies.
-
-    Args:
-        journal: The journal.
-        task_id: The task.
-        live: The subscription, which may repeat earlier events.
-        position: The number of the last event that the caller already has.
-    """
     while True:
-        # If the task ends during the wait, the next round still waits for its last events.
-        state_before_wait = (await journal.task(task_id)).state
-        try:
-            async with asyncio.timeout(POLL_SECONDS):
-                event = await anext(live)
-        except TimeoutError:
-            if state_before_wait.is_at_work:
-                continue
-            if state_before_wait is TaskState.INTERRUPTED:
+        # Read before the events: a task that is not at work any more has all its events by then.
+        state = (await journal.task(task_id)).state
+        for event in await journal.read(task_id, 0 if last_event is None else last_event.seq):
+            yield event
+            last_event = event
+        # The last event decides: a task may be resumed after an end.
+        if not follow or isinstance(last_event, TaskFinished):
+            return
+        if not state.is_at_work:
+            if state is TaskState.INTERRUPTED:
                 click.echo("interrupted: the process that worked on it is gone", err=True)
             return
-        if event.seq > position:
-            yield event
-            position = event.seq
-            if isinstance(event, TaskFinished):
-                return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL_SECONDS):
+                await anext(live)  # a signal that there are new events, which are read above
