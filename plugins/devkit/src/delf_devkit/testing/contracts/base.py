@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
@@ -15,7 +13,6 @@ from delf.errors import DelfError
 from delf_devkit.testing.contracts import leavings
 from delf_devkit.testing.contracts.guard import (
     blocking_calls,
-    cpu_wait_seconds,
     function_name_of,
     guarded,
     install_blocking_hook,
@@ -32,7 +29,6 @@ _NEEDS = "__delf_needs__"
 _LOOP_SECONDS = 0.25
 _LOOP_TRIES = 3
 _FIRST_SECONDS = 1.5
-_BEAT_SECONDS = 0.01
 IN_A_COMMAND: Final = (
     "a secret is on the command line of a program, which every user of the machine can list: give "
     "it by the environment or a pipe"
@@ -118,8 +114,10 @@ class Contract:
         __tracebackhide__ = True
         where = ""
         for attempt in range(_LOOP_TRIES):
-            with blocking_calls() as calls, watched_loop() as watch:
-                pause = await _longest_pause_during(work, watch.note_sign_of_life)
+            with blocking_calls() as calls:
+                async with watched_loop() as watch:
+                    await work()
+            pause = watch.longest_pause
             if calls:
                 pytest.fail(f"it waits on the event loop, in {calls[0]}; use a thread, or await")
             if watch.longest_pause_at:
@@ -164,50 +162,6 @@ class Contract:
             secrets.check(line, f"{owner}: a secret is logged or printed")
         for line in programs:
             secrets.check(line, f"{owner}: {IN_A_COMMAND}")
-
-
-async def _longest_pause_during(
-    work: Callable[[], Awaitable[Any]], note_sign_of_life: Callable[[], None]
-) -> float:
-    """Await an operation; return the longest time between two iterations of the event loop.
-
-    Args:
-        work: The operation.
-        note_sign_of_life: Called in each iteration.
-    """
-    measurement = asyncio.ensure_future(_longest_pause_until_cancelled(note_sign_of_life))
-    await asyncio.sleep(0)
-    try:
-        await work()
-        await asyncio.sleep(0)
-    finally:
-        measurement.cancel()
-    return await measurement
-
-
-async def _longest_pause_until_cancelled(note_sign_of_life: Callable[[], None]) -> float:
-    """Measure until this coroutine is cancelled, and then return the longest pause.
-
-    The time for which this thread waited for a CPU is subtracted: the machine was busy, and not
-    the event loop.
-
-    Args:
-        note_sign_of_life: Called in each iteration.
-    """
-
-    def time_without_cpu_waits() -> float:
-        return time.monotonic() - cpu_wait_seconds()
-
-    longest = 0.0
-    last = time_without_cpu_waits()
-    with contextlib.suppress(asyncio.CancelledError):
-        while True:
-            note_sign_of_life()
-            await asyncio.sleep(_BEAT_SECONDS)
-            now = time_without_cpu_waits()
-            longest = max(longest, now - last)
-            last = now
-    return max(longest, time_without_cpu_waits() - last)
 
 
 def _test_functions(cls: type) -> Iterator[tuple[str, Any]]:

@@ -21,10 +21,20 @@ TESTED_SHIFTS: Final = tuple(
 def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
     """Make an object's package see a later date and time, whichever clock function it uses."""
     package = type(subject).__module__.partition(".")[0]
+    real_now = dt.datetime.now
+
+    def later(clock: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given, **named: clock(*given, **named) + shift
+
     # The shifted clocks, by the function or class that each one replaces.
     shifted_clocks: dict[Any, Any] = {
-        dt.datetime: _shifted_datetime(shift),
-        dt.date: _shifted_date(shift),
+        dt.datetime: _shifted_class(
+            dt.datetime,
+            now=later(dt.datetime.now),
+            today=later(dt.datetime.today),
+            utcnow=later(lambda: real_now(dt.UTC).replace(tzinfo=None)),
+        ),
+        dt.date: _shifted_class(dt.date, today=later(dt.date.today)),
         **_shifted_functions(round(shift.total_seconds())),
     }
     modules = [
@@ -98,52 +108,22 @@ class _ReplacementOfRealClass(type):
         return issubclass(subclass, cls.real_class)
 
 
-def _shifted_datetime(shift: dt.timedelta) -> Any:
-    """Return a replacement of ``datetime`` whose current time is later by ``shift``.
+def _shifted_class(real_class: type, **clocks: Callable[..., Any]) -> Any:
+    """Return a replacement of ``date`` or ``datetime`` whose clocks are replaced.
 
     The replacement makes instances of the real class, so that they compare as usual.
+
+    Args:
+        real_class: The replaced class.
+        clocks: The new class methods that return the current time.
     """
-    real_datetime = dt.datetime
 
-    class Shifted(real_datetime, metaclass=_ReplacementOfRealClass):
-        def __new__(cls, *given: Any, **named: Any) -> Any:
-            # A real datetime, which compares and computes with others as usual.
-            return real_datetime(*given, **named)
+    def make_real(_cls: type, *given: Any, **named: Any) -> Any:
+        return real_class(*given, **named)
 
-        @classmethod
-        def now(cls, tz: dt.tzinfo | None = None) -> Any:
-            return real_datetime.now(tz) + shift
-
-        @classmethod
-        def today(cls) -> Any:
-            return real_datetime.now() + shift
-
-        @classmethod
-        def utcnow(cls) -> Any:
-            return real_datetime.now(dt.UTC).replace(tzinfo=None) + shift
-
-    Shifted.real_class = real_datetime
-    return Shifted
-
-
-def _shifted_date(shift: dt.timedelta) -> Any:
-    """Return a replacement of ``date`` whose ``today()`` is later by ``shift``.
-
-    The replacement makes instances of the real class, so that they compare as usual.
-    """
-    real_date = dt.date
-
-    class Shifted(real_date, metaclass=_ReplacementOfRealClass):
-        def __new__(cls, *given: Any, **named: Any) -> Any:
-            # A real date, which compares and computes with others as usual.
-            return real_date(*given, **named)
-
-        @classmethod
-        def today(cls) -> Any:
-            return real_date.today() + shift
-
-    Shifted.real_class = real_date
-    return Shifted
+    members = {name: staticmethod(clock) for name, clock in clocks.items()}
+    members |= {"__new__": make_real, "real_class": real_class}
+    return _ReplacementOfRealClass(real_class.__name__, (real_class,), members)
 
 
 @contextlib.contextmanager

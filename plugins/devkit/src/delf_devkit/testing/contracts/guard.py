@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, cast
@@ -28,6 +28,7 @@ _CHECKS_PER_LIMIT: Final = 8
 # The share of a time limit that the machine may take for other processes.
 _MAX_CPU_WAIT_SHARE: Final = 1 / 8
 _CHECK_SECONDS: Final = 0.05
+_BEAT_SECONDS: Final = 0.01
 # The shortest time for which a blocked event loop fails a test.
 _MIN_BLOCKED_SECONDS: Final = 5.0
 # For coroutines, async generators and generators: the attributes that hold the frame of the object
@@ -295,29 +296,45 @@ def cpu_wait_seconds() -> float:
 
 
 class LoopWatch:
-    """Records the line at which the current thread blocks its event loop for the longest time."""
+    """Measures for how long and where code holds the event loop of the current thread."""
 
     def __init__(self) -> None:
         self._loop_thread_id = threading.get_ident()
-        self._last_sign_of_life = time.monotonic()
         self._has_ended = threading.Event()
-        self._longest_pause_seconds = 0.0
-        self.longest_pause_at = ""
-        """The line of code that blocked the event loop for the longest time; empty if none did."""
+        self._last_beat = time.monotonic()
+        self._cpu_wait_at_last_beat = cpu_wait_seconds()
+        self._longest_observed_pause = 0.0
+        self.longest_pause = 0.0
+        """The longest time in seconds between two iterations of the event loop.
 
-    def note_sign_of_life(self) -> None:
-        """Record the present time as the last time that the event loop ran."""
-        self._last_sign_of_life = time.monotonic()
+        The time for which the thread waited for a CPU does not count: the machine was busy, and not
+        the event loop.
+        """
+        self.longest_pause_at = ""
+        """The line of code that held the event loop for the longest time; empty if none did."""
+
+    async def beat(self) -> None:
+        """Measure the pauses until cancelled. Called in the event loop."""
+        while True:
+            self.note_beat()
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    def note_beat(self) -> None:
+        """Measure the pause since the last iteration of the event loop."""
+        now, cpu_wait = time.monotonic(), cpu_wait_seconds()
+        pause = now - self._last_beat - (cpu_wait - self._cpu_wait_at_last_beat)
+        self.longest_pause = max(self.longest_pause, pause)
+        self._last_beat, self._cpu_wait_at_last_beat = now, cpu_wait
 
     def watch(self) -> None:
-        """Update ``longest_pause_at`` again and again, until :meth:`end` is called.
+        """Update ``longest_pause_at`` until :meth:`end` is called.
 
         Called in another thread, because the watched thread may be blocked.
         """
         while not self._has_ended.wait(_CHECK_SECONDS):
-            pause_seconds = time.monotonic() - self._last_sign_of_life
-            if pause_seconds > max(self._longest_pause_seconds, 2 * _CHECK_SECONDS):
-                self._longest_pause_seconds = pause_seconds
+            pause = time.monotonic() - self._last_beat
+            if pause > max(self._longest_observed_pause, 2 * _CHECK_SECONDS):
+                self._longest_observed_pause = pause
                 frame = sys._current_frames().get(self._loop_thread_id)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
                 self.longest_pause_at = _place_in(frame) or self.longest_pause_at
 
@@ -326,18 +343,19 @@ class LoopWatch:
         self._has_ended.set()
 
 
-@contextlib.contextmanager
-def watched_loop() -> Generator[LoopWatch]:
-    """Record where the code in the ``with`` statement blocks the event loop.
-
-    A second thread, which runs until the end of the ``with`` statement, makes the record.
-    """
+@contextlib.asynccontextmanager
+async def watched_loop() -> AsyncGenerator[LoopWatch]:
+    """Measure for how long and where the code in the ``with`` statement holds the event loop."""
     watch = LoopWatch()
     watching_thread = threading.Thread(target=watch.watch, name="delf-watch", daemon=True)
     watching_thread.start()
+    beating = asyncio.ensure_future(watch.beat())
     try:
+        await asyncio.sleep(0)
         yield watch
+        watch.note_beat()
     finally:
+        beating.cancel()
         watch.end()
         watching_thread.join()
 
