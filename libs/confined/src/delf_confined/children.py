@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
+from delf.machine.forks import finalize_in_owner, reset_in_forks
 from delf.machine.interpreter import own_python
 from delf_confined.limits import Limits
 from delf_confined.wire import LENGTH, receive, send
@@ -95,6 +96,14 @@ class Template:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """Leave the template process to the parent, in a forked process."""
+        self._lock = threading.Lock()
+        if self._control is not None:
+            self._control.close()  # the template ends when no process has the socket any more
+        self._process = self._control = self._finalizer = None
 
     def fork(
         self, function: str, limits: Limits, readable: Sequence[str], preload: Sequence[str] = ()
@@ -203,7 +212,7 @@ class Template:
         self._control = control
         # The finalizer ends the process if nobody closes this object. The callback is a function,
         # because a bound method would keep the object alive.
-        self._finalizer = weakref.finalize(self, _end, process, control)
+        self._finalizer = finalize_in_owner(self, _end, process, control)
 
     def _release(self) -> None:
         if self._finalizer is not None:

@@ -15,6 +15,7 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
+from delf.machine.forks import reset_in_forks
 from delf.notes import note
 from delf.records import dataclass
 from delf.values.encoding import dumps, loads
@@ -62,7 +63,12 @@ class Readers:
         self._at_once = at_once
         self._template = Template()  # the process from which the children are forked
         # Forking blocks for milliseconds, the first time for hundreds, so that a thread does it.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-confined")
+        self._thread = _make_thread()
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """Use a thread of its own in a forked process."""
+        self._thread = _make_thread()
 
     async def call(
         self,
@@ -152,6 +158,10 @@ class Readers:
         The next call starts a new template process.
         """
         await asyncio.wrap_future(self._thread.submit(self._template.close))
+
+
+def _make_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="delf-confined")
 
 
 def _end_later(forking: Future[Child]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import threading
 import time
 import weakref
@@ -21,6 +20,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.llm import LLMConfig, as_llm_config
+from delf.machine.forks import finalize_in_owner, reset_in_forks
 from delf.messages import Role
 from delf.protocols.conversation import (
     ChatMessage,
@@ -122,8 +122,7 @@ class Chat(FixedAttributes):
         self._context: AgentContext | None = None
         self._journal: SharedJournal | None = None
         self._store: ConversationStore | None = None if persist else MemoryConversations()
-        # The event loop of the synchronous methods, and its process: a fork starts its own thread.
-        self._pid = os.getpid()
+        # The event loop of the synchronous methods.
         self._thread: LoopThread | None = None
         # Stops the thread, at the latest when the chat is garbage-collected.
         self._thread_finalizer: weakref.finalize[..., Chat] | None = None
@@ -131,6 +130,7 @@ class Chat(FixedAttributes):
         """The variables of each conversation's last task, by conversation id."""
         self.summarising: set[str] = set()
         """The ids of conversations that a task of this process is summarising."""
+        reset_in_forks(self)
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -416,24 +416,20 @@ class Chat(FixedAttributes):
         """Return the stored state of the conversation."""
         return await self.store().load(self._conversation, self.history_window)
 
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        """Return the event loop of this chat's own thread, which the first call starts.
+    def reset_after_fork(self) -> None:
+        """Leave the thread and the database to the parent, in a forked process."""
+        self._lock = threading.Lock()
+        self._thread = self._journal = None
+        # A store in memory was copied by the fork, but a store on disk has to be opened again.
+        if self.persist:
+            self._store = None
 
-        A process that was forked has none of its parent's threads, and starts its own.
-        """
-        is_forked = self._pid != os.getpid()
-        if is_forked:
-            self._pid = os.getpid()
-            # The parent's threads do not run in this process, and would never release a held lock.
-            self._lock = threading.Lock()
-            self._thread = self._journal = None
-            # A store in memory was copied by the fork, but a store on disk has to be opened again.
-            if self.persist:
-                self._store = None
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of this chat's own thread, which the first call starts."""
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("delf-chat")
-                self._thread_finalizer = weakref.finalize(self, self._thread.stop)
+                self._thread_finalizer = finalize_in_owner(self, self._thread.stop)
             return self._thread.loop
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:

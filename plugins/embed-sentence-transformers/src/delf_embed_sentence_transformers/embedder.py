@@ -14,6 +14,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from delf.errors import ConfigurationError
+from delf.machine.forks import reset_in_forks
 from delf.protocols.embedder import EmbeddingKind, Vectors
 from delf_embed_sentence_transformers.prefixes import prefix_of
 
@@ -27,8 +28,13 @@ class _LoadedModel:
     """
 
     def __init__(self, name: str, device: str | None, download: bool) -> None:
-        self.thread = ThreadPoolExecutor(1, thread_name_prefix="delf-embed")
+        self.reset_after_fork()
+        reset_in_forks(self)
         self.model: Any = self.thread.submit(_load_model, name, device, download).result()
+
+    def reset_after_fork(self) -> None:
+        """Use a new thread, because a forked process has no threads of its parent."""
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="delf-embed")
 
     def __del__(self) -> None:
         if (thread := getattr(self, "thread", None)) is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from delf.errors import ConfigurationError, TaskStoppedError
 from delf.events import TaskFinished
+from delf.machine.forks import reset_in_forks
 from delf.records import dataclass
 from delf.types import TaskState
 from delf_engine.elsewhere import wait_for_end
@@ -114,6 +115,12 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tasks: dict[str, BackgroundTask] = {}
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """Forget the unfinished tasks in a forked process, because the parent runs these tasks."""
+        self._lock = threading.Lock()
+        self._tasks = {key: task for key, task in self._tasks.items() if task.outcome.done()}
 
     def add(self, task: BackgroundTask) -> None:
         """Add a task."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from delf.errors import AgentStateError, DelfError
 from delf.machine.contexts import shared_task, without_context
+from delf.machine.forks import reset_in_forks
 from delf.machine.threads import running_loop
 from delf_engine.bounded import SLOW_SECONDS
 from delf_engine.closing import STOP_SECONDS
@@ -80,6 +80,7 @@ def run_on_loop(
     loop: asyncio.AbstractEventLoop,
     *,
     raises_when_blocked: bool = False,
+    is_borrowed: bool = False,
 ) -> T:
     """Run a coroutine on another thread's loop and wait for it.
 
@@ -90,43 +91,98 @@ def run_on_loop(
         coroutine: The coroutine.
         loop: The loop.
         raises_when_blocked: Whether to raise if the loop is blocked, instead of waiting on.
+        is_borrowed: Whether the loop belongs to the program. This thread then runs the loop
+            whenever no other thread does.
 
     Raises:
+        AgentStateError: If no thread runs the loop, and this thread cannot run the loop either.
         TimeoutError: If the loop is blocked for :data:`STOP_SECONDS`, with ``raises_when_blocked``.
     """
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
-        return _result_of(future, loop, raises_when_blocked=raises_when_blocked)
+        return _result_of(future, loop, raises_when_blocked, is_borrowed)
     except KeyboardInterrupt:
         # The cancellation reaches the loop's task; its clean-up, such as ended calls, is awaited.
         future.cancel()
-        _wait_for_clean_up(loop)
+        _wait_for_clean_up(loop, is_borrowed)
         raise
 
 
 def _result_of(
-    future: Future[T], loop: asyncio.AbstractEventLoop, *, raises_when_blocked: bool
+    future: Future[T],
+    loop: asyncio.AbstractEventLoop,
+    raises_when_blocked: bool,
+    is_borrowed: bool,
 ) -> T:
-    """Wait for a future of another thread's loop, and return its result.
-
-    Raises:
-        TimeoutError: If a function blocks the loop for long, with ``raises_when_blocked``.
-    """
-    probe: threading.Event | None = None
+    """Wait for a future of another thread's loop, and return its result."""
+    probe = _LoopProbe(loop)
     blocked_seconds = 0.0
-    while not _is_done(future, SLOW_SECONDS) and not loop.is_closed():
-        is_blocked = probe is not None and not probe.is_set()
-        if not is_blocked:
+    while True:
+        if is_borrowed:
+            _run_if_idle(loop, future)
+        if _is_done(future, SLOW_SECONDS):
+            return future.result()
+        if probe.has_answered():
             blocked_seconds = 0.0
-            probe = threading.Event()
-            loop.call_soon_threadsafe(probe.set)  # at once, unless a function blocks the loop
             continue
+        if not loop.is_running():
+            raise _idle_loop_error(loop, future)
         if blocked_seconds == 0.0:
             _log.warning("the agent's event loop does not answer%s", busy_at(loop))
         blocked_seconds += SLOW_SECONDS
         if raises_when_blocked and blocked_seconds >= STOP_SECONDS:
             raise TimeoutError("the event loop is blocked")
-    return future.result()
+
+
+class _LoopProbe:
+    """Finds out whether another thread's loop runs callbacks.
+
+    Args:
+        loop: The loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._answer = threading.Event()
+        self._answer.set()
+        self.has_answered()  # asks for the first time
+
+    def has_answered(self) -> bool:
+        """Return True if the loop has run a callback since the last True, and ask once more."""
+        if not self._answer.is_set() or self._loop.is_closed():
+            return False
+        self._answer.clear()
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self._answer.set)
+        return True
+
+
+def _run_if_idle(loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
+    """Run a loop that no thread runs until a future of its work is done."""
+    if loop.is_running() or loop.is_closed() or running_loop() is not None:
+        return
+    done = loop.create_future()
+
+    def finish(_: Future[Any]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lambda: done.done() or done.set_result(None))
+
+    future.add_done_callback(finish)
+    with suppress(RuntimeError):  # another thread runs the loop since a moment ago
+        loop.run_until_complete(done)
+
+
+def _idle_loop_error(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any] | Future[Any]
+) -> AgentStateError:
+    """Cancel a future of a loop that no thread runs, and return the error for its caller."""
+    if not loop.is_closed():
+        future.cancel()
+    return AgentStateError(
+        "the agent works on an event loop that no thread runs",
+        hint="use an agent for each event loop, or call agent.start() before the first `await`: "
+        "the agent then works on a loop in a thread of its own",
+    )
 
 
 def _is_done(future: Future[Any], wait_seconds: float) -> bool:
@@ -153,10 +209,25 @@ def busy_at(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def await_on_loop(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Await a coroutine on a given loop, which may run in another thread."""
+    """Await a coroutine on a given loop, which may run in another thread.
+
+    Raises:
+        AgentStateError: If no thread runs the loop.
+    """
     if asyncio.get_running_loop() is loop:
         return await coroutine
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+    future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+    probe = _LoopProbe(loop)
+    try:
+        while not future.done():
+            await asyncio.wait({future}, timeout=SLOW_SECONDS)
+            is_idle = not probe.has_answered() and not loop.is_running()
+            if is_idle and not future.done():
+                raise _idle_loop_error(loop, future)
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    return future.result()
 
 
 async def _end_tasks() -> None:
@@ -168,7 +239,9 @@ async def _end_tasks() -> None:
         await asyncio.wait(tasks, timeout=1.0)
 
 
-def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) -> None:
+def _wait_for_clean_up(
+    loop: asyncio.AbstractEventLoop, is_borrowed: bool, seconds: float = 5.0
+) -> None:
     """Wait for cancelled tasks of a loop to finish."""
 
     async def wait_for_cancelled() -> None:
@@ -177,8 +250,11 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
         if cancelled_tasks:
             await asyncio.wait(cancelled_tasks, timeout=seconds)
 
+    clean_up = asyncio.run_coroutine_threadsafe(wait_for_cancelled(), loop)
+    if is_borrowed:
+        _run_if_idle(loop, clean_up)
     try:
-        asyncio.run_coroutine_threadsafe(wait_for_cancelled(), loop).result(seconds + 1)
+        clean_up.result(seconds + 1)
     except TimeoutError:
         _log.warning("the agent's event loop does not answer%s", busy_at(loop))
 
@@ -207,8 +283,7 @@ class RuntimeLoop:
         # The runtimes whose stop has begun and not ended.
         self._being_stopped: set[asyncio.Future[Runtime]] = set()
         self._stopped = False
-        # The process that made the runtime. A forked process notices by it that it needs another.
-        self._pid = os.getpid()
+        reset_in_forks(self)
 
     @property
     def runtime(self) -> Runtime | None:
@@ -260,10 +335,7 @@ class RuntimeLoop:
         self.check_outside_loop(method, async_name)
         loop = self._bind(to_running_loop=False)
         try:
-            if loop.is_running() or self._thread is not None:
-                return run_on_loop(self._do(work), loop)
-            # No thread runs the loop, so the caller runs the loop until the work is done.
-            return loop.run_until_complete(self._do(work))
+            return run_on_loop(self._do(work), loop, is_borrowed=self._thread is None)
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
 
@@ -298,14 +370,13 @@ class RuntimeLoop:
             return
         if loop.is_closed():
             self._abandon_runtime()
-        elif not loop.is_running():
-            loop.run_until_complete(self._stop_runtime())
         # Called on the loop itself, which cannot wait for its own work.
         elif running_loop() is loop:
             loop.create_task(self._stop_runtime())
         else:
+            stopping = self._stop_runtime()
             with suppress(TimeoutError):
-                run_on_loop(self._stop_runtime(), loop, raises_when_blocked=True)
+                run_on_loop(stopping, loop, raises_when_blocked=True, is_borrowed=thread is None)
         if thread is not None:
             thread.stop()
 
@@ -348,9 +419,6 @@ class RuntimeLoop:
             to_running_loop: Whether to choose the caller's running loop; otherwise a new loop in a
                 thread.
         """
-        # A forked process has a copy of the loop, but not the thread that runs the loop.
-        if self._pid != os.getpid():
-            self._leave_to_parent()
         with self._lock:
             if self._loop is not None and not self._loop.is_closed():
                 return self._loop
@@ -363,11 +431,11 @@ class RuntimeLoop:
                 self._loop = self._thread.loop
             return self._loop
 
-    def _leave_to_parent(self) -> None:
+    def reset_after_fork(self) -> None:
         """Drop the runtime in a forked process, because threads do not survive a fork."""
-        self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._loop = self._thread = self._runtime_future = None
+        self._loop = self._thread = self._runtime_future = self._loop_watcher = None
+        self._being_stopped = set()
 
     def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
         """Mark the agent as stopped, and return its loop and thread for the caller to end."""

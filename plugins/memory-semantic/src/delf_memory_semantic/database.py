@@ -26,6 +26,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.util import asbool
 
 from delf.errors import MemoryRetrievalError, MemorySetupError
+from delf.machine.forks import reset_in_forks
 from delf.machine.own_files import make_private_file, make_private_folder
 from delf.protocols.memory import Fact
 from delf.tools.ranking import parts_of, singular, words_of
@@ -166,6 +167,12 @@ class FactDatabase:
         self._additions_key = f"writes:{namespace}"  # counts additions of facts
         self._invalidations_key = f"alterations:{namespace}"  # counts removals and new vectors
         self._engine: sa.Engine | None = None
+        self._opening = threading.Lock()
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """Open connections of its own in a forked process."""
+        self._engine = None
         self._opening = threading.Lock()
 
     @property

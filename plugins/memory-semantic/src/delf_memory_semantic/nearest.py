@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from delf.machine.forks import reset_in_forks
 from delf_memory_semantic.database import FactDatabase
 
 
@@ -26,6 +27,12 @@ class VectorSearch:
         self._index: Any = None  # faiss's index of unit vectors; None before the first search
         self._highest = 0  # the highest number of a fact in the index
         self._indexed_counters = (0, 0)  # the database's change counters when it was indexed
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """Replace the lock in a forked process, whose parent may have held it."""
+        self._lock = threading.Lock()
+        self._index = None
 
     def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:
         """Return the facts nearest to a vector, including those that other processes have added.

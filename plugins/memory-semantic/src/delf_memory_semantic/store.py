@@ -14,6 +14,7 @@ import numpy as np
 
 from delf.errors import DelfError, PluginError
 from delf.machine.contexts import shared_task
+from delf.machine.forks import reset_in_forks
 from delf.notes import note
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, SupportsLoading, Vectors
@@ -90,6 +91,11 @@ class SemanticStore:
         self._has_gaps = True
         # The numbers of the facts whose texts the embedder has refused.
         self._refused: set[int] = set()
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """Leave threads and background work to the parent, in a forked process."""
+        self._threads = self._load = self._embedding = None
 
     @property
     def loading(self) -> str | None:

@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import sysconfig
-import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import delf_confined
 from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.machine.forks import finalize_in_owner
 from delf.machine.interpreter import own_python
 from delf.protocols.sandbox import Limits
 from delf_sandbox.folders import remove_folder
@@ -123,7 +123,7 @@ class ForkServer:
             theirs.close()
         # The event loop may be closed without a call of aclose(). The callback is no method,
         # because a bound method would keep this object alive.
-        weakref.finalize(self, _end_template, self._process, self._control)
+        finalize_in_owner(self, _end_template, self._process, self._control)
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._readable)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import weakref
 from pathlib import Path
 
+from delf.machine.forks import finalize_in_owner
 from delf_sandbox.folders import remove_folders
 
 _NAME = re.compile(r"delf-scratch-(\d+)-\w+")
@@ -24,7 +24,7 @@ class ScratchFolders:
         _remove_orphans(Path(tempfile.gettempdir()))
         self._base = _make_private_folder(prefix=f"delf-scratch-{os.getpid()}-")
         self._mount_point: str | None = None
-        self._finalizer = weakref.finalize(self, remove_folders, self._base)
+        self._finalizer = finalize_in_owner(self, remove_folders, self._base)
 
     def make(self) -> str:
         """Create a working folder, and return its path."""

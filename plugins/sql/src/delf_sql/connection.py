@@ -14,6 +14,7 @@ from delf.errors import (
     ToolRefusedError,
     did_you_mean,
 )
+from delf.machine.forks import reset_in_forks
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.settings import Source
 from delf.tools.action import action
@@ -107,6 +108,11 @@ class SQL(Connection[SQLSettings]):
         self._index: TableIndex | None = None
         # Tables by name, with descriptions of the values in their columns.
         self._sampled_tables: dict[str, Table] = {}
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """Open connections of its own in a forked process."""
+        self._backend_and_database = None
 
     async def check(self, call: ProposedCall) -> Verdict:
         """Preview a write; require approval of a query if the database cannot prevent writes."""

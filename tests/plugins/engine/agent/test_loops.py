@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -59,36 +60,70 @@ class TestClosedLoops:
         assert children() == before
 
 
-@pytest.mark.slow
-def test_forked_process_gets_its_own_runtime(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        """
-import os, warnings
+FORKS = """
+import asyncio, os, sqlite3, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 from delf import Agent
 from delf.testing import ScriptedModel, TestHost
+from delf_filesystem import Filesystem
+from delf_sql import SQL
 
+database = sqlite3.connect("shop.db")
+database.execute("CREATE TABLE lamps AS SELECT 4 AS number")
+database.commit()
+database.close()
 model = ScriptedModel()
-model.default = "```python\\nprint(1)\\n```"
+model.default = '''```python
+rows = await sql.query("SELECT number FROM lamps")
+text = await filesystem.read_document("here/note.html")
+print(rows[0]["number"], text)
+```'''
 host = TestHost.discover()
 host.provide(model.spec, model.factory)
-agent = Agent(llm="scripted", sandbox="local", host=host)
-assert agent.run("x").text == "1"
-child = os.fork()
-if child == 0:
-    print("child", agent.run("x").text, flush=True)
+tools = [SQL("sqlite:///shop.db"), Filesystem(roots={"here": "."})]
+agent = Agent(llm="scripted", sandbox="local", host=host, tools=tools)
+
+def check(who):
+    response = agent.run("x", timeout=30)
+    print(who, response.text or response.error, flush=True)
+
+def stop_plainly():
+    assert not agent.started
     agent.stop()
-    os._exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-print("parent", agent.run("x").text, flush=True)
+
+def stop():
+    asyncio.run(agent.astop())
+
+def work():
+    check("child")
+    agent.stop()
+
+check("parent")
+for do in (stop_plainly, stop, work):
+    child = os.fork()
+    if child == 0:
+        do()
+        sys.exit(0)  # runs the functions that are registered for the exit
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+check("parent")
 agent.stop()
 """
-    )
+
+
+@pytest.mark.slow
+def test_forked_process_gets_its_own_runtime(tmp_path: Path) -> None:
+    (tmp_path / "note.html").write_text("<p>hello</p>")
+    (tmp_path / "program.py").write_text(FORKS)
     result = subprocess.run(
-        [sys.executable, program], capture_output=True, text=True, timeout=40, check=False
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
-    assert (result.stdout, result.stderr) == ("child 1\nparent 1\n", "")
+    answers = ["parent 4 hello", "child 4 hello", "parent 4 hello", ""]
+    assert (result.stdout.split("\n"), result.stderr) == (answers, "")
 
 
 @pytest.mark.slow
@@ -245,4 +280,29 @@ def test_program_that_runs_its_own_loop_can_use_sync_methods(
         agent = make_agent()
         runner.run(agent.astart())
         assert agent.run("x").text == "1"
+        agent.stop()
+
+
+def test_work_on_an_idle_loop_raises_in_another_loop(
+    make_agent: MakeAgent, scripted_model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delf_engine.sync.SLOW_SECONDS", 0.1)
+    scripted_model.default = "```python\nprint(1)\n```"
+    agent = make_agent()
+    with asyncio.Runner() as runner, asyncio.Runner() as other:
+        assert runner.run(agent.arun("x")).text == "1"
+        for method in (agent.arun("x"), agent.astop()):
+            with pytest.raises(AgentStateError, match="an event loop that no thread runs"):
+                other.run(method)
+
+
+def test_threads_take_turns_to_run_an_idle_loop(
+    make_agent: MakeAgent, scripted_model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delf_engine.sync.SLOW_SECONDS", 0.1)
+    scripted_model.default = "```python\nprint(1)\n```"
+    agent = make_agent()
+    with asyncio.Runner() as runner, ThreadPoolExecutor(4) as pool:
+        runner.run(agent.astart())
+        assert [response.text for response in pool.map(agent.run, "xxxx")] == ["1"] * 4
         agent.stop()

@@ -9,6 +9,7 @@ from dataclasses import field
 from typing import Final
 
 from delf.errors import DelfError, UnknownRequestError
+from delf.machine.forks import reset_in_forks
 from delf.protocols.approval import ApprovalRequest, Decider
 from delf.records import dataclass
 from delf_engine.approvals.decision import Answer, check_fits, checked_decision, copy_of_request
@@ -60,6 +61,12 @@ class PendingRequests:
         self._waiting: dict[str, PendingRequest] = {}
         # How the latest requests ended, such as "approved", for errors about late answers; by id.
         self._outcomes: dict[str, str] = {}
+        reset_in_forks(self)
+
+    def reset_after_fork(self) -> None:
+        """Forget the pending requests in a forked process, because the parent waits for them."""
+        self._lock = threading.Lock()
+        self._waiting = {}
 
     def open(
         self,

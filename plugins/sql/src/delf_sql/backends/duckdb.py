@@ -7,7 +7,6 @@ process is killed.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from delf.machine.forks import TemporaryFolder
 from delf.values.encoding import dumps, loads
 from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
@@ -53,12 +53,12 @@ class _ReadyChild:
 
     child: Child
     limits: Limits
-    folder: tempfile.TemporaryDirectory[str]
+    folder: TemporaryFolder
 
     def end(self) -> None:
         """Kill the child and remove its folder."""
         self.child.end()
-        self.folder.cleanup()
+        self.folder.remove()
 
 
 class _Session:
@@ -113,7 +113,7 @@ class _Session:
     def _start(self) -> _ReadyChild:
         """Fork a limited child process for one statement, with a folder for temporary files."""
         settings = self._settings
-        folder = tempfile.TemporaryDirectory(prefix="delf-duckdb-")
+        folder = TemporaryFolder("delf-duckdb-")
         bytes_of_rows = _ANSWER_BYTES_PER_ROW_BYTE * settings.max_bytes
         limits = Limits(
             seconds=settings.statement_timeout,
@@ -127,7 +127,7 @@ class _Session:
         try:
             child = self._template.fork(_WORK, limits, files, _PRELOADS)
         except BaseException:
-            folder.cleanup()
+            folder.remove()
             raise
         return _ReadyChild(child, limits, folder)
 

@@ -15,7 +15,6 @@ import signal
 import sqlite3
 import stat
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Collection, Generator, Sequence
@@ -29,6 +28,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import QueuePool
 
 import delf_confined
+from delf.machine.forks import TemporaryFolder
 from delf.machine.interpreter import own_python
 from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
@@ -116,9 +116,7 @@ class _Child:
         self._open_options = open_options
         self._files = files
         self._files_with_write_ahead_log = self._find_files_with_write_ahead_log()
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="delf-sqlite-", dir=os.environ.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
-        )
+        self._folder = TemporaryFolder("delf-sqlite-", os.environ.get("SQLITE_TMPDIR"))
         self._process = _start_process(self._folder.name)
         writable = [*open_options.writable, self._folder.name]
         options_of_child = open_options._replace(writable=writable)
@@ -215,7 +213,7 @@ class _Child:
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 cast("BinaryIO", pipe).close()
-        self._folder.cleanup()
+        self._folder.remove()
 
 
 def _start_process(temporary_folder: str) -> subprocess.Popen[bytes]:
