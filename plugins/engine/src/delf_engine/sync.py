@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +18,7 @@ from delf.machine.forks import reset_in_forks
 from delf.machine.threads import running_loop
 from delf_engine.bounded import SLOW_SECONDS
 from delf_engine.closing import STOP_SECONDS
+from delf_engine.waiting import is_cancelled
 
 if TYPE_CHECKING:
     from delf_engine.runtime import Runtime
@@ -259,6 +260,119 @@ def _wait_for_clean_up(
         _log.warning("the agent's event loop does not answer%s", busy_at(loop))
 
 
+class _BoundRuntime:
+    """A runtime and the event loop that it works on, from its start to its stop.
+
+    Args:
+        make: Creates a started runtime.
+        loop: The event loop.
+        thread: The thread of the loop; None if the loop belongs to the program.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Coroutine[Any, Any, Runtime]],
+        loop: asyncio.AbstractEventLoop,
+        thread: LoopThread | None,
+    ) -> None:
+        self.loop = loop
+        self.thread = thread
+        self._make = make
+        self._future: asyncio.Future[Runtime] | None = None
+        # Stops the runtime before the event loop ends.
+        self._loop_watcher: AsyncGenerator[None] | None = None
+        self.is_stopped = False
+        """True once the stop has begun; no work begins any more."""
+        self._is_freed = False
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """The runtime, if started; thread-safe."""
+        starting = self._future
+        if starting is None or not starting.done():
+            return None
+        if starting.cancelled() or starting.exception() is not None:
+            return None
+        return starting.result()
+
+    @property
+    def is_starting(self) -> bool:
+        """True while the runtime is starting; thread-safe."""
+        starting = self._future
+        return starting is not None and not starting.done()
+
+    async def started(self) -> Runtime:
+        """Return the runtime; start it, or wait if another caller is starting it.
+
+        Raises:
+            AgentStateError: If the runtime was stopped.
+        """
+        if self.is_stopped:
+            raise stopped_error()
+        if self._future is None:
+            # Without the context of the calling task, because all tasks share the runtime.
+            self._future = shared_task(self._make())
+            self._loop_watcher = self._watch_loop()
+            await anext(self._loop_watcher)  # begin to watch
+        future = self._future
+        if future.done() and future.exception() is None:
+            return future.result()
+        try:
+            # Shielded: a caller that is cancelled must not end the start for the others.
+            return await asyncio.shield(future)
+        except Exception:
+            is_latest_start = self._future is future
+            if is_latest_start:
+                self._future = None  # so that the next caller starts the runtime again
+            raise
+
+    async def stop(self, *, keep_resumable: bool = False) -> None:
+        """Stop the runtime, even if it is still starting. Idempotent.
+
+        Args:
+            keep_resumable: Whether the running tasks can be resumed; otherwise they are cancelled.
+        """
+        self.is_stopped = True
+        future = self._future
+        if future is None:
+            return
+        if not future.done():
+            future.cancel()
+        await asyncio.wait({future}, timeout=STOP_SECONDS)
+        if not future.done():
+            _log.warning("while stopping: the start of the agent does not end")
+        elif (runtime := self.runtime) is not None:
+            await runtime.stop(keep_resumable=keep_resumable)
+        self._is_freed = True
+
+    def abandon(self) -> None:
+        """Release the resources of a runtime whose loop was closed."""
+        if (runtime := self.runtime) is not None:
+            runtime.abandon()
+
+    async def _watch_loop(self) -> AsyncGenerator[None]:
+        """Stop the runtime before the running event loop ends.
+
+        Before its end, an event loop closes its async generators, such as this one.
+        """
+        try:
+            yield  # until the loop closes this generator
+        finally:
+            if not self.is_stopped:
+                await self.stop()
+            elif not self._is_freed and (runtime := self.runtime) is not None:
+                # The stop was interrupted. A plugin that hangs must not keep the loop from ending,
+                # so the rest of the stop has a time limit.
+                freeing = asyncio.ensure_future(runtime.free())
+                await asyncio.wait({freeing}, timeout=_CLEAN_UP_SECONDS)
+                freeing.cancel()
+
+
+def stopped_error() -> AgentStateError:
+    """Return the error for work on a runtime that was stopped."""
+    return AgentStateError("the agent was stopped")
+
+
 class RuntimeLoop:
     """Starts the runtime on first use, and runs work from any caller on its event loop.
 
@@ -275,40 +389,31 @@ class RuntimeLoop:
         self._make = make
         self._name = name
         self._lock = threading.RLock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: LoopThread | None = None
-        self._runtime_future: asyncio.Future[Runtime] | None = None
-        # Stops the runtime before the event loop ends.
-        self._loop_watcher: AsyncGenerator[None] | None = None
-        # The runtimes whose stop has begun and not ended.
-        self._being_stopped: set[asyncio.Future[Runtime]] = set()
+        self._bound: _BoundRuntime | None = None
         self._stopped = False
         reset_in_forks(self)
 
     @property
     def runtime(self) -> Runtime | None:
         """The runtime, if started; thread-safe."""
-        starting = self._runtime_future
-        if starting is None or not starting.done():
-            return None
-        if starting.cancelled() or starting.exception() is not None:
-            return None
-        return starting.result()
+        bound = self._bound
+        return None if bound is None else bound.runtime
 
     @property
     def state(self) -> str:
         """The state ``new``, ``starting``, ``running`` or ``stopped``; thread-safe."""
-        if self.runtime is not None:
+        bound = self._bound
+        if bound is not None and bound.runtime is not None:
             return "running"
-        if self._runtime_future is not None and not self._runtime_future.done():
+        if bound is not None and bound.is_starting:
             return "starting"
         return "stopped" if self._stopped else "new"
 
     @property
     def bound(self) -> bool:
         """True if the runtime has an event loop that runs."""
-        with self._lock:
-            return self._loop is not None and not self._loop.is_closed()
+        bound = self._bound
+        return bound is not None and not bound.loop.is_closed()
 
     def start(self) -> None:
         """Start the runtime from sync code, if not started yet."""
@@ -333,11 +438,15 @@ class RuntimeLoop:
             AgentStateError: If called from the runtime's own loop, which would deadlock.
         """
         self.check_outside_loop(method, async_name)
-        loop = self._bind(to_running_loop=False)
+        bound = self._bind(to_running_loop=False)
         try:
-            return run_on_loop(self._do(work), loop, is_borrowed=self._thread is None)
+            return run_on_loop(self._do(bound, work), bound.loop, is_borrowed=bound.thread is None)
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
+        except (CancelledError, RuntimeError) as error:
+            if not bound.is_stopped:
+                raise
+            raise stopped_error() from error
 
     def check_outside_loop(self, method: str, async_name: str) -> None:
         """Check that a sync method is not called on the runtime's own loop.
@@ -345,7 +454,8 @@ class RuntimeLoop:
         Raises:
             AgentStateError: If the caller is on that loop. The error names the async version.
         """
-        if self.bound and running_loop() is self._loop:
+        bound = self._bound
+        if bound is not None and running_loop() is bound.loop:
             raise AgentStateError(
                 f"{method}() was called from inside the event loop that the agent works on",
                 hint=f"use `await agent.{async_name}(…)` there",
@@ -353,32 +463,39 @@ class RuntimeLoop:
 
     async def call_async(self, work: Work[T]) -> T:
         """Run work on the runtime's loop and await it."""
-        return await await_on_loop(self._do(work), self._bind(to_running_loop=True))
+        bound = self._bind(to_running_loop=True)
+        try:
+            return await await_on_loop(self._do(bound, work), bound.loop)
+        except asyncio.CancelledError as error:
+            if is_cancelled() or not bound.is_stopped:
+                raise
+            raise stopped_error() from error
 
     def post(self, work: Work[T]) -> Future[T]:
         """Schedule work on the event loop of the started runtime; return the work's future.
 
         Can be called from any thread.
         """
-        loop = self._bind(to_running_loop=False)
-        return asyncio.run_coroutine_threadsafe(self._do_detached(work), loop)
+        bound = self._bind(to_running_loop=False)
+        return asyncio.run_coroutine_threadsafe(self._do_detached(bound, work), bound.loop)
 
     def stop(self) -> None:
         """Stop the runtime from sync code. Idempotent."""
-        loop, thread = self._unbind()
-        if loop is None:
+        bound = self._unbind()
+        if bound is None:
             return
+        loop = bound.loop
         if loop.is_closed():
-            self._abandon_runtime()
+            bound.abandon()
         # Called on the loop itself, which cannot wait for its own work.
         elif running_loop() is loop:
-            loop.create_task(self._stop_runtime())
+            loop.create_task(bound.stop())
         else:
-            stopping = self._stop_runtime()
+            is_borrowed = bound.thread is None
             with suppress(TimeoutError):
-                run_on_loop(stopping, loop, raises_when_blocked=True, is_borrowed=thread is None)
-        if thread is not None:
-            thread.stop()
+                run_on_loop(bound.stop(), loop, raises_when_blocked=True, is_borrowed=is_borrowed)
+        if bound.thread is not None:
+            bound.thread.stop()
 
     async def astop(self, *, keep_resumable: bool = False) -> None:
         """Stop the runtime. Idempotent.
@@ -386,13 +503,15 @@ class RuntimeLoop:
         Args:
             keep_resumable: Whether the running tasks can be resumed; otherwise they are cancelled.
         """
-        loop, thread = self._unbind()
-        if loop is not None and not loop.is_closed():
-            await await_on_loop(self._stop_runtime(keep_resumable=keep_resumable), loop)
-        if thread is not None:
-            thread.stop()
+        bound = self._unbind()
+        if bound is None:
+            return
+        if not bound.loop.is_closed():
+            await await_on_loop(bound.stop(keep_resumable=keep_resumable), bound.loop)
+        if bound.thread is not None:
+            bound.thread.stop()
 
-    async def _do_detached(self, work: Work[T]) -> T:
+    async def _do_detached(self, bound: _BoundRuntime, work: Work[T]) -> T:
         """Run work for a caller that may be gone, and return the work's result.
 
         An exception of the work is raised. It is also marked as retrieved, because asyncio would
@@ -402,120 +521,44 @@ class RuntimeLoop:
         own_task = asyncio.current_task()
         if own_task is not None:
             own_task.add_done_callback(_retrieve_exception)
-        return await self._do(work)
+        return await self._do(bound, work)
 
-    async def _do(self, work: Work[T]) -> T:
-        runtime = await self._started()
+    async def _do(self, bound: _BoundRuntime, work: Work[T]) -> T:
+        runtime = await bound.started()
         try:
             return await work(runtime)
         except DelfError as error:
             runtime.resources.redactor.redact_error(error)
             raise
 
-    def _bind(self, *, to_running_loop: bool) -> asyncio.AbstractEventLoop:
-        """Return the event loop that runs the agent's work, choosing one if there is none.
+    def _bind(self, *, to_running_loop: bool) -> _BoundRuntime:
+        """Return the runtime with its event loop, choosing a loop if there is none.
 
         Args:
             to_running_loop: Whether to choose the caller's running loop; otherwise a new loop in a
                 thread.
         """
         with self._lock:
-            if self._loop is not None and not self._loop.is_closed():
-                return self._loop
-            self._abandon_runtime()
-            self._runtime_future = self._loop_watcher = None
-            if to_running_loop:
-                self._loop = asyncio.get_running_loop()
-            else:
-                self._thread = LoopThread(self._name)
-                self._loop = self._thread.loop
-            return self._loop
+            if self._bound is not None:
+                if not self._bound.loop.is_closed():
+                    return self._bound
+                self._bound.abandon()
+            thread = None if to_running_loop else LoopThread(self._name)
+            loop = asyncio.get_running_loop() if thread is None else thread.loop
+            self._bound = _BoundRuntime(self._make, loop, thread)
+            return self._bound
 
     def reset_after_fork(self) -> None:
         """Drop the runtime in a forked process, because threads do not survive a fork."""
         self._lock = threading.RLock()
-        self._loop = self._thread = self._runtime_future = self._loop_watcher = None
-        self._being_stopped = set()
+        self._bound = None
 
-    def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
-        """Mark the agent as stopped, and return its loop and thread for the caller to end."""
+    def _unbind(self) -> _BoundRuntime | None:
+        """Mark the agent as stopped, and return the runtime for the caller to stop."""
         with self._lock:
-            loop = self._loop
-            thread = self._thread
-            self._loop = self._thread = None
+            bound, self._bound = self._bound, None
             self._stopped = True
-            return loop, thread
-
-    async def _started(self) -> Runtime:
-        """Return the runtime; start it, or wait if another caller is starting it."""
-        if self._runtime_future is None:
-            # Without the context of the calling task, because all tasks share the runtime.
-            self._runtime_future = shared_task(self._make())
-            self._loop_watcher = self._watch_loop(self._runtime_future)
-            await anext(self._loop_watcher)  # begin to watch
-        runtime_future = self._runtime_future
-        if runtime_future.done() and runtime_future.exception() is None:
-            return runtime_future.result()
-        try:
-            # Shielded: a caller that is cancelled must not end the start for the others.
-            return await asyncio.shield(runtime_future)
-        except Exception:
-            is_latest_start = self._runtime_future is runtime_future
-            if is_latest_start:
-                self._runtime_future = None  # so that the next caller starts the runtime again
-            raise
-
-    async def _watch_loop(self, runtime_future: asyncio.Future[Runtime]) -> AsyncGenerator[None]:
-        """Stop a runtime before the running event loop ends.
-
-        Before its end, an event loop closes its async generators, such as this one.
-        """
-        try:
-            yield  # until the loop closes this generator
-        finally:
-            # The agent may have started another runtime since then, which goes on.
-            if self._runtime_future is runtime_future:
-                await self._stop_runtime()
-            await self._free_half_stopped_runtimes()
-
-    async def _free_half_stopped_runtimes(self) -> None:
-        """Free each runtime that :meth:`_stop_runtime` began to stop and could not stop fully."""
-        for runtime_future in list(self._being_stopped):
-            self._being_stopped.discard(runtime_future)
-            has_runtime = runtime_future.done() and not runtime_future.cancelled()
-            if has_runtime and runtime_future.exception() is None:
-                # A plugin that hangs must not keep the loop from ending, so this has a time limit.
-                freeing = asyncio.ensure_future(runtime_future.result().free())
-                await asyncio.wait({freeing}, timeout=_CLEAN_UP_SECONDS)
-                freeing.cancel()
-
-    async def _stop_runtime(self, *, keep_resumable: bool = False) -> None:
-        """Stop the runtime, even if it is still starting.
-
-        Args:
-            keep_resumable: Whether the running tasks can be resumed; otherwise they are cancelled.
-        """
-        # Forget the runtime first, so that a call during the stop starts another runtime at once.
-        runtime_future, self._runtime_future = self._runtime_future, None
-        if runtime_future is None:
-            return
-        # If the event loop ends during the stop, _watch_loop() frees these runtimes.
-        self._being_stopped.add(runtime_future)
-        if not runtime_future.done():
-            runtime_future.cancel()
-        await asyncio.wait({runtime_future}, timeout=STOP_SECONDS)
-        if not runtime_future.done():
-            _log.warning("while stopping: the start of the agent does not end")
-        elif not runtime_future.cancelled() and runtime_future.exception() is None:
-            await runtime_future.result().stop(keep_resumable=keep_resumable)
-        self._being_stopped.discard(runtime_future)
-
-    def _abandon_runtime(self) -> None:
-        """Release the resources of a runtime whose loop was closed."""
-        runtime = self.runtime  # the result of ``_runtime_future``; None if it has not started
-        self._runtime_future = None
-        if runtime is not None:
-            runtime.abandon()
+            return bound
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:

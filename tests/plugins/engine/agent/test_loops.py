@@ -306,3 +306,22 @@ def test_threads_take_turns_to_run_an_idle_loop(
         runner.run(agent.astart())
         assert [response.text for response in pool.map(agent.run, "xxxx")] == ["1"] * 4
         agent.stop()
+
+
+def test_run_during_a_stop_of_another_thread_ends_or_raises(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
+    scripted_model.default = "```python\nprint(1)\n```"
+    agent = make_agent()
+
+    def run(_: int) -> str:
+        try:
+            return agent.run("x").text
+        except AgentStateError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(16) as pool:
+        work = [pool.submit(run, n) if n % 3 else pool.submit(agent.stop) for n in range(60)]
+        outcomes = {future.result() for future in work}
+    agent.stop()
+    assert outcomes <= {"1", "the agent was stopped", None}
