@@ -366,6 +366,18 @@ def _(world: World) -> None:
     world.fails("await fail('lamp')", fail, journal="full")
 
 
+@raises(errors.UnrecordedEventError)
+def _(world: World) -> None:
+    class Full(InProcessJournal):
+        async def append(self, event: events.Event) -> None:
+            if isinstance(event, events.CallStarted):
+                raise DelfError("the disk is full", hint="make room")
+            await super().append(event)
+
+    world.host.provide(JournalSpec(name="full", factory="a:b", summary=""), Full)
+    world.fails("await fail('lamp')", fail, journal="full")
+
+
 @raises(errors.JournalFailedError)
 def _(world: World) -> None:
     class Away(InProcessJournal):

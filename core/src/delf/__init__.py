@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         UnknownRequestError,
         UnknownTaskError,
         UnrecordedCallError,
+        UnrecordedEventError,
     )
     from delf.llm import LLMConfig
     from delf.packages import exported  # pyright: ignore[reportMissingModuleSource]
@@ -135,6 +136,7 @@ __all__ = [
     "UnknownRequestError",
     "UnknownTaskError",
     "UnrecordedCallError",
+    "UnrecordedEventError",
     "Verdict",
     "__version__",
     "action",

@@ -492,6 +492,13 @@ class UnreadableEventError(DelfError):
     default_hint = "all other tasks can be read; an older backup may have this one"
 
 
+class UnrecordedEventError(TaskLeftError):
+    """The journal did not store a step of a task; the task can be resumed."""
+
+    code = "ERR-JOURNAL-008"
+    default_hint = "the task stopped there; resume it when the journal can be written"
+
+
 class UnrecordedCallError(TaskLeftError):
     """A call was made, but the journal did not store its result; the task can be resumed."""
 

@@ -12,6 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 from click.testing import CliRunner
 
+from delf.errors import DelfError
 from delf.protocols.people import Person, PersonKey, digest_of
 from delf.protocols.sessions import SessionRecord
 from delf_cli.main import cli
@@ -463,3 +464,19 @@ async def test_all_callers_of_the_first_load_know_the_people():
         return keys.of_holder(ada.holder)
 
     assert None not in await asyncio.gather(owner(), owner())
+
+
+async def test_outage_of_the_people_is_logged_once(caplog: pytest.LogCaptureFixture):
+    keys, journal = Keys(), AsyncMock(place="postgresql://db")
+    journal.people.return_value = [person("ada")]
+    await keys.reload(journal)
+    journal.people.side_effect = DelfError("the database does not answer")
+    for _ in range(3):
+        await keys.reload(journal, at_once=True)
+    journal.people.side_effect = None
+    await keys.reload(journal, at_once=True)
+    assert keys.find(b"ada-key")
+    assert [record.getMessage() for record in caplog.records] == [
+        "changes of people and keys are not loaded (failure 1): the database does not answer",
+        "changes of people and keys are not loaded: works again after 3 failures in 0 s",
+    ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
+from delf.network.outages import Outage
 from delf.protocols.approval import Decider
 from delf.protocols.people import (
     EVERY_RIGHT,
@@ -132,6 +133,7 @@ class Keys:
         self._callers_by_holder: dict[str, Caller] = {}
         self._all_people: list[Person] = []
         self._reloaded_at = float("-inf")
+        self._outage: Outage | None = None
         self._requires_login = requires_login or bool(self._callers_of_settings)
 
     @classmethod
@@ -271,14 +273,20 @@ class Keys:
         is_first = self._reloaded_at == float("-inf")
         if not is_first:  # callers that come meanwhile use the people that were loaded before
             self._reloaded_at = now
+        if self._outage is None:
+            effect = "changes of people and keys are not loaded"
+            self._outage = Outage(_log, effect, journal.place)
         try:
-            self._replace_people(await journal.people())
-            self._reloaded_at = now
+            people = await journal.people()
         except DelfError as error:
             # A server that has never read its people must not answer as if there were none.
             if is_first:
                 raise
-            _log.error("changes of people and keys are not loaded: %s", error.message)
+            self._outage.record_failure(error)
+            return
+        self._outage.record_success()
+        self._replace_people(people)
+        self._reloaded_at = now
 
     def _replace_people(self, people: list[Person]) -> None:
         """Replace the people. Once there were people, authentication stays required."""

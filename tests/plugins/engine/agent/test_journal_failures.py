@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, AlreadyDone, Approved, UnrecordedCallError, tool
+from delf import Agent, AlreadyDone, Approved, UnrecordedCallError, UnrecordedEventError, tool
 from delf import events as ev
 from delf.errors import OutcomeUnknownError, TaskStoppedError
 from delf.protocols.approval import DecidedBy, Decider
@@ -101,6 +101,43 @@ async def test_task_stops_if_a_call_end_cannot_be_journalled(bench: Bench) -> No
     assert response.text == "looked up\nwrote b\nend"
     assert [(r.action, r.outcome_unknown) for r in bench.asked] == [("write", True)]
     assert bench.written == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ev.StepStarted,
+        ev.ModelReplied,
+        ev.ScriptGenerated,
+        ev.CallStarted,
+        ev.ScriptFinished,
+        ev.StepFinished,
+    ],
+)
+async def test_task_that_lost_an_event_is_resumed_without_repeating_a_call(
+    bench: Bench, kind: type[ev.Event]
+) -> None:
+    """The journal fails once, and works again before the task stops."""
+    bench.model.writes(STUBBORN)
+    lost = list[ev.Event]()
+
+    def refuses_first(event: ev.Event) -> bool:
+        if isinstance(event, kind) and not lost:
+            lost.append(event)
+            return True
+        return False
+
+    bench.journal.refuses = refuses_first
+    async with bench.agent() as agent:
+        stopped = await agent.arun("Write.")
+        assert isinstance(stopped.exception, UnrecordedEventError)
+        assert f"did not store {kind.__name__}: " in (stopped.error or "")
+        if not bench.model.replies:
+            bench.model.writes(STUBBORN)  # for a reply that the journal does not have
+        response = (await agent.aresume(stopped.trace.task_id)).raise_for_status()
+    assert response.text == "wrote a\nwrote b\nend"
+    assert bench.written == ["a", "b"]
+    assert bench.asked == []
 
 
 async def test_resumed_task_knows_an_outcome_missing_from_the_journal(bench: Bench) -> None:

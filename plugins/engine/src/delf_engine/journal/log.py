@@ -8,11 +8,21 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from contextvars import copy_context
-from typing import Any
+from typing import Any, Final
 
-from delf.errors import JournalUnavailableError, TaskLeftError
+from delf.errors import (
+    DelfError,
+    JournalUnavailableError,
+    TaskLeftError,
+    UnrecordedEventError,
+    describe_exception,
+)
 from delf.events import (
     SAFE,
+    ApprovalAssigned,
+    ApprovalCommented,
+    ApprovalVoted,
+    CallFinished,
     ClockRead,
     Event,
     ModelCalled,
@@ -21,6 +31,9 @@ from delf.events import (
     StepStarted,
     TaskFinished,
     TaskPostponed,
+    TaskResumed,
+    TaskStarted,
+    Warned,
     frozen_fields,
 )
 from delf.machine.contexts import in_context
@@ -35,6 +48,19 @@ _log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
 """A callback for recorded events, which must return quickly and should not raise."""
+
+# The events without which a task goes on, or whose callers handle a failure of the journal.
+_NOT_REQUIRED: Final = (
+    ApprovalAssigned,
+    ApprovalCommented,
+    ApprovalVoted,
+    CallFinished,
+    TaskFinished,
+    TaskPostponed,
+    TaskResumed,
+    TaskStarted,
+    Warned,
+)
 
 
 class TaskLog:
@@ -88,6 +114,11 @@ class TaskLog:
         self._is_leaving = False
         # True after end() or the task's last event: no event is recorded any more.
         self._is_ended = False
+        self.lost: UnrecordedEventError | None = None
+        """The error of the first required event that the journal did not store, if any.
+
+        Further events are not recorded then, and the task has to stop.
+        """
         # The time, on the event loop's clock, until which record() waits for the journal; None for
         # no limit. Set by hurry().
         self._deadline: float | None = None
@@ -137,10 +168,14 @@ class TaskLog:
 
         Raises:
             TaskLeftError: If the task has already ended in this process.
-            DelfError: If the journal fails.
+            UnrecordedEventError: If the journal does not store an event without which the task
+                cannot go on, now or earlier.
+            DelfError: If the journal does not store another event.
         """
         if self._is_ended or (self._is_leaving and not even_if_leaving):
             raise self._ended_error(kind)
+        if self.lost is not None and not issubclass(kind, _NOT_REQUIRED):
+            raise self.lost
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, unredacted_fields)
         # Record copies of the fields, because the caller may change its objects later. A thread
@@ -187,6 +222,16 @@ class TaskLog:
                 self._queued_events.append((kind, fields))
             self._flush_soon()
             raise
+        except TaskLeftError:
+            raise
+        except Exception as failure:
+            if issubclass(kind, _NOT_REQUIRED):
+                raise
+            reason = (
+                failure.message if isinstance(failure, DelfError) else describe_exception(failure)
+            )
+            self.lost = UnrecordedEventError(f"the journal did not store {kind.__name__}: {reason}")
+            raise self.lost from failure
 
     @asynccontextmanager
     async def step(self, name: str, attempt: int = 1) -> AsyncGenerator[None]:

@@ -270,7 +270,7 @@ class TaskPipeline:
         host = self._host
         if not work.done():
             return await self._time_out(work)
-        failure = host.stopped or work.exception()
+        failure = host.stopped or self._log.lost or work.exception()
         if failure is None:
             await self._keep_variables()  # while the sandbox is open
         host.close(stays_resumable=isinstance(failure, TaskLeftError))
