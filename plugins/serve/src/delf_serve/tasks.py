@@ -170,7 +170,7 @@ class _RunningTask:
         started: Set at the first new event of a resumed task, or when the task has ended.
         start_error: The error that ended a resumed task before its first new event.
         over: Set when the task has ended.
-        resumed: The asyncio task that continues the task; None for a task that was submitted.
+        work: The asyncio task that waits for the end of the work; None before the task is recorded.
     """
 
     owner: str | None
@@ -178,7 +178,7 @@ class _RunningTask:
     started: asyncio.Event = field(default_factory=asyncio.Event)
     start_error: DelfError | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    resumed: asyncio.Task[Any] | None = None
+    work: asyncio.Task[Any] | None = None
 
 
 class Tasks:
@@ -352,7 +352,7 @@ class Tasks:
         caller = submission.caller
         try:
             ledger = await self.budgets.ledger(caller, self._agent.ledger)
-            await self._agent.asubmit(
+            handle = await self._agent.asubmit(
                 order.task,
                 order.timeout,
                 task_id=task_id,
@@ -374,8 +374,21 @@ class Tasks:
             raise
         else:
             self._remember_owner(task_id, running_task.owner)
+            running_task.work = asyncio.create_task(
+                self._forget_at_end(task_id, running_task, handle)
+            )
         finally:
             running_task.recorded.set()  # equal requests wait for this in _find_submitted()
+
+    async def _forget_at_end(
+        self, task_id: str, running_task: _RunningTask, work: Awaitable[object]
+    ) -> None:
+        """Stop counting a submitted task when its work ends, even without an end in the journal."""
+        try:
+            with contextlib.suppress(DelfError):  # the journal has the reason, or cannot be written
+                await work
+        finally:
+            self._forget_running(task_id, running_task)
 
     def _handle_end(self, task_id: str, task_text: str, owner: str | None, event: Event) -> None:
         """Listen to the events of a running task for its end."""
@@ -909,7 +922,7 @@ class Tasks:
             ledger=ledger,
             before_start=partial(self._check_owner, owner),
         )
-        running_task.resumed = asyncio.create_task(
+        running_task.work = asyncio.create_task(
             self._resume_until_end(task_id, running_task, resuming)
         )
         running_task.recorded.set()  # the task was in the journal before
