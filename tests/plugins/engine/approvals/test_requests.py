@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from delf.errors import ConfigurationError, DelfError, UnknownRequestError
+from delf.errors import ConfigurationError, DelfError, UnknownRequestError, UnrecordedEventError
 from delf.events import ApprovalDecided, ApprovalRequested, Event
 from delf.protocols.approval import (
     AlreadyDone,
@@ -310,7 +310,7 @@ async def test_request_that_cannot_be_journalled_fails_at_once(tools: Toolset) -
         raise OSError("the disk is full")
 
     bench.journal.append = full
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(UnrecordedEventError, match="full"):
         await bench.decide(1)
     assert bench.pending.list() == []
 

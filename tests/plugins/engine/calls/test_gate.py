@@ -12,6 +12,7 @@ from delf.errors import (
     TaskLimitError,
     ToolException,
     ToolRefusedError,
+    UnrecordedEventError,
 )
 from delf.events import (
     ApprovalDecided,
@@ -577,7 +578,7 @@ async def test_call_at_a_limit_does_not_wait_for_a_call_that_could_not_begin():
     await stores.wait()
     await asyncio.sleep(0)  # the call ``fail`` now waits for the call ``look``
     store.set()
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(UnrecordedEventError, match="full"):
         await looking
     assert (await asyncio.wait_for(failing, 5)).message == "no more"
 
@@ -609,7 +610,7 @@ async def test_unrecordable_call_is_not_made():
         raise OSError("the disk is full")
 
     bench.journal.append = full
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(UnrecordedEventError, match="full"):
         await bench.call("shop.find", "open")
     assert shop.made == []
 
