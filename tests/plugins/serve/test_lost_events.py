@@ -23,10 +23,8 @@ class FailsOnce(SqlJournal):
         await super().append(event)
 
 
-async def test_server_resumes_its_own_task_that_lost_an_event(
-    serve, journal_url, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("delf_serve.tasks._LOOK_SECONDS", 0.1)
+@pytest.mark.slow
+async def test_server_resumes_its_own_task_that_lost_an_event(serve, journal_url):
     host = TestHost.discover(environ={})
     spec = JournalSpec(name="once", summary="Fails once.", factory="a:b", durable=True, shared=True)
     journal = FailsOnce(journal_url)
