@@ -20,6 +20,8 @@ _MAX_CHARACTERS: Final = 6_000
 _MAX_NOTES: Final = 40
 # The maximum number of fields written for a type, with the fields of nested records.
 _MAX_FIELDS: Final = 400
+# How often a generic alias may occur inside itself, with other arguments.
+_MAX_ALIAS_LEVELS: Final = 4
 # Names of type qualifiers, because typing and typing_extensions have different objects.
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
 # The names of the types that scripts get for values of other collection types.
@@ -75,8 +77,6 @@ class _Context(NamedTuple):
         enclosing: The enclosing records, to detect recursion.
         enclosing_aliases: The aliases between the innermost record and the type, to detect
             recursion.
-        type_arguments: The types that replace type variables. These types have no variables that
-            the type around them replaces.
         field_budget: An iterator with one item for each field that may still be written, shared by
             all nested records. When no item is left, formatting stops with ``_TooManyFieldsError``.
     """
@@ -85,29 +85,7 @@ class _Context(NamedTuple):
     depth: int = _DEEPEST
     enclosing: tuple[Any, ...] = ()
     enclosing_aliases: tuple[Any, ...] = ()
-    type_arguments: Mapping[Any, Any] = types.MappingProxyType({})
     field_budget: Iterator[int] = iter(())
-
-    def with_variables_of_class(self, owner: Any) -> _Context:
-        """Return a copy that knows only the type variables of a class and its bases.
-
-        The same variable may have another meaning outside of the class: many modules have only one
-        ``T``.
-
-        Args:
-            owner: The class, or a generic class with its arguments.
-        """
-        return self._replace(type_arguments=self._resolve(_bindings(owner)))
-
-    def without_variables(self) -> _Context:
-        """Return a copy that knows no type variables."""
-        return self._replace(type_arguments={})
-
-    def _resolve(self, type_arguments: Mapping[Any, Any]) -> dict[Any, Any]:
-        return {
-            variable: _substitute(type_argument, self.type_arguments)
-            for variable, type_argument in type_arguments.items()
-        }
 
     def enter_record(self, record: Any) -> _Context:
         """Return a copy for the fields of a record."""
@@ -116,17 +94,13 @@ class _Context(NamedTuple):
         # a recursive alias, which would be written as the unknown name ``Tree``.
         return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
 
-    def enter_alias(self, alias: Any, type_arguments: Mapping[Any, Any]) -> _Context:
+    def enter_alias(self, alias: Any) -> _Context:
         """Return a copy for the type that an alias stands for.
 
         Args:
             alias: The alias, with its arguments if it is generic.
-            type_arguments: The types that replace the variables of the alias.
         """
-        return self._replace(
-            enclosing_aliases=(*self.enclosing_aliases, alias),
-            type_arguments={**self.type_arguments, **self._resolve(type_arguments)},
-        )
+        return self._replace(enclosing_aliases=(*self.enclosing_aliases, alias))
 
     def is_too_deep(self, record: Any) -> bool:
         """Return True if a record is recursive or too deeply nested to write its fields."""
@@ -210,15 +184,23 @@ def plain_default(value: Any) -> Any:
     return value
 
 
-def record_fields(owner: object, *, as_input: bool) -> list[RecordField] | None:
+def _fields_of(hint: Any, *, as_input: bool) -> list[RecordField] | None:
     """Return the fields of a record type; None for any other type.
 
+    The type variables in the types of the fields are replaced: the annotation ``list[T]`` of
+    ``Page`` becomes ``list[int]`` for ``Page[int]``.
+
     Args:
-        owner: A class.
+        hint: A class, or a generic class with its arguments.
         as_input: Whether scripts pass values of the type.
     """
+    owner = typing.get_origin(hint) or hint
     reader = _field_reader_of(owner)
-    return reader(owner, as_input) if reader is not None else None
+    if reader is None:
+        return None
+    bindings = _bindings(hint)
+    fields = reader(owner, as_input)
+    return [field._replace(hint=_substitute(field.hint, bindings)) for field in fields]
 
 
 def _field_reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
@@ -357,7 +339,7 @@ def _hint_text(hint: Any, context: _Context) -> str:
     if underlying is not None:
         return _hint_text(underlying, context)
     if isinstance(hint, type):
-        return _class_text(hint, context)
+        return _class_text(hint, hint, context)
     name = getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
     return _NAMES.get(name, name)
 
@@ -377,18 +359,16 @@ def _alias_text(hint: Any, alias: Any, args: tuple[Any, ...], context: _Context)
         context: Options and state.
     """
     is_recursive = hint in context.enclosing_aliases  # as in ``type Json = str | list[Json]``
-    if is_recursive:
+    # A recursive alias may have other arguments at each level: ``type X[T] = T | X[list[T]]``.
+    levels = [typing.get_origin(each) for each in context.enclosing_aliases].count(alias)
+    if is_recursive or levels == _MAX_ALIAS_LEVELS:
         return alias.__name__
     arg_by_variable = dict(zip(alias.__type_params__, args, strict=False))
-    return _hint_text(alias.__value__, context.enter_alias(hint, arg_by_variable))
+    return _hint_text(_substitute(alias.__value__, arg_by_variable), context.enter_alias(hint))
 
 
 def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
-    type_argument = context.type_arguments.get(variable)
-    if type_argument is not None:
-        # Replace no variables inside the type argument. In ``Page[list[T]]``, ``T`` stands for
-        # ``list[T]``, and replacing this inner ``T`` again would never end.
-        return _hint_text(type_argument, context.without_variables())
+    """Format a type variable that no type replaces."""
     if variable.__constraints__:
         return " | ".join(
             dict.fromkeys(_hint_text(each, context) for each in variable.__constraints__)
@@ -408,8 +388,8 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
         return _literal_text(args)
     if _is_alias(origin):
         return _alias_text(hint, origin, args, context)
-    if isinstance(origin, type) and record_fields(origin, as_input=context.as_input) is not None:
-        return _class_text(origin, context, hint)
+    if isinstance(origin, type) and _field_reader_of(origin) is not None:
+        return _class_text(origin, hint, context)
     name = getattr(origin, "__name__", str(origin))
     if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
         return name
@@ -427,35 +407,34 @@ def _literal_text(values: Sequence[Any]) -> str:
     return f"Literal[{', '.join(repr(plain_default(value)) for value in values)}]"
 
 
-def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
+def _class_text(cls: type[Any], hint: Any, context: _Context) -> str:
     """Format a class.
 
     An enum becomes a ``Literal``, a record its fields, and most other classes their name.
 
     Args:
-        hint: The class.
+        cls: The class.
+        hint: The class with its arguments if it is generic: ``Page[int]`` and ``Page[str]`` are two
+            records.
         context: Options and state.
-        owner: The generic type with its arguments, such as ``Page[int]``, if any.
     """
-    if issubclass(hint, enum.Enum):
-        return _literal_text(tuple(hint))
-    library = hint.__module__.partition(".")[0]
+    if issubclass(cls, enum.Enum):
+        return _literal_text(tuple(cls))
+    library = cls.__module__.partition(".")[0]
     # Scripts get the tables and columns of these libraries as lists.
     if library in _LIBRARIES and not context.as_input:
-        if hint.__name__ in _TABLES:
+        if cls.__name__ in _TABLES:
             return "list[dict]"
-        if hint.__name__ in _COLUMNS:
+        if cls.__name__ in _COLUMNS:
             return "list"
-    record = hint if owner is None else owner  # Page[int] and Page[str] are two records
-    context = context.with_variables_of_class(record)
-    if _is_root_model(hint):
-        return _hint_text(_root_of(hint), context)
-    fields = record_fields(hint, as_input=context.as_input)
+    fields = _fields_of(hint, as_input=context.as_input)
     if fields is None:
-        return _NAMES.get(hint.__name__, hint.__name__)
-    if context.is_too_deep(record):
+        return _NAMES.get(cls.__name__, cls.__name__)
+    if _is_root_model(cls):
+        return _hint_text(fields[0].hint, context)
+    if context.is_too_deep(hint):
         return "dict"
-    return _record_text(fields, context.enter_record(record))
+    return _record_text(fields, context.enter_record(hint))
 
 
 def _record_text(fields: Sequence[RecordField], context: _Context) -> str:
@@ -473,10 +452,6 @@ def _record_text(fields: Sequence[RecordField], context: _Context) -> str:
 
 def _is_root_model(hint: Any) -> bool:
     return getattr(hint, "__pydantic_root_model__", False) is True
-
-
-def _root_of(hint: Any) -> Any:
-    return hint.model_fields["root"].annotation
 
 
 def _bindings(hint: Any) -> dict[Any, Any]:
@@ -520,37 +495,20 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
 
     Args:
         hint: The type.
-        context: Options and state. Its ``type_arguments`` replace the type variables in the type.
+        context: Options and state.
         path: The key path of the type; empty for the outermost type.
     """
     while _is_wrapper(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
-    if isinstance(hint, typing.TypeVar):
-        yield from _variable_notes(hint, context, path)
-        return
-    origin = typing.get_origin(hint)
-    class_or_hint = origin if isinstance(origin, type) else hint  # ``Page`` for ``Page[int]``
-    is_class = isinstance(class_or_hint, type)
-    fields = record_fields(class_or_hint, as_input=context.as_input) if is_class else None
+    cls = typing.get_origin(hint) or hint  # ``Page`` for ``Page[int]``
+    fields = _fields_of(hint, as_input=context.as_input) if isinstance(cls, type) else None
     if fields is None:  # not a record; the items of ``dict[str, Order]`` are ``str`` and ``Order``
         yield from _argument_notes(hint, context, path)
-    elif _is_root_model(class_or_hint):  # a pydantic model that has no keys, only a ``root``
-        root = _root_of(class_or_hint)
-        yield from _item_notes(root, doc_of(root), context.with_variables_of_class(hint), path)
+    elif _is_root_model(cls):  # a pydantic model that has no keys, only a ``root``
+        root = fields[0].hint
+        yield from _item_notes(root, doc_of(root), context, path)
     elif not context.is_too_deep(hint):
-        yield from _field_notes(hint, class_or_hint, fields, context, path)
-
-
-def _variable_notes(
-    variable: typing.TypeVar, context: _Context, path: str
-) -> Iterator[tuple[str, str]]:
-    """Yield the key paths and descriptions inside the type that replaces a type variable.
-
-    In ``Page[list[Order]]``, the type ``list[Order]`` replaces the variable of ``Page``.
-    """
-    type_argument = context.type_arguments.get(variable, Any)
-    # A type argument is written outside of the class: the class's variables do not occur in it.
-    yield from _notes(type_argument, context.without_variables(), path)
+        yield from _field_notes(cls, fields, context.enter_record(hint), path)
 
 
 def _argument_notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:
@@ -569,25 +527,22 @@ def _argument_notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[s
 
 
 def _field_notes(
-    hint: Any, record: type[Any], fields: Sequence[RecordField], context: _Context, path: str
+    record: type[Any], fields: Sequence[RecordField], context: _Context, path: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the key path and the description of each field of a record, and of all inside it.
 
     Args:
-        hint: The record type, with its type arguments if it is generic, such as ``Page[int]``.
-        record: The class of the record, such as ``Page``.
+        record: The class of the record.
         fields: The fields of the record.
-        context: Options and state around the record.
+        context: Options and state for the fields.
         path: The key path of the record; empty for the outermost type.
     """
-    # The field types of ``Page`` may have its variable ``T``, which is ``int`` for ``Page[int]``.
-    context_of_fields = context.with_variables_of_class(hint).enter_record(hint)
     docs = field_docs(record)
     for field in fields:
         field_path = f"{path}.{field.name}" if path else field.name
         documented = docs.get(field.attribute or field.name, "")
         yield field_path, _join_texts(documented, field.doc)
-        yield from _notes(field.hint, context_of_fields, field_path)
+        yield from _notes(field.hint, context, field_path)
 
 
 def _item_notes(
