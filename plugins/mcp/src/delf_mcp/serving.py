@@ -64,7 +64,6 @@ class Work:
         self.open_question: tuple[ApprovalRequest, asyncio.Future[Decision]] | None = None
         self._progress: asyncio.Queue[str | None] = asyncio.Queue()
         self._reported_step_count = 0
-        self._abandon_timer: asyncio.TimerHandle | None = None
         # The task copies the current context, so that the coroutine finds this object there.
         token = _current_work.set(self)
         try:
@@ -101,16 +100,6 @@ class Work:
             result: The response to the question, as the client sent it.
         """
         self._decide(lambda request: decision_of(request, result))
-
-    def abandon_after(self, seconds: float, abandon: Callable[[], None]) -> None:
-        """Call ``abandon`` after some seconds, unless the client has called again by then."""
-        self._abandon_timer = asyncio.get_running_loop().call_later(seconds, abandon)
-
-    def cancel_abandonment(self) -> None:
-        """Cancel the timer of :meth:`abandon_after`, because the client has called again."""
-        if self._abandon_timer is not None:
-            self._abandon_timer.cancel()
-            self._abandon_timer = None
 
     def refuse(self, reason: str) -> None:
         """Reject the last question, because the client's user cannot be asked."""
@@ -180,8 +169,9 @@ class Served:
         self._tools: dict[str, types.Tool] = {}
         self._action_names: dict[str, str] = {}
         self._outputs = Outputs()  # the files that clients may read
-        # Work that waits for the client to return with an answer, by the secret token for this.
-        self._suspended: dict[str, Work] = {}
+        # Work that waits for the client to return with an answer, by the secret token for this, and
+        # the timer that cancels the work.
+        self._suspended: dict[str, tuple[Work, asyncio.TimerHandle]] = {}
         self._listing_lock = asyncio.Lock()
 
     def server(self) -> Server[Any]:
@@ -198,8 +188,8 @@ class Served:
 
     async def aclose(self) -> None:
         """Stop all work, and release resources."""
-        for work in self._suspended.values():
-            work.task.cancel()
+        for key in list(self._suspended):
+            self._abandon(key)
         await self._call_agent.astop()
         await self._task_agent.astop()
 
@@ -238,10 +228,14 @@ class Served:
         """
         await self._list_once()
         if params.request_state:
-            work = self._suspended.pop(params.request_state, None)
-            if work is None:  # starting the work again could repeat its earlier calls
+            suspended = self._suspended.pop(params.request_state, None)
+            if suspended is None:  # starting the work again could repeat its earlier calls
                 return _failed(_ABANDONED)
-            _resume(work, params.input_responses or {})
+            work, timer = suspended
+            timer.cancel()
+            responses = params.input_responses or {}
+            if _ANSWER in responses:
+                work.answer(responses[_ANSWER])
         elif params.name in self._tools:
             work = Work(self._run_task_or_call(params.name, params.arguments or {}))
         else:
@@ -284,14 +278,16 @@ class Served:
             The secret token with which the client returns.
         """
         key = secrets.token_urlsafe(24)
-        self._suspended[key] = work
-
-        def abandon() -> None:
-            if self._suspended.pop(key, None) is not None:
-                work.task.cancel()
-
-        work.abandon_after(self._task_agent.config.approval_timeout, abandon)
+        seconds = self._task_agent.config.approval_timeout
+        timer = asyncio.get_running_loop().call_later(seconds, self._abandon, key)
+        self._suspended[key] = (work, timer)
         return key
+
+    def _abandon(self, key: str) -> None:
+        """Cancel suspended work, because the client does not return in time."""
+        work, timer = self._suspended.pop(key)
+        timer.cancel()
+        work.task.cancel()
 
     async def _run_task_or_call(
         self, tool: str, arguments: Mapping[str, Any]
@@ -431,13 +427,6 @@ def _supports_forms(context: ServerRequestContext[Any]) -> bool:
     if elicitation is None:
         return False
     return elicitation.form is not None or elicitation.url is None
-
-
-def _resume(work: Work, responses: Mapping[str, Any]) -> None:
-    """Continue suspended work with the client's responses."""
-    work.cancel_abandonment()
-    if _ANSWER in responses:
-        work.answer(responses[_ANSWER])
 
 
 def _text_of(error: DelfError) -> str:
