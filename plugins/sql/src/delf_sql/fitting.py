@@ -244,11 +244,17 @@ def _fits(value: Any, family: Family) -> bool:
         return not isinstance(value, bytes)
     if family == "bytes":
         return isinstance(value, bytes)
-    if family in _MOMENTS:
-        if isinstance(value, str):
-            return _keeps_date_and_time(value, family)
-        return _keeps_moment(value, family)
-    return True
+    return _keeps_moment(value, family) if family in _MOMENTS else True
+
+
+def _keeps_moment(value: Any, family: Family) -> bool:
+    """Return True if a column stores a date, time or duration completely, with its time zone."""
+    if isinstance(value, dt.timedelta):
+        is_time = dt.timedelta(0) <= value < dt.timedelta(days=1)
+        return family == "interval" or (is_time and family in ("time", "timetz"))
+    if isinstance(value, (dt.date, dt.time)):
+        value = value.isoformat()
+    return isinstance(value, str) and _keeps_date_and_time(value, family)
 
 
 def loses_digits_as_float(value: int) -> bool:
@@ -281,7 +287,7 @@ def _keeps_date_and_time(text: str, family: Family) -> bool:
     type.
     """
     match = _MOMENT.fullmatch(text.strip())
-    if match is None or family == "timestamptz":
+    if match is None:
         return True
     clock = match["clock"] or ""
     has_date = bool(match["date"])
@@ -291,36 +297,14 @@ def _keeps_date_and_time(text: str, family: Family) -> bool:
         return has_date and not has_zone and is_midnight
     if family == "timestamp":
         return has_date and not has_zone
+    if family == "timestamptz":
+        return has_date
     if family == "interval":
-        return not has_date
+        return not has_date and not has_zone
     has_only_time = bool(clock) and not has_date
     if family == "timetz":
         return has_only_time
     return has_only_time and not has_zone
-
-
-def _keeps_moment(value: Any, family: Family) -> bool:
-    """Return True if a column stores a date, time or duration completely, with its time zone.
-
-    Args:
-        value: The date, time or duration.
-        family: The kind of type that the column has, such as ``timestamptz``.
-    """
-    has_zone = getattr(value, "tzinfo", None) is not None
-    fitting: set[Family] = set()
-    if isinstance(value, dt.timedelta):
-        fitting = {"interval"}
-        if dt.timedelta(0) <= value < dt.timedelta(days=1):
-            fitting |= {"time", "timetz"}
-    elif isinstance(value, dt.time):
-        fitting = {"timetz"} if has_zone else {"timetz", "time", "interval"}
-    elif isinstance(value, dt.datetime):
-        fitting = {"timestamptz"} if has_zone else {"timestamptz", "timestamp"}
-        if not has_zone and value.time() == dt.time(0):
-            fitting.add("date")
-    elif isinstance(value, dt.date):
-        fitting = {"date", "timestamp", "timestamptz"}
-    return family in fitting
 
 
 def _shorten(value: Any) -> str:
