@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, cast
 
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
@@ -137,18 +137,19 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     media = _media_to_send(document, declared_media, schema)
     kind = kind_of(media)
     encoding = media_fields.get("encoding")
-    flat_body: _FlatBody | None = None
+    fields: tuple[Field, ...] | None = None
+    extra_argument: str | None = None
     if kind in ("json", "form", "multipart") and schema is not None:
-        flat_body = _flatten(document, schema, used_keywords)
+        fields, extra_argument = _flatten(document, schema, used_keywords)
     return Body(
         media=media,
         kind=kind,
         required=body.get("required") is True,
         schema=cast("Any", schema if schema is not None else {}),
         encoding=cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {},
-        fields=None if flat_body is None else flat_body.fields,
-        whole_argument=unique("body", used_keywords, "content") if flat_body is None else None,
-        extra_argument=None if flat_body is None else flat_body.extra_argument,
+        fields=fields,
+        whole_argument=unique("body", used_keywords, "content") if fields is None else None,
+        extra_argument=extra_argument,
         doc=body.get("description"),
     )
 
@@ -171,19 +172,9 @@ def _forbids_additional(document: Document, schema: Any) -> bool:
     )
 
 
-class _FlatBody(NamedTuple):
-    """A body whose properties are keyword arguments.
-
-    Args:
-        fields: As in :class:`Body`.
-        extra_argument: As in :class:`Body`.
-    """
-
-    fields: tuple[Field, ...]
-    extra_argument: str | None
-
-
-def _flatten(document: Document, schema: Any, used_keywords: Mapping[str, str]) -> _FlatBody | None:
+def _flatten(
+    document: Document, schema: Any, used_keywords: Mapping[str, str]
+) -> tuple[tuple[Field, ...] | None, str | None]:
     """Make the properties of a body keyword arguments.
 
     Args:
@@ -192,11 +183,12 @@ def _flatten(document: Document, schema: Any, used_keywords: Mapping[str, str]) 
         used_keywords: The names of other keyword arguments.
 
     Returns:
-        None if the body has to be a single argument, such as a list.
+        ``fields`` and ``extra_argument`` of :class:`Body`; None for both if the body has to be a
+        single argument, such as a list.
     """
     merged = merge_object(document, schema)
     if merged is None or merged.nullable:  # not an object, or null is a value, too
-        return None
+        return None, None
     writable = {
         name: part for name, part in merged.properties.items() if not document.is_read_only(part)
     }
@@ -205,17 +197,16 @@ def _flatten(document: Document, schema: Any, used_keywords: Mapping[str, str]) 
     # false``, the body is an empty object.
     is_undescribed = not merged.properties and not _forbids_additional(document, schema)
     if has_only_additional or is_undescribed or len(writable) > _MAX_FIELDS:
-        return None
-    names: dict[str, str] = {}  # from keyword to property
-    for name in writable:
-        arg = argument_name(name)
-        if arg in used_keywords or arg in names:  # two properties such as ``a-b`` and ``a_b``
-            return None
-        names[arg] = name
+        return None, None
+    required = merged.required
     fields = tuple(
-        Field(arg, name, writable[name], name in merged.required) for arg, name in names.items()
+        Field(argument_name(name), name, part, name in required) for name, part in writable.items()
     )
+    keywords = {field.arg for field in fields}
+    # Two properties such as ``a-b`` and ``a_b`` have the same keyword.
+    if len(keywords) < len(fields) or not keywords.isdisjoint(used_keywords):
+        return None, None
     extra_argument = None
     if merged.additional:
-        extra_argument = unique("extra_fields", {*used_keywords, *names})
-    return _FlatBody(fields, extra_argument)
+        extra_argument = unique("extra_fields", {*used_keywords, *keywords})
+    return fields, extra_argument
