@@ -204,18 +204,10 @@ def _run_allowing_duplicate_json_keys(request: dict[str, Any]) -> dict[str, Any]
     try:
         return _run_request_once(request)
     except duckdb.InvalidInputException as error:
-        json_tables = [table for table in request["tables"] if table["kind"] == "json"]
-        if "duplicate key" not in str(error) or not json_tables:
+        if "duplicate key" not in str(error):
             raise
-    for table in json_tables:
-        name = table["names"][0]
-        # Reading and writing the values leaves each key once in an object.
-        path_without_duplicates = f"{table['copy_path']}.once"
-        utf8_path = utf8_of(table["path"], table["copy_path"], name)
-        write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
-        write(utf8_path, path_without_duplicates, name)
-        table.update(path=path_without_duplicates, ending=".jsonl")
-    return _run_request_once(request)
+    tables = [{**table, "has_duplicate_keys": True} for table in request["tables"]]
+    return _run_request_once({**request, "tables": tables})
 
 
 def _run_request_once(request: dict[str, Any]) -> dict[str, Any]:
@@ -388,7 +380,8 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     A file that DuckDB cannot read without loss is rewritten first, as JSON lines at the path
     ``table["copy_path"]``.
     """
-    relation = _relation_of_json(connection, table)
+    has_duplicate_keys = "has_duplicate_keys" in table
+    relation = None if has_duplicate_keys else _relation_of_json(connection, table)
     if relation is None:
         table = _rewrite_as_json_lines(table)
         relation = connection.sql(f"FROM {_json_rows(table)}")
@@ -399,7 +392,10 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
 
 
 def _rewrite_as_json_lines(table: dict[str, Any]) -> dict[str, Any]:
-    """Rewrite a JSON file at ``table["copy_path"]``; return the data of the new file's table."""
+    """Rewrite a JSON file at ``table["copy_path"]``; return the data of the new file's table.
+
+    Reading and writing the values leaves each key once in an object.
+    """
     write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
     write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
     return {**table, "path": table["copy_path"]}
