@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
@@ -26,7 +26,6 @@ from delf.errors import (
 from delf_sql.backends.base import FailedAt, Problem, WriteResult, can_batch, first_line
 from delf_sql.catalog import (
     Catalogue,
-    Column,
     Relation,
     Table,
     find_relation,
@@ -370,48 +369,23 @@ class EngineBackend:
     def _table(self, session: sa.Connection, inspector: sa.Inspector, relation: Relation) -> Table:
         """Return a table with columns and keys; marked as broken if it cannot be read."""
         name: str = relation.key
-        table = Table(relation)
         try:
-            for column in inspector.get_columns(name):
-                kind = column["type"]
-                table.columns.append(
-                    Column(
-                        name=column["name"],
-                        type=_type(kind, session),
-                        nullable=column["nullable"],
-                        comment=column.get("comment"),
-                    )
+            columns = [
+                (
+                    name,
+                    each["name"],
+                    _type(each["type"], session),
+                    each["nullable"],
+                    each.get("comment"),
                 )
+                for each in inspector.get_columns(name)
+            ]
         except (DBAPIError, NoSuchTableError) as error:
-            table.broken = first_line(str(getattr(error, "orig", error)))
-            return table
-        self._add_keys(inspector, table, name)
-        return table
-
-    def _add_keys(self, inspector: sa.Inspector, table: Table, name: str) -> None:
-        """Add primary keys, unique columns and references, as far as the dialect can tell."""
+            return Table(relation, broken=first_line(str(getattr(error, "orig", error))))
+        constraints: list[Sequence[Any]] = []
         with contextlib.suppress(NotImplementedError, SQLAlchemyError):  # not in every dialect
-            for column_name in inspector.get_pk_constraint(name)["constrained_columns"]:
-                column = table.column(column_name)
-                if column is not None:
-                    column.primary_key = True
-                    column.nullable = False
-            for unique in inspector.get_unique_constraints(name):
-                column_names = unique["column_names"]
-                # SQLAlchemy names an expression None.
-                if len(column_names) != 1 or not column_names[0]:
-                    continue
-                column = table.column(column_names[0])
-                if column is not None:
-                    column.unique = True
-            for key in inspector.get_foreign_keys(name):
-                names = (key["referred_schema"], key["referred_table"])
-                referenced_table = ".".join(name for name in names if name)
-                pairs = zip(key["constrained_columns"], key["referred_columns"], strict=False)
-                for own_name, other_name in pairs:
-                    column = table.column(own_name)
-                    if column is not None:
-                        column.references = f"{referenced_table}.{other_name}"
+            constraints.extend(_constraints(inspector, name))
+        return tables_of([relation], columns, constraints)[0]
 
     def version(self, session: sa.Connection) -> str:
         """Return the database's name, and its version if known."""
@@ -432,6 +406,19 @@ class EngineBackend:
             text=text,
             is_connection_lost=is_disconnected,
         )
+
+
+def _constraints(inspector: sa.Inspector, name: str) -> Iterator[Sequence[Any]]:
+    """Yield the rows of :func:`tables_of` for the constraints of a table."""
+    for column in inspector.get_pk_constraint(name)["constrained_columns"]:
+        yield name, column, "p", None
+    for unique in inspector.get_unique_constraints(name):
+        if len(unique["column_names"]) == 1:
+            yield name, unique["column_names"][0], "u", None
+    for key in inspector.get_foreign_keys(name):
+        table = ".".join(filter(None, (key["referred_schema"], key["referred_table"])))
+        for own, other in zip(key["constrained_columns"], key["referred_columns"], strict=False):
+            yield name, own, "f", f"{table}.{other}"
 
 
 def _driver_connection(session: sa.Connection) -> Any:
