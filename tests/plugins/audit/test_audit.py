@@ -125,7 +125,7 @@ async def test_audit_records_possible_foreign_influence(tmp_path: Path) -> None:
     async with project as agent:
         await agent.arun("Pay the bill.")
     (question,) = [record for record in lines(place) if record["what"] == "question"]
-    assert question["flow"] == "amount: written by the model after it read what others wrote"
+    assert question["flow"] == "amount: in part from bill (call 1); others wrote it"
     assert question["origins"]["amount"].endswith("it read what others wrote")
 
 

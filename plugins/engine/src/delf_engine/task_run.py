@@ -360,14 +360,14 @@ class TaskRun:
         for name, text in self.context.live.items():
             # Facts have the trust that the user or the connection's class declares, else "outside".
             trust = _trust_of_texts(sources.get(name), "context_trust")
-            yield ContextText(trust, text, f"the facts about {name}")
+            yield ContextText(trust, text, f"the facts about {name}", is_description=True)
         for bound_action in self.tools.shown:
             trust = _trust_of_texts(bound_action.connection, "description_trust", default="own")
             if trust == "own":
                 continue  # only texts of others are searched for the origin of a value
             place = f"the descriptions of {bound_action.connection.name}"
             for text in filter(None, bound_action.action.texts()):
-                yield ContextText("outside", text, place)
+                yield ContextText("outside", text, place, is_description=True)
 
     def trust_of(self, call: Call) -> Trust:
         """Return ``own`` if all arguments of a call are the user's own data, else ``outside``."""

@@ -208,6 +208,13 @@ STRANGER = "DE89 3704 0044 0532 0130 00"
             f"send(\"update t set iban = '{STRANGER[:14]}' where id = 7\")",
             "iban: in part from mails (call 1, [0].body); others wrote it",
         ),
+        ("send('250')", "iban: in part from mails (call 1, [0].body); others wrote it"),
+        (
+            "send('where amount = 250')",
+            "iban: in part from mails (call 1, [0].body); others wrote it",
+        ),
+        ("send('25')", None),
+        ("send('PAY everything')", "iban: in part from mails (call 1, [0].body); others wrote it"),
         ("send(\"update t set sender = 'Carl' where id = 7\")", None),
         (
             "send(str(len(m)) + ' bills')",

@@ -8,7 +8,7 @@ a stranger's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -24,11 +24,15 @@ from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
 from delf_engine.origins.outline import SourcesByParameter
 from delf_engine.origins.sources import Source, Sources
-from delf_engine.origins.texts import has_address_or_code, literals_in
+from delf_engine.origins.texts import has_address_or_code, parts_of
 from delf_engine.origins.values import MAX_LEAVES, is_content, names_in, parameter_of, values_of
 
 # The maximum number of values whose origins are compared, to show the most suspicious one.
 _MAX_TRACED_VALUES: Final = 20
+# The maximum number of parts of one call's values, such as quoted texts, that are searched for.
+_MAX_PARTS: Final = 100
+# The minimum number of characters of a word that two texts do not share by chance.
+_MIN_WORD_LENGTH: Final = 3
 
 
 class TaskFlows:
@@ -195,22 +199,36 @@ class _Suspect:
         """
         if not self.origins.has_author_read_untrusted_data or not self.text_by_path:
             return self.reason()
-        paths = self._deciding_paths or [*self.text_by_path]
-        origins = [(path, self.origins.find(self.text_by_path[path])) for path in paths]
-        literals = ((path, text) for path in paths for text in literals_in(self.text_by_path[path]))
-        for path, literal in islice(literals, MAX_LEAVES):
-            origin = self.origins.find(literal)
+        reason = None
+        for path, origin in self._places(self._deciding_paths or [*self.text_by_path]):
             if origin.is_from_untrusted_data:
-                origins.append((path, replace(origin, is_part=True, is_mixed=True)))
-        suspicious = [
-            (path, origin)
-            for path, origin in origins
-            if origin.is_from_untrusted_data or origin.kind == "unknown"
-        ]
-        if not suspicious:
-            return None
-        path, origin = min(suspicious, key=lambda each: _rank(each[1]))
-        return self._reason_of_origin(path, origin)
+                return self._reason_of_origin(path, origin)
+            if origin.kind == "unknown" and reason is None:
+                reason = self._reason_of_origin(path, origin)
+        return reason
+
+    def _places(self, paths: Sequence[str]) -> Iterator[tuple[str, Origin]]:
+        """Yield the origin of each value, and of each part of a value that others wrote.
+
+        The parts are literals, such as quoted texts, and words, such as ``DELETE``.
+        """
+        values = [(path, self.text_by_path[path]) for path in paths]
+        for path, text in values:
+            yield path, self._place_of(path, text)
+        parts = ((path, part) for path, text in values for part in parts_of(text))
+        for path, part in islice(parts, _MAX_PARTS):
+            origin = self._place_of(path, part)
+            if origin.is_from_untrusted_data:
+                yield path, replace(origin, is_part=True, is_mixed=True)
+
+    def _place_of(self, path: str, text: str) -> Origin:
+        """Return the origin of a value or of a part of it; also find short words of others."""
+        origin = self.origins.find(text)
+        is_rare = len(text) >= _MIN_WORD_LENGTH or (len(text) > 1 and text.isdigit())
+        is_key_of_record = "[key " in path  # most keys are in some text by chance
+        if origin.kind in ("script", "unknown") and is_rare and not is_key_of_record:
+            return self.origins.find_mention(text) or origin
+        return origin
 
     @property
     def _deciding_paths(self) -> Sequence[str]:

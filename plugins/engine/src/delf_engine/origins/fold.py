@@ -34,7 +34,12 @@ from delf_engine.origins.origin import Origin, PastCall, Results, find_in
 from delf_engine.origins.outline import Outline
 from delf_engine.origins.scripts import Scripts
 from delf_engine.origins.sources import UNKNOWN, Source, Sources, field_names_used
-from delf_engine.origins.texts import mentions, mentions_record, normalized_text
+from delf_engine.origins.texts import (
+    letters_and_digits,
+    mentions,
+    mentions_record,
+    normalized_text,
+)
 from delf_engine.origins.values import items_of, texts_with_trust, values_of
 
 CONVERSATION: Final = "this conversation"
@@ -57,6 +62,8 @@ class ContextText(NamedTuple):
     text: str
     source: str
     """The source of the text, in words."""
+    is_description: bool = False
+    """True for a text that describes a connection, such as its tables."""
 
 
 @dataclass()
@@ -171,7 +178,7 @@ class Origins:
                 case ModelReplied(purpose="outline", text=text):
                     self.outline.add(text)
                 case Noted(topic=topic, text=text) if text:
-                    self._record_text("outside", text, f"a {topic}")
+                    self._record_text(ContextText("outside", text, f"a {topic}"))
                 case ScriptFinished():
                     self._code = None
                 case _:
@@ -202,15 +209,18 @@ class Origins:
 
     def _record_context_texts(self) -> None:
         """Record the texts of the model's initial context."""
-        for trust, text, source in self._context_texts():
+        for each in self._context_texts():
             # The user's earlier messages count as the user's words.
-            if trust == "own" and source == CONVERSATION:
-                self._user_texts.append(text)
+            if each.trust == "own" and each.source == CONVERSATION:
+                self._user_texts.append(each.text)
             else:
-                self._record_text(trust, text, source)
+                self._record_text(each)
 
-    def _record_text(self, trust: Trust, text: str, source: str) -> None:
-        self._history.searchable_calls.append(_as_call(source, text, trust))
+    def _record_text(self, context: ContextText) -> None:
+        trust = context.trust
+        call = _as_call(context.source, context.text, trust)
+        call.is_description = context.is_description
+        self._history.searchable_calls.append(call)
         self.has_received_untrusted = self.has_received_untrusted or trust != "own"
 
     def _record_call(self, event: CallStarted) -> None:
@@ -453,6 +463,28 @@ class Origins:
             return Origin(kind="script", trust="own")
         found = find_in(self._all_searchable_calls(), text)
         return self._origin_of_new_value(text) if found is None else found
+
+    def find_mention(self, text: str) -> Origin | None:
+        """Return the place in a text of others that has a value as whole words, if any.
+
+        Unlike :meth:`find`, this also finds a short value within a longer text. The descriptions of
+        connections are not searched: nearly every call has words of them, such as names of tables.
+        """
+        letters = letters_and_digits(text)
+        for call in self._all_searchable_calls():
+            if call.is_description or letters not in call.searchable_text:  # a quick test
+                continue
+            for trust, path, other_text in texts_with_trust(call.result, call.trust):
+                if trust == "outside" and mentions(other_text, text):
+                    return Origin(
+                        kind="result",
+                        trust=trust,
+                        call_id=call.number,
+                        action=call.action,
+                        path=path,
+                        is_part=other_text != text,
+                    )
+        return None
 
     def _is_in_script(self, text: str) -> bool:
         return self._code is not None and mentions(self._code, text)

@@ -111,6 +111,8 @@ class PastCall:
     """True if the author of the call, the user or the model, had read untrusted data."""
     changes_data: bool = False
     """True if the call is no read."""
+    is_description: bool = False
+    """True for a made-up call whose result describes a connection, such as its tables."""
     result: Any = None
     """The result; the error message of a failed call."""
     has_failed: bool = False

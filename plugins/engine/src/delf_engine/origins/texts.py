@@ -16,6 +16,7 @@ _MAX_COMMON_LENGTH: Final = 5
 _MAX_PIECES: Final = 12
 # Matches words that two texts do not share by chance, such as addresses.
 _RARE_WORD: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
+_WORD: Final = re.compile(r"[^\W\d_]{3,}")
 # Matches a quoted text, as in SQL, and a code such as ``DE89 3704 0044``.
 _LITERAL: Final = re.compile(
     r"'([^'\n]+)'|\"([^\"\n]+)\""
@@ -210,9 +211,8 @@ def pieces_of(text: str) -> Iterator[str]:
     return islice(patterns, _MAX_PIECES)
 
 
-def literals_in(text: str) -> Iterator[str]:
-    """Yield the quoted texts and the codes in a text that differ from the whole text."""
-    for match in _LITERAL.finditer(text):
-        literal = match[1] or match[2] or match[3]
-        if literal != text:
-            yield literal
+def parts_of(text: str) -> Iterator[str]:
+    """Yield the quoted texts, the codes and the words in a text that has more than one of these."""
+    literals = [match[1] or match[2] or match[3] for match in _LITERAL.finditer(text)]
+    parts = dict.fromkeys([*literals, *_WORD.findall(text)])
+    return iter(()) if text in parts else iter(parts)
