@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delf.errors import ConfigurationError, FolderNotTrustedError
-from delf_routines import store as module
+from delf.machine import own_files
 from delf_routines.routine import Parameter, Routine, UsedAction
 
 USED = {"look": UsedAction(effect="read", parameters=("n: int",), returns="int")}
@@ -25,7 +25,7 @@ def routine(script: str) -> Routine:
 OLD, NEW = routine("print(await look(n=n))"), routine("print(await look(n=n), 'new')")
 
 
-@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("place", range(8))
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "full")])
 def test_interrupted_save_keeps_the_old_or_new_routine(
     store: Any, monkeypatch: pytest.MonkeyPatch, place: int, error: Any
@@ -45,8 +45,8 @@ def test_interrupted_save_keeps_the_old_or_new_routine(
         return step
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "create_private", counted(module.create_private))
-        patched.setattr(module.os, "replace", counted(os.replace))
+        patched.setattr(own_files, "create_private", counted(own_files.create_private))
+        patched.setattr(Path, "replace", counted(Path.replace))
         trust: Any = store.trust.__class__
         patched.setattr(trust, "keep", counted(trust.keep))
         with contextlib.suppress(KeyboardInterrupt, ConfigurationError, OSError):

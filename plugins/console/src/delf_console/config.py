@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
@@ -13,6 +12,7 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
+from delf.machine.own_files import write_private
 from delf_cli.as_json import as_json_option, write_result
 from delf_cli.complete import completes, trusted_config
 from delf_cli.lazy import BareGroup
@@ -383,20 +383,9 @@ def _replace_file(file: Path, text: str) -> None:
     Raises:
         ConfigurationError: If the file cannot be written.
     """
-    temporary_file: Path | None = None
     try:
-        # In the same folder, so that the rename is atomic and no reader sees half a file.
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        temporary_file = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        if file.exists():
-            shutil.copymode(file, temporary_file)
-        else:
-            temporary_file.chmod(_NEW_FILE_MODE)
-        temporary_file.replace(file)
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else _NEW_FILE_MODE
+        write_private(file, text.encode())
+        file.chmod(mode)
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
-    finally:
-        if temporary_file is not None:
-            temporary_file.unlink(missing_ok=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 from dataclasses import replace
 from pathlib import Path
 
 from delf.errors import ConfigurationError, DelfError, did_you_mean
-from delf.machine.own_files import create_private, make_private_folder
+from delf.machine.own_files import make_private_folder, write_private
 from delf.trust.decisions import Trust, whole_file_items
 from delf.trust.folders import read_file
 from delf_routines.project_files import FOLDER
@@ -173,19 +171,14 @@ class RoutineStore:
             ConfigurationError: If the file cannot be written, or its folder links out of the
                 project.
         """
-        temporary = path.with_name(f".{secrets.token_hex(8)}")
         try:
             make_private_folder(path.parent)
             # Checked after mkdir, which follows existing links.
             if not path.parent.resolve().is_relative_to(self.root.resolve()):
                 raise ConfigurationError(f"{path.parent} is a link out of {self.root}")
-            with create_private(temporary) as file:
-                file.write(text.encode())
-            os.replace(temporary, path)  # noqa: PTH105 - equivalent to temporary.replace(path)
+            write_private(path, text.encode())
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
         """Delete a routine and its recorded runs.
