@@ -11,7 +11,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import EmailMessage
 from fnmatch import fnmatchcase
@@ -191,14 +191,20 @@ class Notices:
 
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
-        self._sending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work in the background until :meth:`aclose`."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def aclose(self) -> None:
-        """Cancel sending, and drop unsent notices."""
-        for work in self._sending:
-            work.cancel()
-        if self._sending:
-            await asyncio.wait(self._sending)
+        """Cancel the work, and drop unsent notices."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def tell(
         self,
@@ -227,9 +233,7 @@ class Notices:
         for person in to:
             ways += self._ways_to(person, to_server_addresses=to_server_addresses)
         if ways:
-            task = asyncio.create_task(self._send_all(ways, notice, sent))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+            self.start(self._send_all(ways, notice, sent))
 
     def _ways_to(self, person: Person, *, to_server_addresses: bool) -> Iterator[Way]:
         """Yield a function for each channel through which a person wants notices.
@@ -339,7 +343,6 @@ class WebChannel:
             )
         self._notices = Notices(self._settings)
         self._journal: SharedJournal | None = None
-        self._notifying: set[asyncio.Task[None]] = set()
 
     def use_journal(self, journal: Journal) -> None:
         """Implements :class:`delf.protocols.journal.SupportsJournal`.
@@ -351,9 +354,7 @@ class WebChannel:
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Send a notice of a request. Return None: the decision comes through the journal."""
-        task = asyncio.create_task(self._notify(request))
-        self._notifying.add(task)
-        task.add_done_callback(self._notifying.discard)
+        self._notices.start(self._notify(request))
         return None
 
     async def answer(self, request: ApprovalRequest) -> Decision | None:
@@ -467,10 +468,6 @@ class WebChannel:
 
     async def aclose(self) -> None:
         """Drop unsent notices."""
-        for work in self._notifying:
-            work.cancel()
-        if self._notifying:
-            await asyncio.wait(self._notifying)
         await self._notices.aclose()
 
 

@@ -128,8 +128,9 @@ class Keys:
 
     def __init__(self, texts: Sequence[str] = (), *, requires_login: bool = False) -> None:
         self._callers_of_settings = _parse_keys(texts)
-        # The people in the journal, by the digests of their API keys and by their holder names.
-        self._callers_by_digest: dict[bytes, Caller] = {}
+        # The callers with an API key of the settings or of a person, by the digest of the key.
+        self._callers_by_digest = {caller.digest: caller for caller in self._callers_of_settings}
+        # The people in the journal, by their holder names.
         self._callers_by_holder: dict[str, Caller] = {}
         self._all_people: list[Person] = []
         self._reloaded_at = float("-inf")
@@ -166,7 +167,7 @@ class Keys:
         # Compare all keys: stopping at a match would reveal its position by timing.
         digest = hashlib.sha256(secret).digest()
         match: Caller | None = None
-        for caller in (*self._callers_of_settings, *self._callers_by_digest.values()):
+        for caller in self._callers_by_digest.values():
             if hmac.compare_digest(digest, caller.digest):
                 match = caller
         return match
@@ -174,10 +175,7 @@ class Keys:
     def of_session(self, session: SessionRecord) -> Caller | None:
         """Return the person of a session; None if the person or the API key is revoked."""
         if session.key:  # the digest of the API key with which the session began
-            digest = bytes.fromhex(session.key)
-            callers_by_digest = {caller.digest: caller for caller in self._callers_of_settings}
-            callers_by_digest |= self._callers_by_digest  # people take precedence, as in find()
-            caller = callers_by_digest.get(digest)
+            caller = self._callers_by_digest.get(bytes.fromhex(session.key))
         else:
             caller = self._callers_by_holder.get(session.holder)
         # The API key may have been given to another person since: then the holder names differ.
@@ -247,10 +245,7 @@ class Keys:
 
     def is_still_valid(self, caller: Caller) -> bool:
         """Return True if a caller still has access, with the same rights, scope and teams."""
-        # The API keys of the settings never change.
-        if not self._requires_login or caller in self._callers_of_settings:
-            return True
-        if self._callers_by_digest.get(caller.digest) == caller:  # digest of the API key
+        if not self._requires_login or self._callers_by_digest.get(caller.digest) == caller:
             return True
         # A login by proxy has no API key.
         return self._callers_by_holder.get(caller.holder or "") == caller
@@ -299,7 +294,8 @@ class Keys:
             person.holder: _caller_with_all_rights(person, active) for person in active
         }
         # For requests with an API key: the caller has the rights of this key.
-        callers_by_digest: dict[bytes, Caller] = {}
+        # A key that is also in the settings is the person's.
+        callers_by_digest = {caller.digest: caller for caller in self._callers_of_settings}
         for person in active:
             caller = self._callers_by_holder[person.holder]
             for api_key in person.keys:

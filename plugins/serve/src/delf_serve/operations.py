@@ -774,7 +774,7 @@ async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
     """List the sessions in which the caller is logged in to the server's web page."""
     logins, more = page_of(await call.service.sessions.of(call.caller), query)
     own_digest = None if call.cookie is None else digest_of(call.cookie)
-    sessions = [staff.login_view(login, is_current=login.digest == own_digest) for login in logins]
+    sessions = [s.Login.of(login, is_this=login.digest == own_digest) for login in logins]
     return s.LoginList(sessions=sessions, more=more)
 
 

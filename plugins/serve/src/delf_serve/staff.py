@@ -102,9 +102,7 @@ async def sessions(call: Call, name: str) -> s.LoginList:
     """List the sessions of a person."""
     _require_manager(call)
     logins = await _logins(call, name)
-    return s.LoginList(
-        sessions=[login_view(login, is_current=False) for login in logins], more=False
-    )
+    return s.LoginList(sessions=[s.Login.of(login, is_this=False) for login in logins], more=False)
 
 
 async def end_session(call: Call, name: str, session_id: str) -> None:
@@ -126,16 +124,6 @@ async def _logins(call: Call, name: str) -> list[SessionRecord]:
     people_by_name = {person.name: person for person in await journal.people()}
     holder = _require_active(people_by_name.get(name), name).holder
     return [login for login in await journal.logins() if login.holder == holder]
-
-
-def login_view(login: SessionRecord, *, is_current: bool) -> s.Login:
-    """Convert a login session to the API's model.
-
-    Args:
-        login: The session.
-        is_current: Whether the caller uses this session for the present request.
-    """
-    return s.Login.of(login, is_this=is_current)
 
 
 async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:

@@ -166,28 +166,14 @@ class A2ATasks(RequestHandler):
         return await self._task(params.id, seconds=0)  # without waiting
 
     async def on_create_task_push_notification_config(
-        self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
+        self, params: Any, context: ServerCallContext
     ) -> NoReturn:
         """Refuse the method: people choose in their settings which notices they get."""
         raise PushNotificationNotSupportedError
 
-    async def on_get_task_push_notification_config(
-        self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
-    ) -> NoReturn:
-        """Refuse the method: people choose in their settings which notices they get."""
-        raise PushNotificationNotSupportedError
-
-    async def on_list_task_push_notification_configs(
-        self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
-    ) -> NoReturn:
-        """Refuse the method: people choose in their settings which notices they get."""
-        raise PushNotificationNotSupportedError
-
-    async def on_delete_task_push_notification_config(
-        self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
-    ) -> NoReturn:
-        """Refuse the method: people choose in their settings which notices they get."""
-        raise PushNotificationNotSupportedError
+    on_get_task_push_notification_config = on_create_task_push_notification_config
+    on_list_task_push_notification_configs = on_create_task_push_notification_config
+    on_delete_task_push_notification_config = on_create_task_push_notification_config
 
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
