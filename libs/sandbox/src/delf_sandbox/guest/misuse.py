@@ -1,8 +1,9 @@
 """Refusal of scripts that use a tool as a value instead of calling it.
 
 ``mail("x")``, ``mail.subject = "x"``, ``mail.send`` without parentheses and ``f"{mail.unread}"``
-call nothing, and the script would continue as if they had called the tool. Misuses are detected
-before the script runs.
+call nothing, and the script would continue as if they had called the tool. Most misuses are found
+before the script runs. A tool inside of a collection, as in ``print([mail.send])``, is only found
+when the script shows or passes the collection: see ``_NoValue``.
 """
 
 from __future__ import annotations
@@ -10,22 +11,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from delf_sandbox.guest.names import BUILTINS, ToolNames, tool_of_item
 from delf_sandbox.guest.nodes import ToolMisuseError
-from delf_sandbox.guest.scopes import Scope
+from delf_sandbox.guest.scopes import CallPlace, Scope
 
-# Builtins for which passing a tool as an argument uses the tool as a value.
-_FUNCTIONS_THAT_NEED_VALUES = frozenset(
-    {
-        *("print", "str", "repr", "format", "ascii", "bool", "int", "float", "abs", "round"),
-        *("len", "list", "tuple", "set", "frozenset", "dict", "sum", "min", "max", "sorted"),
-        *("any", "all", "iter", "next", "enumerate", "reversed", "bytes", "setattr", "delattr"),
-    }
+# The nodes around an expression with which a script keeps a tool, or passes the tool on.
+_PLACES_FOR_TOOLS = (
+    *(ast.Assign, ast.AnnAssign, ast.Return, ast.Yield, ast.Lambda, ast.arguments, ast.arg),
+    *(ast.Tuple, ast.List, ast.Set, ast.Dict, ast.withitem),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
-# Builtins that also use each item of a collection that is passed to them.
-_FUNCTIONS_THAT_SHOW_ITEMS = frozenset({"print", "str", "repr", "format", "ascii"})
+# Builtins to which a script can pass a tool. All others need a plain value.
+_BUILTINS_FOR_TOOLS = frozenset(
+    {"callable", "classmethod", "dir", "getattr", "hasattr", "hash", "help", "id", "isinstance"}
+    | {"property", "staticmethod", "type", "vars"}
+)
 # Functions that call the function passed to them only when their result is iterated.
 _LAZY_FUNCTIONS = frozenset(
     {
@@ -52,14 +54,6 @@ class _Use:
         return bool(self.methods)
 
 
-class _Misuse(NamedTuple):
-    """The place of a misuse in the script, and the error for it."""
-
-    line: int
-    column: int
-    error: ToolMisuseError
-
-
 def check_uses(tree: ast.Module, names: ToolNames) -> None:
     """Raise if a script uses a connection or action in any way but calling an action.
 
@@ -70,7 +64,8 @@ def check_uses(tree: ast.Module, names: ToolNames) -> None:
     Raises:
         ToolMisuseError: For the first misuse in the script.
     """
-    _Uses(tree, names).check()
+    if names.initial_names.tools:
+        _Uses(tree, names).check()
 
 
 class _Uses:
@@ -85,11 +80,11 @@ class _Uses:
     """
 
     def __init__(self, tree: ast.Module, names: ToolNames) -> None:
-        self._names = names
+        self._syntax = names.syntax
         self._tools = names.initial_names.tools
-        self._name_reads = [(place.node, place.scope) for place, _ in names.syntax.loads]
+        self._tool_calls = names.calls
         self._parents: dict[int, Any] = {}
-        self._misuses: list[_Misuse] = []
+        self._misuses: list[ToolMisuseError] = []
         # The name in the library for each name in the script: ``{"join": "chain"}`` after ``from
         # itertools import chain as join``. Builtins such as ``map`` need no import.
         self._original_name_by_local_name = {name: name for name in _LAZY_FUNCTIONS & BUILTINS}
@@ -97,46 +92,32 @@ class _Uses:
         self._module_names: set[str] = set()
         # The functions that the script defines: a mapping from name to node.
         self._functions_of_script: dict[str, Any] = {}
-        self._calls_of_lazy_functions: list[ast.Call] = []
-        if self._tools:
-            self._read_imports_and_functions(tree)
-            self._read_parents_and_lazy_calls(tree)
-
-    def _read_imports_and_functions(self, tree: ast.Module) -> None:
         for node in ast.walk(tree):
-            match node:
-                case ast.ImportFrom(module="functools" | "itertools", names=aliases):
-                    for alias in aliases:
-                        local_name = alias.asname or alias.name
-                        self._original_name_by_local_name[local_name] = alias.name
-                case ast.Import(names=aliases):
-                    for alias in aliases:
-                        if alias.name in ("functools", "itertools"):
-                            self._module_names.add(alias.asname or alias.name)
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    self._functions_of_script[name] = node
-                case _:
-                    pass
+            self._read_import_or_function(node)
+            for child in ast.iter_child_nodes(node):
+                self._parents[id(child)] = node
 
-    def _read_parents_and_lazy_calls(self, tree: ast.Module) -> None:
-        """Find the parent of each node, and the calls such as ``map(…)``.
-
-        Needs the imports, because ``join(…)`` may be a call of the imported ``chain``.
-        """
-        for parent in ast.walk(tree):
-            if isinstance(parent, ast.Call):
-                is_lazy = self._original_name_of(parent) in _LAZY_FUNCTIONS
-                if is_lazy and parent.args:
-                    self._calls_of_lazy_functions.append(parent)
-            for child in ast.iter_child_nodes(parent):
-                self._parents[id(child)] = parent
+    def _read_import_or_function(self, node: ast.AST) -> None:
+        match node:
+            case ast.ImportFrom(module="functools" | "itertools", names=aliases):
+                for alias in aliases:
+                    local_name = alias.asname or alias.name
+                    self._original_name_by_local_name[local_name] = alias.name
+            case ast.Import(names=aliases):
+                for alias in aliases:
+                    if alias.name in ("functools", "itertools"):
+                        self._module_names.add(alias.asname or alias.name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                self._functions_of_script[name] = node
+            case _:
+                pass
 
     def check(self) -> None:
         """Raise the error for the first place in the script that uses a tool without calling it.
 
         The check also covers calls of ``map`` and the like whose result is never iterated.
         """
-        pending_uses = list(self._direct_uses()) if self._tools else []
+        pending_uses = list(self._direct_uses())
         # The check of a use may find further uses, such as the reads of an alias of the tool. In
         # ``send = send if is_quiet else mail.send``, an alias leads to itself.
         visited: set[tuple[int, str]] = set()
@@ -146,21 +127,21 @@ class _Uses:
             if key not in visited:
                 visited.add(key)
                 pending_uses += self._check_use(use)
-        for node in self._calls_of_lazy_functions:
-            self._check_lazy_call(node)
+        for place in self._syntax.calls.values():
+            self._check_call_with_function(place)
         if self._misuses:
-            first_misuse = min(self._misuses, key=lambda misuse: (misuse.line, misuse.column))
-            raise first_misuse.error
+            raise min(self._misuses, key=lambda error: (error.lineno, error.offset))
 
     def _direct_uses(self) -> Iterator[_Use]:
         """Yield the reads of a connection or plain tool, such as ``mail`` in ``mail.send``."""
         # The names as the prompt spells them, such as ``mail``.
-        for node, scope in self._name_reads:
-            if node.id in self._tools and scope.find(node.id) is None:
-                yield _Use(node.id, self._tools[node.id], node, scope)
+        for place, _ in self._syntax.loads:
+            name = place.node.id
+            if name in self._tools and place.scope.find(name) is None:
+                yield _Use(name, self._tools[name], place.node, place.scope)
         # Other spellings: ``Mail`` is already replaced by ``TOOLS["mail"]``, and
         # ``tools.mail.send`` by ``TOOLS["mail"].send``.
-        for place, _ in (*self._names.syntax.loads, *self._names.syntax.attributes):
+        for place, _ in (*self._syntax.loads, *self._syntax.attributes):
             node: Any = place.current  # the expression that now stands at this place
             if isinstance(node, ast.Attribute):
                 node = node.value
@@ -168,7 +149,7 @@ class _Uses:
             if name in self._tools:
                 yield _Use(name, self._tools[name], node, place.scope)
 
-    def _check_use(self, use: _Use) -> list[_Use]:
+    def _check_use(self, use: _Use) -> Sequence[_Use]:
         """Record an error if the script uses a tool as a value instead of calling the tool.
 
         Returns:
@@ -177,34 +158,30 @@ class _Uses:
         node = self._outermost_expression(use)
         parent = self._parents.get(id(node))
         match parent:
-            case ast.Attribute(attr=name):  # ``mail.send``
-                return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+            case ast.Attribute(attr=name, ctx=ast.Load()):  # ``mail.send``
+                return self._uses_of_attribute(use, parent, name)
             # ``getattr(mail, "send")``
             case ast.Call(
                 func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]
             ) if value is node:
-                return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+                return self._uses_of_attribute(use, parent, name)
             # ``print(send := mail.send)`` uses the tool here, and at each read of ``send``.
             case ast.NamedExpr(target=ast.Name(id=name)):
-                use_of_whole_expression = replace(use, node=parent)
-                return [use_of_whole_expression, *self._uses_of_alias(use, node, name)]
-            # ``send = mail.send`` is a misuse if the script never reads ``send``.
+                return [replace(use, node=parent), *self._uses_of_alias(use, node, name)]
+            # ``send = mail.send``, after which the script reads ``send``
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=value)
-            ) if value is node:
-                is_read = any(read.id == name for read, _ in self._name_reads)
-                if is_read:
-                    return self._uses_of_alias(use, node, name)
-                self._record_misuse(use, node)
-            case _ if self._is_misuse(use, node, parent):
-                self._record_misuse(use, node)
+            ) if value is node and not self._is_unused(node, use.scope):
+                return self._uses_of_alias(use, node, name)
+            case _ if not self._may_be_tool(use, node, parent):
+                self._add_misuse(node, misuse_message(use.label, use.methods))
             case _:
                 pass
-        return []
+        return ()
 
-    def _is_misuse(self, use: _Use, node: Any, parent: Any) -> bool:
-        """Return True if a tool must not stand at its place in the script without being called.
+    def _may_be_tool(self, use: _Use, node: Any, parent: Any) -> bool:
+        """Return True if a tool may stand at its place in the script without being called.
 
         Args:
             use: The use of the tool.
@@ -215,15 +192,27 @@ class _Uses:
             # Calling an action is right, calling a connection is wrong: ``mail("Oslo")``. For
             # ``mail().send(…)``, the node is ``mail()``, and its parent is an attribute.
             case ast.Call(func=function) if function is node:
-                return use.is_connection
-            # ``rows = map(mail.send, names)`` sends nothing if the script never reads ``rows``.
-            case ast.Call() if self._is_argument_of_lazy_function(node, parent):
-                return self._is_unused(parent, use.scope)
-            # ``actions = [mail.send, mail.read]`` is right, ``print([mail.send])`` is wrong.
-            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
-                return self._is_unused_collection(parent) or self._are_items_shown(parent)
+                return not use.is_connection
+            # ``rows = map(mail.send, names)`` sends nothing if the script never reads ``rows``. The
+            # statement ``map(mail.send, names)`` is rewritten to a loop over the result.
+            case ast.Call() if (name := self._original_name_of(parent)) in _LAZY_FUNCTIONS:
+                is_statement = isinstance(self._parents[id(parent)], ast.Expr)
+                is_loop = is_statement and name in _REWRITTEN_AS_LOOP
+                return is_loop or not self._is_unused(parent, use.scope)
+            case ast.Call(func=ast.Name(id=name)) if name in BUILTINS:
+                return name in _BUILTINS_FOR_TOOLS
+            case ast.Call():  # ``use(mail.send)``, but not ``mail.send(mail.read)``
+                return id(parent) not in self._tool_calls
+            case ast.keyword():
+                return id(self._parents[id(parent)]) not in self._tool_calls
+            case ast.Compare(ops=ops):  # ``mail.send is None``, but not ``mail.send == 1``
+                return all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
+            case ast.Subscript(slice=key):  # ``calls[mail.send]``, but not ``mail["send"]``
+                return key is node
             case _:
-                return self._is_place_for_plain_value(node, parent)
+                return isinstance(parent, _PLACES_FOR_TOOLS) and not self._is_unused(
+                    node, use.scope
+                )
 
     def _outermost_expression(self, use: _Use) -> Any:
         """Return the largest expression around a tool that still has the tool as its value."""
@@ -245,32 +234,16 @@ class _Uses:
                 return node
             node = parent
 
-    def _is_argument_of_lazy_function(self, node: Any, function_call: ast.Call) -> bool:
-        """Return True for an argument such as ``mail.send`` in ``map(mail.send, names)``.
-
-        A lazy function calls the passed tool only when its result is iterated.
-        """
-        if node not in function_call.args:
-            return False
-        return self._original_name_of(function_call) in _LAZY_FUNCTIONS
-
-    def _uses_of_attribute(
-        self, use: _Use, *, attribute_node: Any, attribute_name: str
-    ) -> list[_Use]:
+    def _uses_of_attribute(self, use: _Use, node: Any, name: str) -> Sequence[_Use]:
         """Return the use of an action, as in ``mail.send`` or ``getattr(mail, "send")``.
 
-        An assignment to the attribute is recorded as an error. A private attribute is no action,
-        nor is an attribute of a plain tool or of another action.
+        A private attribute is no action, nor is an attribute of a plain tool or of another action.
         """
-        if isinstance(attribute_node, ast.Attribute) and _is_assigned(attribute_node):
-            self._record_misuse(use, attribute_node)
-            return []
-        if attribute_name.startswith("_") or not use.is_connection:
-            return []
-        label = f"{use.label}.{attribute_name}"
-        return [_Use(label, methods=(), node=attribute_node, scope=use.scope)]
+        if name.startswith("_") or not use.is_connection:
+            return ()
+        return [_Use(f"{use.label}.{name}", methods=(), node=node, scope=use.scope)]
 
-    def _uses_of_alias(self, use: _Use, value: Any, name: str) -> list[_Use]:
+    def _uses_of_alias(self, use: _Use, value: Any, name: str) -> Sequence[_Use]:
         """Return the reads of a name to which the script assigned a tool, as uses of that tool.
 
         Return nothing if the script may also assign other values to the name.
@@ -283,48 +256,38 @@ class _Uses:
         owner = use.scope.owner(name)
         # After ``mail = chat``, the name may mean either tool; ToolNames decides that.
         if name in self._tools or not _is_only_value(value, owner, name):
-            return []
-        uses: list[_Use] = []
-        for node, scope in self._name_reads:
+            return ()
+        return [
+            replace(use, node=place.node, scope=place.scope)
+            for place, _ in self._syntax.loads
             # Another function may have a variable of the same name, with another value.
-            is_same_variable = node.id == name and scope.find(name) is owner
-            if is_same_variable:
-                uses.append(replace(use, node=node, scope=scope))
-        return uses
+            if place.node.id == name and place.scope.find(name) is owner
+        ]
 
-    def _check_lazy_call(self, node: ast.Call) -> None:
+    def _check_call_with_function(self, place: CallPlace) -> None:
         """Record an error for an unused ``map`` or similar whose function calls tools.
 
         Without an iteration, none of these calls would be made.
         """
+        node = place.node
+        name = self._original_name_of(node)
+        if name not in _LAZY_FUNCTIONS or not node.args:
+            return
         function = node.args[0]
+        # The rewriting turns the statement ``map(lambda …)`` into a loop, but not ``map(send, …)``.
+        is_loop = isinstance(function, ast.Lambda) and name in _REWRITTEN_AS_LOOP
         if isinstance(function, ast.Name):
             function = self._functions_of_script.get(function.id)
         if not isinstance(function, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
             return
         label = next(self._tools_in(function), None)
-        if label is not None and self._is_never_iterated(node, function):
-            name = self._original_name_of(node)
+        is_loop = is_loop and isinstance(self._parents[id(node)], ast.Expr)
+        if label is not None and not is_loop and self._is_unused(node, place.scope):
             message = (
                 f"the result of {name}(…) is never iterated here, so no call of {label} is made: "
                 f"loop over the result, or write list({name}(…))"
             )
             self._add_misuse(node, message)
-
-    def _is_never_iterated(self, node: ast.Call, function: ast.AST) -> bool:
-        """Return True if the script does not iterate the result of a lazy call.
-
-        Args:
-            node: The lazy call, such as ``map(lambda x: send(x), names)``.
-            function: The function of the script that is passed to the call.
-        """
-        is_statement = isinstance(self._parents.get(id(node)), ast.Expr)
-        # The rewriting turns such a statement into a loop if the function is a lambda, but not if
-        # it is a named function of the script.
-        if is_statement and not isinstance(function, ast.Lambda):
-            return True
-        place = self._names.syntax.calls.get(id(node))
-        return place is not None and self._is_unused(node, place.scope)
 
     def _tools_in(self, function: Any) -> Iterator[str]:
         """Yield the names of the actions and tools that a function of the script mentions."""
@@ -353,115 +316,30 @@ class _Uses:
             case _:
                 return ""
 
-    def _is_unused(self, node: ast.Call, scope: Scope) -> bool:
-        """Return True if the script does not use the result of a call.
+    def _is_unused(self, node: Any, scope: Scope) -> bool:
+        """Return True if the script does not use the value of an expression.
 
-        The result of the statement ``search()`` is unused, and that of ``rows = search()`` if the
-        script never reads ``rows``. The statement ``map(mail.send, names)`` is rewritten to a loop
-        over the result, so that this result is used.
+        The value of the statement ``search()`` is unused, and that of ``rows = search()`` if the
+        script never reads ``rows``.
         """
         match self._parents.get(id(node)):
             case ast.Expr():
-                return self._original_name_of(node) not in _REWRITTEN_AS_LOOP
+                return True
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 owner = scope.owner(name)
-                if owner.kind == "class":  # a class attribute, which may be read through the class
-                    return False
                 is_read = any(
-                    read.id == name and reader.owner(name) is owner
-                    for read, reader in self._name_reads
+                    place.node.id == name and place.scope.owner(name) is owner
+                    for place, _ in self._syntax.loads
                 )
-                return not is_read
+                # A class attribute may be read through the class.
+                return not is_read and owner.kind != "class"
+            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() as collection:
+                return isinstance(self._parents.get(id(collection)), ast.Expr)
             case _:
                 return False
-
-    def _is_unused_collection(self, node: Any) -> bool:
-        """Return True if a list, tuple, set or dict is a statement by itself, so it is not used."""
-        while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
-            node = self._parents.get(id(node))
-        return isinstance(node, ast.Expr)
-
-    def _are_items_shown(self, node: Any) -> bool:
-        """Return True if a list, tuple, set or dict is printed, formatted or passed to a tool."""
-        collection = node
-        while isinstance(collection, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
-            parent = self._parents.get(id(collection))
-            match parent:
-                case ast.FormattedValue():
-                    return True
-                case ast.Call(func=ast.Name(id=name)):
-                    return name in _FUNCTIONS_THAT_SHOW_ITEMS or name in self._tools
-                case ast.Call():
-                    return self._is_tool(parent.func)
-                case ast.keyword():
-                    return self._is_argument_of_tool(parent)
-                case _:  # in ``print([[mail]])``, go on with the outer list
-                    collection = parent
-        return False  # the script does something else with the outermost collection
-
-    def _is_argument_of_tool(self, keyword: ast.keyword) -> bool:
-        """Return True if a keyword argument is in a tool call, and not in a class statement."""
-        parent = self._parents[id(keyword)]
-        return isinstance(parent, ast.Call) and self._is_tool(parent.func)
-
-    def _is_tool(self, function: Any) -> bool:
-        """Return True if a called expression is a tool or an action."""
-        while isinstance(function, ast.Attribute):
-            function = function.value
-        return isinstance(function, ast.Name) and function.id in self._tools
-
-    def _is_place_for_plain_value(self, node: Any, parent: Any) -> bool:
-        """Return True if a node stands where a script needs a value, and a tool makes no sense.
-
-        Examples are ``mail.send + 1``, ``if mail.send:`` and the statement ``mail.send``.
-
-        Args:
-            node: The node.
-            parent: The node around the node.
-        """
-        match parent:
-            case ast.Expr() | ast.Await() | ast.FormattedValue() | ast.Starred() | ast.YieldFrom():
-                return True
-            case ast.BinOp() | ast.UnaryOp() | ast.AugAssign() | ast.BoolOp():
-                return True
-            case ast.If() | ast.IfExp() | ast.While() | ast.Assert():
-                return parent.test is node
-            case ast.comprehension():
-                return parent.iter is node or node in parent.ifs
-            case ast.For() | ast.AsyncFor():
-                return parent.iter is node
-            case ast.Match():
-                return parent.subject is node
-            case ast.Compare(ops=ops):  # ``mail.send == 1``, but not ``mail.send is None``
-                compares_identities = all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
-                return not compares_identities
-            case ast.Subscript():
-                return parent.value is node
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                return node in parent.decorator_list or node in getattr(parent, "bases", ())
-            case ast.Call():
-                return node in parent.args and self._requires_results(parent.func)
-            case ast.keyword():
-                return self._is_argument_of_tool(parent)
-            case _:
-                return False
-
-    def _requires_results(self, function: ast.expr) -> bool:
-        """Return True for a function such as ``len``, to which no tool can be passed."""
-        match function:
-            case ast.Name(id=name) if name in _FUNCTIONS_THAT_NEED_VALUES:
-                return True
-            case ast.Attribute(value=ast.Constant()):  # ``"{}".format(mail.read)``
-                return True
-            case _:
-                return self._is_tool(function)  # ``mail.send(mail.read)``
-
-    def _record_misuse(self, use: _Use, node: Any) -> None:
-        self._add_misuse(node, misuse_message(use.label, use.methods))
 
     def _add_misuse(self, node: Any, message: str) -> None:
-        error = ToolMisuseError.at_node(node, message)
-        self._misuses.append(_Misuse(node.lineno, node.col_offset, error))
+        self._misuses.append(ToolMisuseError.at_node(node, message))
 
 
 def _is_only_value(value: Any, owner: Scope, name: str) -> bool:
@@ -475,11 +353,6 @@ def _is_only_value(value: Any, owner: Scope, name: str) -> bool:
     assigned_values = [part.expression for part in owner.assigned_values.get(name, [])]
     is_only_assignment = len(assigned_values) == 1 and assigned_values[0] is value
     return is_only_assignment and owner.binding_kinds.get(name) == {"variable"}
-
-
-def _is_assigned(attribute: ast.Attribute) -> bool:
-    """Return whether a statement assigns or deletes an attribute."""
-    return not isinstance(attribute.ctx, ast.Load)
 
 
 def misuse_message(label: str, methods: Sequence[str]) -> str:
