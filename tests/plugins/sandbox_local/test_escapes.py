@@ -202,7 +202,7 @@ async def test_older_landlock_versions_still_confine(version, tmp_path, monkeypa
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_seccomp_filter_is_well_formed(machine):
-    code = seccomp.build(machine, 123, allow_threads=True)
+    code = seccomp.build(machine, seccomp.Permissions(threads=True))
     instructions = [code[n : n + 8] for n in range(0, len(code), 8)]
     assert len(instructions) < 4096
     for number, instruction in enumerate(instructions):

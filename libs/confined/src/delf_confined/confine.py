@@ -54,7 +54,7 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
         interpreter_files = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
         landlock.restrict([*interpreter_files, *readable], writable)
     if seccomp.is_supported():
-        seccomp.install(allow_threads=True, allow_writes=bool(writable), allow_locks=True)
+        seccomp.install(seccomp.Permissions(threads=True, writes=bool(writable), locks=True))
 
 
 def _set_resource_limits(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> None:

@@ -14,7 +14,7 @@ import platform
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from delf_confined import calls, system
 
@@ -130,27 +130,35 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
+class Permissions(NamedTuple):
+    """What a confined process may do besides computing and reading.
+
+    Args:
+        threads: Whether the process may start threads.
+        writes: Whether the process may create, change, move and remove files.
+        locks: Whether the process may lock files.
+    """
+
+    threads: bool
+    writes: bool = True
+    locks: bool = False
+
+
 def is_supported() -> bool:
     """Return True if system calls can be filtered on this operating system and processor."""
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 
-def build(
-    machine: str,
-    pid: int,
-    *,
-    allow_threads: bool,
-    allow_writes: bool = True,
-    allow_locks: bool = False,
-) -> bytes:
+@cache
+def build(machine: str, permissions: Permissions) -> bytes:
     """Build a seccomp filter, and return its BPF instructions.
+
+    A placeholder stands for the process id. The result is cached, so that a process which forks
+    confined processes builds the filter once.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        pid: The id of the confined process, the only allowed target of signals.
-        allow_threads: Whether the process may start threads.
-        allow_writes: Whether the process may create, change, move and remove files.
-        allow_locks: Whether the process may lock files.
+        permissions: What the confined process may do.
     """
     allow = [_instruction(_RETURN, 0, 0, _ALLOW)]
     refuse = [_instruction(_RETURN, 0, 0, _REFUSE)]
@@ -165,14 +173,12 @@ def build(
     if machine == "x86_64":
         # The x32 calls are the same kernel functions under other numbers.
         code += _if_at_least(_X32_BIT, refuse)
-    for name, block in _argument_checks(
-        pid, allow_threads=allow_threads, allow_writes=allow_writes, allow_locks=allow_locks
-    ).items():
+    for name, block in _argument_checks(permissions).items():
         number = _CHECKED_CALLS[name][_NUMBER_INDEX[machine]]
         if number is not None:
             code += _if_equal(number, block)
     # These calls are allowed with any arguments.
-    for first, last in _number_ranges(calls.numbers(machine, writes=allow_writes)):
+    for first, last in _number_ranges(calls.numbers(machine, writes=permissions.writes)):
         code += _if_between(first, last, allow)
     # ENOSYS lets the C library fall back from calls that are newer than this table.
     code += _if_above(calls.HIGHEST_NUMBER, report_unknown_call)
@@ -206,50 +212,16 @@ def _if_between(first: int, last: int, block: Sequence[bytes]) -> list[bytes]:
     return _if_at_least(first, [skip_block_if_above_last, *block])
 
 
-@cache
-def build_filter(
-    machine: str, *, allow_threads: bool, allow_writes: bool = True, allow_locks: bool = False
-) -> bytes:
-    """Build a seccomp filter with a placeholder for the process id.
-
-    The result is cached, so that a process which forks confined processes builds the filter once.
-
-    Args:
-        machine: ``x86_64`` or ``aarch64``.
-        allow_threads: As in :func:`build`.
-        allow_writes: As in :func:`build`.
-        allow_locks: As in :func:`build`.
-    """
-    return build(
-        machine,
-        _PLACEHOLDER_PID,
-        allow_threads=allow_threads,
-        allow_writes=allow_writes,
-        allow_locks=allow_locks,
-    )
-
-
-def install(*, allow_threads: bool, allow_writes: bool = True, allow_locks: bool = False) -> None:
+def install(permissions: Permissions) -> None:
     """Install a seccomp filter for the system calls of this process and of its later threads.
 
     The filter cannot be removed.
-
-    Args:
-        allow_threads: As in :func:`build`.
-        allow_writes: As in :func:`build`.
-        allow_locks: As in :func:`build`.
 
     Raises:
         OSError: If the kernel refuses.
     """
     libc = system.libc()
-    code = build_filter(
-        platform.machine(),
-        allow_threads=allow_threads,
-        allow_writes=allow_writes,
-        allow_locks=allow_locks,
-    )
-    # The filter is cached for all processes, so that it has a placeholder for the process id.
+    code = build(platform.machine(), permissions)
     code = code.replace(struct.pack("=I", _PLACEHOLDER_PID), struct.pack("=I", os.getpid()))
     program = _Program(len(code) // 8, code)
     for arguments in (
@@ -261,18 +233,16 @@ def install(*, allow_threads: bool, allow_writes: bool = True, allow_locks: bool
             raise OSError(number, "the kernel refuses the seccomp filter")
 
 
-def _argument_checks(
-    pid: int, *, allow_threads: bool, allow_writes: bool, allow_locks: bool
-) -> dict[str, list[bytes]]:
+def _argument_checks(permissions: Permissions) -> dict[str, list[bytes]]:
     """Return the filter's instructions for each system call whose arguments the filter checks."""
-    own_process = (0, pid)  # for the kernel, 0 is the calling process
-    if allow_writes:
+    own_process = (0, _PLACEHOLDER_PID)  # for the kernel, 0 is the calling process
+    if permissions.writes:
         allow_opening = _allow_opening
         renames = _allow_without_bits(4, ~_RENAME_FLAGS)
     else:
         allow_opening = _allow_reading
         renames = _return(_REFUSE)
-    fcntls = (*_FCNTLS, *_FILE_LOCKS) if allow_locks else _FCNTLS
+    fcntls = (*_FCNTLS, *_FILE_LOCKS) if permissions.locks else _FCNTLS
     unix_sockets = _require_argument(0, _AF_UNIX)
     stream_sockets = _allow_values(1, (_SOCK_STREAM,), mask=_SOCK_KIND)
     return {
@@ -293,11 +263,11 @@ def _argument_checks(
         "recvfrom": _allow_without_bits(3, ~_RECEIVE_FLAGS),
         "getsockopt": _require_argument(1, _SOL_SOCKET) + _allow_values(2, _SOCKET_OPTIONS),
         "socketpair": unix_sockets + stream_sockets,
-        "clone": _allow_new_thread() if allow_threads else _return(_REFUSE),
+        "clone": _allow_new_thread() if permissions.threads else _return(_REFUSE),
         # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
         "clone3": _return(_UNKNOWN_CALL),
         "prctl": _allow_values(0, _PRCTLS),
-        "tgkill": _require_argument(0, pid) + _forbid_arguments(2, _REFUSED_SIGNALS),
+        "tgkill": _require_argument(0, _PLACEHOLDER_PID) + _forbid_arguments(2, _REFUSED_SIGNALS),
         # A limit may be read, not lowered: the kernel would end the process by SIGKILL, which is
         # taken for a kill from outside, see _REFUSED_SIGNALS.
         "prlimit64": [*_require_argument(0, 0), *_require_null(2), *_return(_ALLOW)],

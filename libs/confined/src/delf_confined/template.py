@@ -13,6 +13,7 @@ import inspect
 import json
 import logging
 import os
+import platform
 import signal
 import socket
 import sys
@@ -42,11 +43,10 @@ def main(descriptor: int) -> None:
     # Before any fork: each child would otherwise load the same library again.
     landlock.prepare()
     if seccomp.is_supported():
-        # Fill the cache of build_filter(), which the children inherit.
+        # Fill the cache of build(), which the children inherit.
         for writes in (False, True):
-            seccomp.build_filter(
-                os.uname().machine, allow_threads=True, allow_writes=writes, allow_locks=True
-            )
+            permissions = seccomp.Permissions(threads=True, writes=writes, locks=True)
+            seccomp.build(platform.machine(), permissions)
     imported_names: set[str] = set()
     with socket.socket(fileno=descriptor) as control, suppress(EOFError, ConnectionError):
         while True:

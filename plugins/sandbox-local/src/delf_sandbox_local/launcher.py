@@ -54,7 +54,7 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, max_th
     if landlock.version():
         landlock.restrict([*sys.path, *system.INTERPRETER_FILES, *readable], [scratch])
     if seccomp.is_supported():
-        seccomp.install(allow_threads=max_threads > 0)
+        seccomp.install(seccomp.Permissions(threads=max_threads > 0))
         # The filter also refuses to change the times of files. Libraries that unpack an archive
         # call os.utime() for each file, and would fail: let os.utime() do nothing in ``scratch``.
         _disable_utime(scratch)

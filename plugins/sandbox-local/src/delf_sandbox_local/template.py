@@ -74,9 +74,9 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
     server = Server()
     landlock.prepare()
     if seccomp.is_supported():
-        # Build both filters before the first fork, because build_filter() caches them.
+        # Build both filters before the first fork, because build() caches them.
         for threads in (False, True):
-            seccomp.build_filter(platform.machine(), allow_threads=threads)
+            seccomp.build(platform.machine(), seccomp.Permissions(threads))
     gc.collect()
     gc.freeze()  # keep the pages shared with forks
     return linux_namespaces, server
