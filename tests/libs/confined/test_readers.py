@@ -294,9 +294,8 @@ async def test_caller_with_least_use_is_served_first():
     [
         (Turn("a"), "b", True),
         (Turn("a"), "a", False),
-        (Turn("a", can_restart=False), "b", False),
     ],
-    ids=["another task waits", "the same task waits", "it may not be made again"],
+    ids=["another task waits", "the same task waits"],
 )
 async def test_long_call_yields_to_another_caller(turn, other, preempted):
     turns, loop = Turns(1), asyncio.get_running_loop()

@@ -8,7 +8,6 @@ effects. Each restart may run as long as all earlier attempts together, so that 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncGenerator, Hashable
 from contextlib import asynccontextmanager
 from typing import ClassVar, Final
@@ -23,12 +22,10 @@ class Turn:
 
     Args:
         key: The caller. The running time of all calls with the same key is added up.
-        can_restart: Whether the call may be stopped and started again.
     """
 
-    def __init__(self, key: Hashable, *, can_restart: bool = True) -> None:
+    def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.can_restart = can_restart
         self.attempt_seconds = 0.0
         """The total run time of the call's ended attempts in seconds; 0 in the first attempt."""
         self.began: float | None = None
@@ -49,11 +46,6 @@ class Turn:
         guaranteed_seconds = max(MIN_RUN_SECONDS, self.attempt_seconds)
         return (self.began or 0.0) + guaranteed_seconds
 
-    @property
-    def must_end(self) -> bool:
-        """True if the running call was requested to release its permit."""
-        return self.preemption_request is not None and self.preemption_request.done()
-
 
 class Turns:
     """Limits the number of concurrent calls on one event loop, fairly among the callers.
@@ -69,11 +61,9 @@ class Turns:
 
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
-        self._order = itertools.count()
-        # The waiting calls, each with its place in the order of arrival.
-        self._waiting: dict[Turn, int] = {}
+        self._waiting: list[Turn] = []  # in the order of arrival
         self._running: set[Turn] = set()
-        # The seconds used by the ended calls of each caller that has further calls.
+        # The seconds that each caller has used, while the caller has running or waiting calls.
         self._seconds_used: dict[Hashable, float] = {}
         # The scheduled next call of _preempt_one_call().
         self._timer: asyncio.TimerHandle | None = None
@@ -93,42 +83,35 @@ class Turns:
         loop = asyncio.get_running_loop()
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
-        self._undo_add_to_ended(turn)
-        self._waiting[turn] = next(self._order)
+        # A preempted call brings the time of its earlier attempts along.
+        used_seconds = self._seconds_used.get(turn.key, 0.0)
+        self._seconds_used[turn.key] = max(used_seconds, turn.attempt_seconds)
+        self._waiting.append(turn)
         # A call that gets a permit moves from _waiting to _running, and has a time ``began``.
         self._assign_permits()
         try:
             await turn.permit
             yield
         finally:
-            self._waiting.pop(turn, None)  # cancelled while it waited
-            self._running.discard(turn)
-            if turn.began is not None:
-                turn.attempt_seconds += loop.time() - turn.began
-                turn.began = None
-            self._add_to_ended(turn)
+            self._release(turn, loop.time())
             self._assign_permits()
 
-    def _add_to_ended(self, turn: Turn) -> None:
-        """Add the running time of a call's attempts to the total of its caller's ended calls.
-
-        The total is dropped when the caller has no other running or waiting call.
-        """
-        key = turn.key
-        if any(other.key == key for other in (*self._running, *self._waiting)):
-            self._seconds_used[key] = self._seconds_used.get(key, 0.0) + turn.attempt_seconds
+    def _release(self, turn: Turn, now: float) -> None:
+        """Remove a call, and add its running time to that of its caller."""
+        if turn.began is None:  # cancelled while it waited
+            self._waiting.remove(turn)
         else:
-            self._seconds_used.pop(key, None)
-
-    def _undo_add_to_ended(self, turn: Turn) -> None:
-        """Undo :meth:`_add_to_ended` for a preempted call, which waits again."""
-        if turn.was_preempted and turn.key in self._seconds_used:
-            self._seconds_used[turn.key] -= turn.attempt_seconds
+            self._running.remove(turn)
+            turn.attempt_seconds += now - turn.began
+            self._seconds_used[turn.key] += now - turn.began
+            turn.began = None
+        if all(other.key != turn.key for other in (*self._running, *self._waiting)):
+            del self._seconds_used[turn.key]
 
     def _assign_permits(self) -> None:
         """Assign the free permits to waiting calls; if calls still wait, perhaps preempt one."""
         while len(self._running) < self._max_calls and (turn := self._next()) is not None:
-            del self._waiting[turn]
+            self._waiting.remove(turn)
             self._running.add(turn)
             turn.began = asyncio.get_running_loop().time()
             if turn.permit is not None and not turn.permit.done():
@@ -140,31 +123,24 @@ class Turns:
         # If there are several permits, one of them is reserved for calls that were never preempted.
         max_restarted_calls = max(1, self._max_calls - 1)
         restarted_calls = sum(turn.was_preempted for turn in self._running)
-        candidates = list(self._waiting)
+        candidates = self._waiting
         if restarted_calls >= max_restarted_calls:
             candidates = [turn for turn in candidates if not turn.was_preempted]
         return min(candidates, key=self._rank, default=None)
 
-    def _rank(self, turn: Turn) -> tuple[float, int, int]:
-        """Return a sort key for waiting calls.
+    def _rank(self, turn: Turn) -> tuple[float, int]:
+        """Return a sort key for waiting calls: the use and the running calls of the caller.
 
-        The call of the caller with the least use comes first; of callers with equal use, the one
-        with the fewest running calls; then the call that has waited longest.
+        Of equal calls, the one that has waited longest comes first.
         """
         running_calls = sum(other.key == turn.key for other in self._running)
-        return self._recent_use(turn.key), running_calls, self._waiting[turn]
+        return self._use(turn.key), running_calls
 
-    def _recent_use(self, key: Hashable) -> float:
+    def _use(self, key: Hashable) -> float:
         """Return the running time of the recent calls of a caller in seconds."""
         now = asyncio.get_running_loop().time()
-        used_seconds = 0.0
-        for turn in (*self._running, *self._waiting):
-            if turn.key != key:
-                continue
-            used_seconds += turn.attempt_seconds
-            if turn.began:  # the call runs
-                used_seconds += now - turn.began
-        return used_seconds + self._seconds_used.get(key, 0.0)
+        running = (now - turn.began for turn in self._running if turn.key == key and turn.began)
+        return self._seconds_used[key] + sum(running)
 
     def _preempt_one_call(self) -> None:
         """Preempt a running call if a call of a caller with less use waits for a permit.
@@ -175,24 +151,17 @@ class Turns:
             self._timer.cancel()
             self._timer = None
         waiting_call = self._next()
-        is_permit_about_to_be_free = any(call.must_end for call in self._running)
+        requests = [call.preemption_request for call in self._running if call.preemption_request]
+        is_permit_about_to_be_free = any(request.done() for request in requests)
         if waiting_call is None or is_permit_about_to_be_free:
             return
-        calls_of_others = [call for call in self._running if call.key != waiting_call.key]
-        restartable = [call for call in calls_of_others if call.can_restart]
-        if not restartable:
-            return
         loop = asyncio.get_running_loop()
-        waiting_use = self._recent_use(waiting_call.key)
-        candidates = [call for call in restartable if self._recent_use(call.key) > waiting_use]
-        if not candidates:
+        waiting_use = self._use(waiting_call.key)
+        calls_of_others = (call for call in self._running if call.key != waiting_call.key)
+        busier_calls = [call for call in calls_of_others if self._use(call.key) > waiting_use]
+        call = min(busier_calls, key=lambda candidate: candidate.preemption_time, default=None)
+        if call is None or call.preemption_time > loop.time():
             # Try again soon: the use of the running calls' callers grows.
             self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)
-            return
-        call = min(candidates, key=lambda candidate: candidate.preemption_time)
-        if call.preemption_time > loop.time():
-            # Try again when the call has run long enough.
-            self._timer = loop.call_at(call.preemption_time, self._preempt_one_call)
-            return
-        if call.preemption_request is not None:  # acquire() has set a request for each running call
+        elif call.preemption_request is not None:  # acquire() has set one for each running call
             call.preemption_request.set_result(None)
