@@ -98,11 +98,8 @@ _ITERATOR_FUNCTIONS: Final = (
     "DefaultDict as_completed defaultdict enumerate filter finditer iter iterencode map reversed "
     "zip"
 )
-# Functions of ``itertools`` whose items are no iterators, if those of the arguments are none.
-_ITERATORS_OF_PLAIN_ITEMS: Final = (
-    "accumulate chain combinations count cycle dropwhile from_iterable islice pairwise "
-    "permutations product repeat takewhile zip_longest"
-)
+# Functions of ``itertools`` whose items are iterators.
+_ITERATORS_OF_ITERATORS: Final = "groupby tee"
 # Functions that read an iterator to its end, so that their result is none.
 _CONSUMING_FUNCTIONS: Final = (
     "all any dict float frozenset int join len list max min next set sorted str sum tuple"
@@ -230,8 +227,6 @@ class Scripts:
         }
         # After ``unknown().append(record)``, any variable may contain the record.
         self._variable_sources[_ANY_VARIABLE] = set()
-        # The results of sources() for the last script, by action, parameter and line of the call.
-        self._cached_sources: dict[tuple[str, str, int | None], Sources | None] = {}
         self._names = _Names()
         self._objects = _Objects()
         self._blocks = _Blocks()
@@ -240,7 +235,6 @@ class Scripts:
 
     def add(self, code: str) -> None:
         """Analyse the next script of the task, to find the sources of its calls' arguments."""
-        self._cached_sources.clear()
         try:
             tree = ast.parse(code)
             self._trees.append(tree)
@@ -277,13 +271,7 @@ class Scripts:
             The sources. None if the script's text has no such call, or if the script may change
             variables in a way that its text does not show.
         """
-        key = action, parameter_of(path), line
-        if key not in self._cached_sources:
-            self._cached_sources[key] = self._find_sources(*key)
-        return self._cached_sources[key]
-
-    def _find_sources(self, action: str, parameter: str, line: int | None) -> Sources | None:
-        """Find the result of :meth:`sources`, which caches it."""
+        parameter = parameter_of(path)
         calls = self._argument_sources[action]
         if line is not None:
             calls = {call: calls[call] for call in calls if _is_on_line(call, line)}
@@ -1009,50 +997,41 @@ class Scripts:
             return False  # after ``list = my_list``, ``list()`` may return an existing object
         return name.rpartition(".")[2] in _CONSTRUCTORS.split()
 
-    def _creates_iterator(self, node: ast.AST) -> bool:
-        """Return whether an expression creates an iterator or defaultdict, or a list with one."""
+    def _creates_iterator(self, node: ast.AST, *, is_consumed: bool = False) -> bool:
+        """Return whether an expression creates an iterator or defaultdict, or a list with one.
+
+        Args:
+            node: The expression.
+            is_consumed: Whether an iterator is read to its end at once, as in ``list(map(str,
+                rows))``, so that only its items may be iterators, as in ``list(map(iter, rows))``.
+        """
         match node:
             case ast.GeneratorExp():
-                return True
+                return not is_consumed or self._has_part_with_iterator(node)
             case ast.Name(id=name) | ast.Attribute(attr=name) if (
                 name in self._names.iterator_functions
             ):
                 return True  # the function itself, as in ``map(iter, lists)``
             case ast.Starred(value=rows) | ast.comprehension(iter=rows):  # such as ``[*rows]``
-                return self._has_iterators_as_items(rows)
+                return self._creates_iterator(rows, is_consumed=True)
             case ast.Call() if self._parameters_of_action(node) is not None:
                 return False  # an action returns data, and no iterator
-            case ast.Call() if self._returns_iterator(node):
-                return True
-            case ast.Call(func=function) if _last_name(function) in _CONSUMING_FUNCTIONS.split():
-                # ``list(map(iter, rows))`` is no iterator, but its items are iterators.
-                return any(map(self._has_iterators_as_items, _arguments(node)))
-            case ast.Call():  # any other function may return its arguments
-                return any(map(self._creates_iterator, _arguments(node)))
-            case _:
-                return any(map(self._creates_iterator, ast.iter_child_nodes(node)))
-
-    def _has_iterators_as_items(self, node: ast.AST) -> bool:
-        """Return whether an expression creates a list or iterator with iterators as items.
-
-        For example, ``groupby(rows)`` does, and ``map(str, rows)`` does not.
-        """
-        match node:
-            case ast.GeneratorExp():
-                return any(map(self._creates_iterator, ast.iter_child_nodes(node)))
-            case ast.Call() if (
-                self._returns_iterator(node) and self._parameters_of_action(node) is None
-            ):
-                name = _last_name(node.func)
-                creates_no_items = (
-                    name in _ITERATORS_OF_PLAIN_ITEMS.split()
-                    or name in self._names.iterator_functions
+            case ast.Call(func=function):
+                name = _last_name(function)
+                if self._returns_iterator(node):
+                    if not is_consumed or name in _ITERATORS_OF_ITERATORS.split():
+                        return True
+                else:  # any other function may return its arguments
+                    is_consumed = name in _CONSUMING_FUNCTIONS.split()
+                return any(
+                    self._creates_iterator(each, is_consumed=is_consumed)
+                    for each in _arguments(node)
                 )
-                if creates_no_items:  # ``chain(groupby(rows), groups)`` has the items of arguments
-                    return any(map(self._has_iterators_as_items, _arguments(node)))
-                return True  # ``groupby(rows)`` and ``tee(rows)`` create iterators as items
             case _:
-                return self._creates_iterator(node)
+                return self._has_part_with_iterator(node)
+
+    def _has_part_with_iterator(self, node: ast.AST) -> bool:
+        return any(map(self._creates_iterator, ast.iter_child_nodes(node)))
 
     def _returns_iterator(self, call: ast.Call) -> bool:
         """Return whether a call returns an iterator or defaultdict."""
