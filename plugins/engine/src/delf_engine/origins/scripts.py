@@ -160,8 +160,6 @@ class _Objects:
     After ``a = b``, this is ``a``, because ``a.append(x)`` also changes ``b``. After ``a = [b]``,
     ``a`` is no other name of ``b``.
     """
-    mutable: set[str] = field(default_factory=set[str])
-    """The variables that may refer to anything else than texts and numbers."""
     iterators: set[str] = field(default_factory=set[str])
     """The variables and functions whose object changes when a script reads the object.
 
@@ -388,7 +386,6 @@ class Scripts:
             self._add_to(self._variable_sources.setdefault(name, set()), sources)
             self._add_to(self._objects.contained[name], shared)
             self._add_to(self._objects.aliased, [name])  # ``name.append(x)`` changes a variable
-            self._add_to(self._objects.mutable, [name])  # the object may be a list
 
     def read(self, node: ast.AST) -> _Sources:
         """Return where the values that a node reads come from, and record what the node assigns."""
@@ -731,13 +728,10 @@ class Scripts:
             for function in functions:
                 self._record_passed_function(function)
             return {UNKNOWN}
-        is_module = name in self._names.modules
-        if is_module or name in self._variable_sources:
-            sources = {*self._variable_sources.get(name, set())}
-            if is_module or name in self._objects.mutable:
-                # A change such as ``unknown().append(record)`` may have changed this object.
-                sources |= self._variable_sources[_ANY_VARIABLE]
-            return sources
+        if name in self._names.modules or name in self._variable_sources:
+            # A change such as ``unknown().append(record)`` may have changed this object.
+            changes = self._variable_sources[_ANY_VARIABLE]
+            return changes | self._variable_sources.get(name, set())
         if name in _HARMLESS_BUILTINS.split():
             return set()
         # The name may be that of a connection, or of a builtin such as ``globals``.
@@ -970,8 +964,6 @@ class Scripts:
     def _record_object(self, name: str, value: ast.expr) -> None:
         """Record the objects to which a variable may refer after an assignment of a value."""
         self._record_contents(name, value)
-        if not isinstance(value, (ast.Constant, ast.JoinedStr)):  # no text or number
-            self._add_to(self._objects.mutable, [name])
         if not self._creates_object(value):  # such as ``a = b``
             self._add_to(self._objects.aliased, [name])
 
