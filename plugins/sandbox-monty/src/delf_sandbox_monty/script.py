@@ -12,7 +12,7 @@ from importlib import resources
 from delf.protocols.sandbox import Failed, ToolNames
 from delf_sandbox.guest.names import InitialNames
 from delf_sandbox.guest.nodes import position_of
-from delf_sandbox.guest.script import VALUE, bound_names, call_main_function, keep_last_value
+from delf_sandbox.guest.script import VALUE, call_main_function, keep_last_value
 from delf_sandbox_monty.aliases import ALIASES
 from delf_sandbox_monty.lowering import (
     LATER,
@@ -90,16 +90,15 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     # Lowering replaces ``row.price`` by ``row["price"]``, but not a method such as ``row.keys()``.
     mark_called_attributes(tree)
     Lowering(set(initial_names.tools).difference(reassigned_tools)).lower(tree)
-    _export_main_variables(tree)
+    _export_main_variables(tree, rewriting)
     _end_with_value(tree)
-    names = frozenset(bound_names(tree))
     if ast.dump(tree) == original_dump:
         code = source
         lines = ()
     else:
         code = _unparsed(tree)
         lines = _map_lines(tree, ast.parse(code))
-    return Prepared(code, lines, reassigned_tools, rewriting.async_functions, names)
+    return Prepared(code, lines, reassigned_tools, rewriting.async_functions, rewriting.bound_names)
 
 
 def line_of(source: str, number: int | None) -> str | None:
@@ -138,7 +137,7 @@ def _end_with_value(tree: ast.Module) -> None:
     tree.body.append(ast.Expr(value=value, **position_of(original_last)))
 
 
-def _export_main_variables(tree: ast.Module) -> None:
+def _export_main_variables(tree: ast.Module, rewriting: MontyRewriting) -> None:
     """Make the variables of ``main()`` global, because models use them in their next script."""
     for main in tree.body:
         if not isinstance(main, (ast.FunctionDef, ast.AsyncFunctionDef)) or main.name != "main":
@@ -147,7 +146,7 @@ def _export_main_variables(tree: ast.Module) -> None:
             isinstance(node, (ast.Nonlocal, ast.Global)) for node in ast.walk(main)
         )
         has_parameters = any(isinstance(node, ast.arg) for node in ast.walk(main.args))
-        names = sorted(bound_names(main))
+        names = sorted(rewriting.names_bound_in_function(main))
         if names and not has_scope_declaration and not has_parameters:
             main.body.insert(0, ast.Global(names=names, **position_of(main.body[0])))
 

@@ -81,6 +81,8 @@ class Rewriting:
             node_id: self._functions.result_kind(call_place)
             for node_id, call_place in self._syntax.calls.items()
         }
+        self.bound_names = _names_bound_in(self._syntax.module)
+        """The names that the script defines for later scripts."""
         self.rebound_names = sorted(names.rebound_names)
         """The tool names that the script binds to something else."""
         self._rewrite_tree()
@@ -90,6 +92,10 @@ class Rewriting:
             if scope.parent is self._syntax.module and self._functions.is_async(scope)
         )
         """The names of the async functions that the script defines for later scripts."""
+
+    def names_bound_in_function(self, function: ast.AST) -> frozenset[str]:
+        """Return the names that a function of the script binds."""
+        return _names_bound_in(self._syntax.scopes[id(function)])
 
     def _rewrite_tree(self) -> None:
         """Rewrite all functions, loops, ``await`` expressions, calls and ``with`` statements."""
@@ -447,3 +453,7 @@ class Rewriting:
         # other lazy call later.
         helper = AS_LIST if isinstance(place.container, ast.Expr) else WATCHED_ITERATOR
         place.put(call(helper, place.current))
+
+
+def _names_bound_in(scope: Scope) -> frozenset[str]:
+    return frozenset(scope.binding_kinds) - {"*"}  # of ``from x import *``

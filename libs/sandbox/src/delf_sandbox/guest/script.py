@@ -6,7 +6,7 @@ import ast
 import asyncio
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -57,7 +57,7 @@ class Script:
         self._is_wrapped = any(isinstance(node, ast.Return) for node in _top_level_nodes(tree))
         keep_last_value(tree.body)
         if self._is_wrapped:
-            tree = _wrap_in_function(tree)
+            tree = _wrap_in_function(tree, {VALUE, *rewriting.bound_names})
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         return compile(tree, filename, "exec", flags=flags, dont_inherit=True)
 
@@ -202,12 +202,13 @@ def _name(word: str, context: ast.expr_context, node: ast.AST) -> ast.Name:
     return ast.Name(id=word, ctx=context, **position_of(node))
 
 
-def _wrap_in_function(tree: ast.Module) -> ast.Module:
+def _wrap_in_function(tree: ast.Module, names: Iterable[str]) -> ast.Module:
     """Move the code of a script with a top-level ``return`` into an async function.
 
-    The names of the script stay global, so that later scripts find them.
+    Args:
+        tree: The script.
+        names: The names of the script, which stay global, so that later scripts find them.
     """
-    names = sorted(bound_names(tree))
     module_level_nodes: list[ast.stmt] = []
     body: list[ast.stmt] = []
     for node in tree.body:
@@ -215,8 +216,7 @@ def _wrap_in_function(tree: ast.Module) -> ast.Module:
             module_level_nodes.append(node)
         else:
             body.append(_FunctionBodyRewriter().visit(node))
-    if names:
-        body.insert(0, ast.Global(names=names))
+    body.insert(0, ast.Global(names=sorted(names)))
     function = ast.AsyncFunctionDef(
         name=MAIN,
         args=ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[]),
@@ -261,47 +261,3 @@ class _FunctionBodyRewriter(ast.NodeTransformer):
         return node
 
     visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _keep  # noqa: N815 - names of ast
-
-
-def bound_names(tree: ast.AST) -> set[str]:
-    """Return the names that the code of a module or function binds."""
-    names: set[str] = set()
-    for node in _top_level_nodes(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                names.add(name)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                names.add(node.name)
-            case ast.Import() | ast.ImportFrom():
-                for alias in node.names:
-                    top_level_module, _, _ = alias.name.partition(".")
-                    names.add(alias.asname or top_level_module)
-            case ast.ExceptHandler(name=str(name)):
-                names.add(name)
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                names.add(name)
-            case ast.MatchMapping(rest=str(name)):
-                names.add(name)
-            case _:
-                pass
-    names.discard("*")  # of ``from x import *``
-    return names - _comprehension_names(tree)
-
-
-def _comprehension_names(tree: ast.AST) -> set[str]:
-    """Return the names that only comprehensions bind, which the code around cannot see."""
-    bound_in_comprehensions: set[str] = set()
-    bound_elsewhere: set[str] = set()
-    ids_of_target_nodes: set[int] = set()
-    for node in _top_level_nodes(tree):
-        if isinstance(node, ast.comprehension):
-            for part in ast.walk(node.target):
-                ids_of_target_nodes.add(id(part))
-                if isinstance(part, ast.Name):
-                    bound_in_comprehensions.add(part.id)
-    for node in _top_level_nodes(tree):
-        if id(node) in ids_of_target_nodes:
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            bound_elsewhere.add(node.id)
-    return bound_in_comprehensions - bound_elsewhere
