@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import enum
-import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from delf_sandbox.guest.names import BUILTINS, ToolNames, normalized_name
@@ -269,48 +268,6 @@ class Functions:
                     f"{label} would be made: make the calls in a list or a loop first",
                 )
 
-    @functools.cached_property
-    def _write_action_by_function(self) -> dict[int, str]:
-        """A write action, such as ``mail.send``, for each function that calls write actions.
-
-        The key is the ``id()`` of the function's scope.
-        """
-        write_actions: dict[int, str] = {}
-        # A function may call the action through another function: first find the functions that
-        # call an action, then the functions that call these functions, and so on.
-        while new_functions := self._find_writing_functions(write_actions):
-            write_actions.update(new_functions)
-        return write_actions
-
-    def _find_writing_functions(self, known: Mapping[int, str]) -> dict[int, str]:
-        """Find the functions that call a write action or a known function, but are not known."""
-        new_functions: dict[int, str] = {}
-        for place in self.syntax.calls.values():
-            label = self._write_action_of(place, known)
-            if label is None:
-                continue
-            # The enclosing functions, too: they may run a nested function in a way that this
-            # analysis does not see, for example by passing it to ``map``.
-            for scope in enclosing_scopes(place.scope):
-                if scope.kind == "function" and id(scope) not in known:
-                    new_functions[id(scope)] = label
-        return new_functions
-
-    def _write_action_of(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
-        """Return the write action that a call makes, itself or in a called function, if any.
-
-        Args:
-            place: The call.
-            functions: The write actions of functions, by the ``id()`` of the function's scope.
-        """
-        label = self._tool_names.calls.get(id(place.node))
-        if label in self.initial_names.write_actions:
-            return label
-        for scope in self.targets(place.node.func, place.scope):
-            if id(scope) in functions:
-                return functions[id(scope)]
-        return None
-
     def write_action_for_each_item(self, node: Any) -> str | None:
         """Return a write action that a generator or ``map`` calls for each item, if any."""
         match node:
@@ -329,22 +286,33 @@ class Functions:
     def _write_action_of_functions_named(self, name: str | None) -> str | None:
         """Return the first write action that a function of this name calls, in any scope."""
         for (_, function_name), definitions in self.by_scope_and_name.items():
-            if function_name != name:
-                continue
-            for definition in definitions:
-                write_action = self._write_action_by_function.get(id(definition))
-                if write_action is not None:
-                    return write_action
+            if function_name == name:
+                for definition in definitions:
+                    write_action = self.write_action_in(definition)
+                    if write_action is not None:
+                        return write_action
         return None
 
     def write_action_in(self, scope: Scope) -> str | None:
-        """Return a write action that is called in a scope or in a scope inside it, if any."""
-        for place in self.syntax.calls.values():
-            is_inside = any(outer is scope for outer in enclosing_scopes(place.scope))
-            if is_inside:
-                label = self._write_action_of(place, self._write_action_by_function)
-                if label is not None:
-                    return label
+        """Return a write action, such as ``mail.send``, that the code in a scope calls, if any.
+
+        The action may be called in a scope inside of this one, which may run in a way that this
+        analysis does not see, for example as a function that is passed to ``map``. Also, it may be
+        called by a function that is called here.
+        """
+        pending_scopes = [scope]
+        visited: set[int] = set()
+        while pending_scopes:
+            current = pending_scopes.pop()
+            if id(current) in visited:
+                continue
+            visited.add(id(current))
+            for place in self.syntax.calls.values():
+                if any(outer is current for outer in enclosing_scopes(place.scope)):
+                    label = self._tool_names.calls.get(id(place.node))
+                    if label in self.initial_names.write_actions:
+                        return label
+                    pending_scopes += self.targets(place.node.func, place.scope)
         return None
 
 
