@@ -237,99 +237,64 @@ def _encode_json(content: Any, suffix: str, max_bytes: int) -> bytes:
 
 
 def _compact_json(value: Any) -> str:
-    """Encode a value as JSON; a value that the json module refuses is prepared first."""
-    _check_keys(value)
-    try:
-        return _COMPACT.encode(value)
-    except (ValueError, TypeError):
-        return _COMPACT.encode(_prepare_for_json(value))
+    return _COMPACT.encode(_to_json_types(value))
 
 
 def _indented_json(value: Any, max_bytes: int) -> str:
-    """Encode a value as indented JSON; a value that the json module refuses is prepared first."""
-    _check_keys(value)
     text = _LimitedText(max_bytes)
-    try:
-        text.writelines(_INDENTED.iterencode(value))
-    except (ValueError, TypeError):
-        # Start again, because a part of the value may have been written already.
-        text = _LimitedText(max_bytes)
-        text.writelines(_INDENTED.iterencode(_prepare_for_json(value)))
+    text.writelines(_INDENTED.iterencode(_to_json_types(value)))
     return text.getvalue()
 
 
-def _to_jsonable(value: Any) -> Any:
-    """Convert a value that the json module does not support to one that it does."""
+_COMPACT = json.JSONEncoder(ensure_ascii=False)
+_INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False)
+
+
+def _to_json_types(value: Any) -> Any:
+    """Convert a value to types that JSON has; infinities and NaN become None.
+
+    Raises:
+        TypeError: If two keys of a dict have the same text in JSON, which would lose a value.
+    """
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return _to_json_object(cast("Mapping[Any, Any]", value))
+    if _is_list(value):
+        return list(map(_to_json_types, value))  # takes less of the stack than a comprehension
     is_missing = type(value).__name__ == "NaTType"  # a datetime without a value in pandas
     if isinstance(value, (dt.datetime, dt.date, dt.time)) and not is_missing:
         return value.isoformat()
     if _is_bytes(value):
         return base64.b64encode(value).decode("ascii")
-    if isinstance(value, (set, frozenset, KeysView, ValuesView)):
-        return list(cast("Collection[Any]", value))
     plain_value = plain_or_as_is(value)
-    if type(plain_value) is not type(value):
-        return _prepare_for_json(plain_value)
-    return str(value)
+    if type(plain_value) is type(value):
+        return str(value)
+    return _to_json_types(plain_value)
 
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_to_jsonable)
-_INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, default=_to_jsonable)
-
-
-def _prepare_for_json(value: Any) -> Any:
-    """Convert the keys of a value to keys that JSON can have, and infinities and NaN to None."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {_json_key(key): _prepare_for_json(item) for key, item in items}
-    if isinstance(value, (list, tuple)):
-        return [_prepare_for_json(item) for item in cast("list[Any]", value)]
-    return value
-
-
-def _json_key(key: Any) -> Any:
-    """Return a key that the json module accepts; a list or dict becomes its JSON text."""
-    if key is None or isinstance(key, (str, int, float)):
-        return key
-    converted_key = _to_jsonable(key)
-    if isinstance(converted_key, (list, dict)):
-        return _compact_json(converted_key)
-    # The object of a data library may have become a datetime, which needs a second conversion.
-    return _json_key(converted_key)
-
-
-def _key_text(key: Any) -> str:
-    """Convert a key of a dict to text as the json module does."""
-    key = _json_key(key)
-    return key if isinstance(key, str) else json.dumps(key)
-
-
-def _check_keys(value: Any) -> None:
-    """Raise if two keys of a dict have the same text in JSON, which would lose a value."""
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value)
-        if not all(type(key) is str for key in items):
-            _check_key_texts(items)
-        for item in items.values():
-            _check_keys(item)
-    elif isinstance(value, (list, tuple)):
-        for item in cast("list[Any]", value):
-            _check_keys(item)
-
-
-def _check_key_texts(keys: Iterable[Any]) -> None:
-    """Raise TypeError if two keys have the same text in JSON."""
+def _to_json_object(record: Mapping[Any, Any]) -> dict[str, Any]:
     key_by_text: dict[str, Any] = {}
-    for key in keys:
-        text = _key_text(key)
-        if text in key_by_text:
+    result: dict[str, Any] = {}
+    for key, item in record.items():
+        text = key if isinstance(key, str) else _key_text(key)
+        if text in result:
             raise TypeError(
                 f"{key_by_text[text]!r} and {key!r} would be the same key in JSON: "
                 "use texts as keys, and make them differ"
             )
         key_by_text[text] = key
+        result[text] = _to_json_types(item)
+    return result
+
+
+def _key_text(key: Any) -> str:
+    """Convert a key of a dict to text as the json module does; a list becomes its JSON text."""
+    is_number = isinstance(key, float)  # also NaN, which is no value of JSON but may be a key
+    converted = key if is_number else _to_json_types(key)
+    return converted if isinstance(converted, str) else json.dumps(converted, ensure_ascii=False)
 
 
 # -- rows -----------------------------------------------------------------------------------
