@@ -131,7 +131,7 @@ class _Program(ctypes.Structure):
 
 
 class Permissions(NamedTuple):
-    """What a confined process may do besides computing and reading.
+    """The permissions of a confined process, besides to compute and to read.
 
     Args:
         threads: Whether the process may start threads.
@@ -158,7 +158,7 @@ def build(machine: str, permissions: Permissions) -> bytes:
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        permissions: What the confined process may do.
+        permissions: The permissions of the confined process.
     """
     allow = [_instruction(_RETURN, 0, 0, _ALLOW)]
     refuse = [_instruction(_RETURN, 0, 0, _REFUSE)]
