@@ -113,6 +113,12 @@ async def test_missing_model_error_says_how_to_get_it(
     assert "hf download" in str(error.value.hint)
 
 
+async def test_unusable_device_is_named_by_the_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"Expected one of cpu, .*: gpu") as error:
+        await SentenceTransformersEmbedder(minilm_path(), device="gpu").embed(["a"])
+    assert "setting device" in str(error.value.hint)
+
+
 async def test_model_availability_is_checked_without_loading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,11 +146,12 @@ def test_disabled_default_embedder_is_named(tmp_path):
 async def test_long_input_lists_are_embedded_in_batches(host, tmp_path):
     made = add(host, "mini")
     embedder = embedders_of(host, tmp_path).get()
-    vectors = await embedder.embed(["a", "bb", "ccc", "dddd", "eeeee"], "query")
+    vectors = await embedder.embed(["a", "bb", "ccc", "dddd", "eee\ud83de"], "query")
     assert [list(row) for row in vectors] == [[1.0], [2.0], [3.0], [4.0], [5.0]]
     assert [(len(texts), kind) for texts, kind in made[0].given] == [(2, "query")] * 2 + [
         (1, "query")
     ]
+    assert made[0].given[-1][0] == ["eee?e"], "half of a character is replaced"
     assert len(await embedder.embed([])) == 0
     assert len(made[0].given) == 3, "nothing was asked for nothing"
 

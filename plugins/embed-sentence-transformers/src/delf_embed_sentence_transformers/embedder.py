@@ -13,12 +13,13 @@ from threading import Lock, Thread
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, describe_exception
 from delf.machine.forks import reset_in_forks
 from delf.protocols.embedder import EmbeddingKind, Vectors
 from delf_embed_sentence_transformers.prefixes import prefix_of
 
 _DEFAULT: Final = "all-MiniLM-L6-v2"
+_MAX_REASON_LENGTH: Final = 300
 
 
 class _LoadedModel:
@@ -53,7 +54,12 @@ def _load_model(name: str, device: str | None, download: bool) -> Any:
     try:
         model: Any = SentenceTransformer(name, device=device, local_files_only=not download)
     except Exception as error:  # its causes are of many libraries
-        raise _missing_error(name) from error
+        reason = describe_exception(error).partition("\n")[0][:_MAX_REASON_LENGTH]
+        raise ConfigurationError(
+            f"the embedding model {name!r} cannot be loaded: {reason}",
+            hint=f"check the setting device, and that {_hub_name(name)} is a model of "
+            "sentence-transformers",
+        ) from error
     return model
 
 
@@ -83,8 +89,7 @@ def _has_failed(future: Future[_LoadedModel]) -> bool:
 
 def _missing_error(name: str) -> ConfigurationError:
     return ConfigurationError(
-        f"the embedding model {name!r} cannot be loaded: it is neither a folder nor in "
-        "the cache, or it is not a model of sentence-transformers",
+        f"the embedding model {name!r} is neither a folder nor in the cache",
         hint=f"hf download {_hub_name(name)}, give the path "
         "of a folder, or set download = true for this embedder",
     )

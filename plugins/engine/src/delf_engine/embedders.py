@@ -142,7 +142,9 @@ class Embedders:
 
 
 class _Batched:
-    """An embedder that splits any number of texts into batches.
+    """An embedder that splits any number of texts into batches, and replaces lone surrogates.
+
+    Tokenizers refuse lone surrogates.
 
     Args:
         inner: The plugin's embedder.
@@ -172,6 +174,7 @@ class _Batched:
             await self.inner.check()
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
+        texts = [text.encode("utf-8", "replace").decode() for text in texts]
         size = max(1, self.inner.batch_size)
         if 0 < len(texts) <= size:
             return await self.inner.embed(texts, kind)
