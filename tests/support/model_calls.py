@@ -287,6 +287,15 @@ class ModelCalls:
         assert reply.finish_reason == "stop"
 
     @pytest.mark.parametrize("provider", PROVIDERS)
+    async def test_half_of_a_character_is_replaced(self, provider, openai_server, make_model):
+        server = openai_server(["one", "two"])
+        model = make_model(**at(server, provider))
+        request = ModelRequest(messages=(user("ä half \ud83d of"),))
+        assert (await model.complete(request)).text == "one"
+        assert (await read_stream(model, request))[1].text == "two"
+        assert all("ä half ? of" in str(body) for body in server.json)
+
+    @pytest.mark.parametrize("provider", PROVIDERS)
     @pytest.mark.parametrize("streamed", [False, True])
     async def test_offered_tools_are_called(self, provider, streamed, openai_server, make_model):
         arguments = '{"code": "print(1)"}'

@@ -71,7 +71,7 @@ class World:
         @tool(effect="read", confirm=False)
         async def look() -> str:
             """Look around."""
-            return "all is well"
+            return "all is well \ud83d"  # half of a character, which a socket cannot send
 
         host = TestHost.discover(environ={})
         strategy = StreamStrategy(notation=notation, **options)

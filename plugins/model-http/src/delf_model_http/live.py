@@ -218,7 +218,9 @@ class LiveSession:
             self._dialect.read_session_event(event)
 
     async def _write(self, event: Any) -> None:
-        await self._open_socket.send(json.dumps(event, ensure_ascii=False))
+        text = json.dumps(event, ensure_ascii=False)
+        # Lone surrogates cannot be sent.
+        await self._open_socket.send(text.encode("utf-8", "replace").decode())
 
     async def _receive(self) -> Mapping[str, Any]:
         """Return the next event; raise if it is not a JSON object or the answer is too long."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf.errors import ModelConfigurationError
 from delf.llm import EXTRA, SERVER_SIDE_TOOLS
@@ -32,7 +32,18 @@ def messages(
     result = chat.messages(history, endpoint, system_role=system_role)
     if endpoint.dialect == "anthropic":
         _mark_cached(result)
-    return result
+    return _encodable(result)
+
+
+def _encodable(value: Any) -> Any:
+    """Replace lone surrogates in the texts of JSON data, because litellm cannot send them."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {key: _encodable(item) for key, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_encodable(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def tools(
