@@ -1,3 +1,4 @@
+import json
 import sys
 import threading
 from typing import Protocol
@@ -464,6 +465,16 @@ def test_factory_is_imported_on_the_first_use_only(site):
     assert f"{module}_vendor" not in sys.modules
     assert host.resolve(spec).__name__ == "Thing"
     assert host.resolve(spec) is host.resolve(spec)
+
+
+def test_spec_with_a_list_among_its_settings_is_resolved(site):
+    fields = "name='calm', summary='', factory='json:loads', settings=(('approvals', ['x']),)"
+    source = "from delf.hookspecs import hookimpl\nfrom delf.specs import StrategySpec\n@hookimpl\n"
+    site.add(
+        "delf-plugin-calm", f"{source}def delf_strategies():\n    yield StrategySpec({fields})"
+    )
+    host = site.host()
+    assert host.resolve(host.spec(StrategySpec, "calm")) is json.loads
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,23 @@ def test_wrapper_is_refused():
         ("ModelSpec(name='s', summary='', factory='a:b', serves='gpt-*')", "serves='gpt-*'"),
         ("ModelSpec(name='s', summary='', factory='a:b', serves=['gpt-*'])", "not a tuple"),
         ("ModelSpec(name='s', summary='', factory='a:b', serves=(None,))", "not a tuple of texts"),
+        ("ModelSpec(name='s', summary='', factory='a:b', fallback='no')", "not True or False"),
+        ("ModelSpec(name='s', summary='', factory='a:b', project_files=5)", "not a text or None"),
+        ("ModelSpec(name='s', summary='', factory='a:b', providers=None)", "not a tuple of Provid"),
+        ("ModelSpec(name='s', summary='', factory='a:b', providers=('x',))", "not a tuple of Prov"),
+        (
+            "StrategySpec(name='s', summary='', factory='a:b', settings={'a': 1})",
+            "not a tuple of p",
+        ),
+        (
+            "ModelSpec(name='s', summary='', factory='a:b', providers=(Provider(name='p', keys='K'),))",
+            "the provider 'p' has keys='K', not a tuple of texts",
+        ),
     ],
 )
 def test_fields_of_specs_are_checked(spec, problem):
-    hooks = {"S": "delf_sandbox_backends", "M": "delf_models"}
-    source = hook(f"yield {spec}").replace("delf_connections", hooks[spec[0]])
+    hooks = {"Sa": "delf_sandbox_backends", "St": "delf_strategies", "Mo": "delf_models"}
+    source = hook(f"yield {spec}").replace("delf_connections", hooks[spec[:2]])
     assert problem in (load(source).reason or "")
 
 

@@ -18,6 +18,7 @@ from delf.specs import (
     ConnectionSpec,
     FormatSpec,
     JournalSpec,
+    ObserverSpec,
     SandboxSpec,
     Spec,
 )
@@ -232,6 +233,12 @@ def test_plain_function_as_factory_is_reported() -> None:
     assert "plain function, not a subclass of delf.Connection" in message
     (message,) = problems(CommandSpec(name="c", summary="C.", factory="x:y"), made)
     assert "mark it with @click.command" in message
+
+
+def test_missing_function_for_project_files_is_reported() -> None:
+    spec = ObserverSpec(name="o", summary="O.", factory="x:y", project_files="delf_nothing:listed")
+    (message,) = problems(spec, lambda: None)
+    assert "cannot load delf_nothing:listed" in message
 
 
 def test_connection_that_never_releases_its_resources_is_reported() -> None:

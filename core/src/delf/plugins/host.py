@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
@@ -16,7 +16,7 @@ from delf.plugins import discovery, loader
 from delf.plugins.catalog import Catalog, choose
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
-from delf.plugins.shapes import has, members
+from delf.plugins.shapes import has, members, require_type
 from delf.plugins.watch import DISABLE_VARIABLE, ImportWatch, watched_import
 from delf.protocols.services import Service
 from delf.providers import Providers
@@ -60,7 +60,7 @@ class PluginHost:
         # Reentrant: a plugin's import may ask this host.
         self._lock = threading.RLock()
         self._catalog: Catalog | None = None
-        self._resolved: dict[Spec, Any] = {}
+        self._resolved: dict[str, Any] = {}  # by factory: fields of specs may be unhashable
 
     @classmethod
     def discover(
@@ -221,8 +221,8 @@ class PluginHost:
         """
         with self._lock:
             # Under the lock, so that two threads import and keep one object.
-            if spec in self._resolved:
-                return self._resolved[spec]
+            if spec.factory in self._resolved:
+                return self._resolved[spec.factory]
             try:
                 with watched_import(self._loaded_catalog().owner(spec)):
                     value = loader.import_target(spec.factory)
@@ -230,17 +230,31 @@ class PluginHost:
                 raise
             except BaseException as error:  # SystemExit is not an Exception
                 raise self._resolution_error(spec, error) from error
-            self._resolved[spec] = value
+            self._resolved[spec.factory] = value
             return value
 
-    def project_files(self) -> list[Callable[[UntrustedFolder], Iterable[Path]]]:
-        """Return the functions that specs declare as ``project_files``.
+    def project_files(self, folder: UntrustedFolder) -> Iterator[Path]:
+        """Yield the files of a project that the functions in ``project_files`` of specs return.
+
+        Args:
+            folder: The folder of the project.
 
         Raises:
-            PluginError: If a function cannot be imported; the error names the plugin.
+            PluginError: If a function cannot be imported or fails; the error names the plugin.
         """
-        specs = self._loaded_catalog().all_specs()
-        return [self._import(spec, spec.project_files) for spec in specs if spec.project_files]
+        for spec in self._loaded_catalog().all_specs():
+            if not spec.project_files:
+                continue
+            function = self._import(spec, spec.project_files)
+            subject = f"{self.origin(spec)}: {spec.project_files}"
+            try:
+                for path in function(folder):
+                    require_type(path, Path, subject)
+                    yield path
+            except DelfError:
+                raise
+            except Exception as error:
+                raise PluginError(f"{subject} failed: {loader.explain(error)}") from error
 
     def settings_of(self, plugin: str) -> Sequence[type[PluginSettings]]:
         """Return the settings classes that a plugin's specs declare for ``[plugins.NAME]``.

@@ -9,7 +9,7 @@ import importlib
 import inspect
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from types import ModuleType
 from typing import Any, Final, cast
@@ -20,7 +20,7 @@ from delf.errors import describe_exception, did_you_mean
 from delf.hookspecs import HOOKS, PLUGIN_API
 from delf.plugins.discovery import Candidate
 from delf.plugins.report import PluginRecord, State
-from delf.specs import CommandSpec, ConnectionSpec, SandboxSpec, Spec
+from delf.specs import CommandSpec, ConnectionSpec, ModelSpec, Provider, SandboxSpec, Spec
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -226,23 +226,49 @@ def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
         raise _BadPluginError(f"{subject} has the factory {factory!r}, not 'module:attribute'")
-    for item_field in fields(item):
-        value = getattr(item, item_field.name)
-        # A string instead of a tuple is a common mistake: it would be read letter by letter.
-        if item_field.type == "tuple[str, ...]" and not _are_texts(value):
-            raise _BadPluginError(
-                f"{subject} has {item_field.name}={value!r}, not a tuple of texts"
-            )
+    _check_fields(item, subject)
+    if isinstance(item, ModelSpec):
+        for provider in item.providers:
+            _check_fields(provider, f"{subject}: the provider {provider.name!r}")
     if isinstance(item, SandboxSpec) and item.isolation not in ISOLATION_ORDER:
         level_names = ", ".join(ISOLATION_ORDER)
         raise _BadPluginError(f"{subject} has isolation {item.isolation!r}; one of: {level_names}")
     return item
 
 
-def _are_texts(value: Any) -> bool:
+def _check_fields(item: Spec | Provider, subject: str) -> None:
+    """Raise unless the fields of a spec or provider have their declared types."""
+    for item_field in fields(item):
+        value = getattr(item, item_field.name)
+        is_valid, words = _FIELD_TYPES.get(str(item_field.type), _ANY_TYPE)
+        if not is_valid(value):
+            raise _BadPluginError(f"{subject} has {item_field.name}={value!r}, not {words}")
+
+
+def _is_tuple_of(value: Any, kind: type) -> bool:
     return isinstance(value, tuple) and all(
-        isinstance(part, str) for part in cast("tuple[object, ...]", value)
+        isinstance(part, kind) for part in cast("tuple[object, ...]", value)
     )
+
+
+def _is_setting(pair: tuple[Any, ...]) -> bool:
+    return len(pair) == 2 and isinstance(pair[0], str)
+
+
+# The check of a field's value and the name of the type in messages, by the field's annotation.
+_FIELD_TYPES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "str": (lambda value: isinstance(value, str), "a text"),
+    "str | None": (lambda value: value is None or isinstance(value, str), "a text or None"),
+    "bool": (lambda value: isinstance(value, bool), "True or False"),
+    # A string instead of a tuple is a common mistake: it would be read letter by letter.
+    "tuple[str, ...]": (lambda value: _is_tuple_of(value, str), "a tuple of texts"),
+    "tuple[Provider, ...]": (lambda value: _is_tuple_of(value, Provider), "a tuple of Provider"),
+    "tuple[tuple[str, object], ...]": (
+        lambda value: _is_tuple_of(value, tuple) and all(map(_is_setting, value)),
+        "a tuple of pairs of a name and a value",
+    ),
+}
+_ANY_TYPE: Final[tuple[Callable[[Any], bool], str]] = (lambda _: True, "")
 
 
 def _hook_warnings(plugin: object) -> Iterator[str]:

@@ -23,6 +23,7 @@ from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, P
 from delf.machine.interpreter import own_python
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installation_stamp, normalise
+from delf.plugins.loader import explain, import_target
 from delf.plugins.shapes import faults, has, members, optional_protocols
 from delf.protocols import formats, shared_journal
 from delf.protocols.connection import SupportsClose
@@ -89,11 +90,18 @@ def licence_warnings(distribution: str) -> Iterator[str]:
 
 
 def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Yield the reasons why the factory of a spec does not fit the spec's kind.
+    """Yield the reasons why what a spec names cannot be imported, or does not fit its kind.
 
     Raises:
-        PluginError: If the object cannot be imported.
+        PluginError: If the factory cannot be imported.
     """
+    setup: str | None = getattr(spec, "setup", None)  # of an observer
+    for target in (spec.project_files, spec.plugin_settings, setup):
+        try:
+            if target is not None:
+                import_target(target)
+        except Exception as error:
+            yield f"{spec.kind} {spec.name!r}: cannot load {target}: {explain(error)}"
     factory = host.resolve(spec)
     what = f"{spec.kind} {spec.name!r}: {spec.factory}"
     if spec.kind == "command":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import py_compile
 import sys
+import types
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
@@ -390,6 +391,20 @@ def test_plugin_with_unlistable_files_stops_the_project(folder):
     host = TestHost.discover(environ={})
     host.provide(spec, object)
     with pytest.raises(PluginError, match="cannot load nowhere:at_all"):
+        load_project(folder, environ={}, host=host)
+
+
+@pytest.mark.parametrize("fault", ["raise KeyError('x')", "return None", "return ['tea.txt']"])
+def test_error_of_a_function_for_project_files_names_its_plugin(folder, monkeypatch, fault):
+    functions = types.ModuleType("faulty_plugin")
+    exec(f"def listed(folder): {fault}", functions.__dict__)
+    monkeypatch.setitem(sys.modules, "faulty_plugin", functions)
+    spec = ConnectionSpec(
+        name="x", summary="X.", factory="x:y", project_files="faulty_plugin:listed"
+    )
+    host = TestHost.discover(environ={})
+    host.provide(spec, object)
+    with pytest.raises(PluginError, match="faulty_plugin:listed"):
         load_project(folder, environ={}, host=host)
 
 

@@ -213,8 +213,7 @@ def _plugin_files(settings: _Settings, host: PluginHost) -> Iterator[Path]:
         document=_expand_variables(settings.document, variables),
         variables={name: variables.get(name, value) for name, value in settings.env.entries},
     )
-    for function in host.project_files():
-        yield from function(folder)
+    yield from host.project_files(folder)
 
 
 def _expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
