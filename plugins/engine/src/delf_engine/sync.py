@@ -85,8 +85,9 @@ def run_on_loop(
 ) -> T:
     """Run a coroutine on another thread's loop and wait for it.
 
-    An interrupt (Ctrl-C) cancels the coroutine and waits until it has cleaned up. A function that
-    blocks the loop is named in the log.
+    An exception in this thread, such as Ctrl-C or the time limit of a job, cancels the coroutine,
+    and is raised once the coroutine has cleaned up. A function that blocks the loop is named in the
+    log.
 
     Args:
         coroutine: The coroutine.
@@ -102,11 +103,20 @@ def run_on_loop(
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
         return _result_of(future, loop, raises_when_blocked, is_borrowed)
-    except KeyboardInterrupt:
-        # The cancellation reaches the loop's task; its clean-up, such as ended calls, is awaited.
-        future.cancel()
-        _wait_for_clean_up(loop, is_borrowed)
+    except _LoopBlockedError:
         raise
+    except BaseException:
+        # A done future has raised the exception; otherwise a signal handler has.
+        if not future.done() and not loop.is_closed():
+            # The cancellation reaches the loop's task; its clean-up, such as ended calls, is
+            # awaited.
+            future.cancel()
+            _wait_for_clean_up(loop, is_borrowed)
+        raise
+
+
+class _LoopBlockedError(TimeoutError):
+    """A function blocks the event loop."""
 
 
 def _result_of(
@@ -132,7 +142,7 @@ def _result_of(
             _log.warning("the agent's event loop does not answer%s", busy_at(loop))
         blocked_seconds += SLOW_SECONDS
         if raises_when_blocked and blocked_seconds >= STOP_SECONDS:
-            raise TimeoutError("the event loop is blocked")
+            raise _LoopBlockedError("the event loop is blocked")
 
 
 class _LoopProbe:

@@ -7,6 +7,7 @@ import copy
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -325,3 +326,36 @@ def test_run_during_a_stop_of_another_thread_ends_or_raises(
         outcomes = {future.result() for future in work}
     agent.stop()
     assert outcomes <= {"1", "the agent was stopped", None}
+
+
+class JobTimeoutError(Exception):
+    """The exception that a queue such as Celery raises in a job, by a signal, at its time limit."""
+
+
+def test_time_limit_of_a_job_cancels_its_task(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
+    scripted_model.default = "```python\nawait hold()\n```"
+    cancelled = list[bool]()
+
+    @tool(confirm=False)
+    async def hold() -> None:
+        """Let the job's time be over."""
+        os.kill(os.getpid(), signal.SIGUSR1)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    def end_job(*_: object) -> None:
+        raise JobTimeoutError
+
+    before = signal.signal(signal.SIGUSR1, end_job)
+    try:
+        with make_agent(hold) as agent:
+            with pytest.raises(JobTimeoutError):
+                agent.run("x")
+            assert cancelled == [True]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
