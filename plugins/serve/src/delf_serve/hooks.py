@@ -55,7 +55,7 @@ class Hooks:
 
     async def receive(
         self, name: str, headers: Mapping[str, str], body: bytes, client: str
-    ) -> tuple[Submitted, Caller]:
+    ) -> Submitted:
         """Start the task of a webhook message. A repeated message id starts no second task.
 
         Args:
@@ -65,7 +65,7 @@ class Hooks:
             client: The address of the sender.
 
         Returns:
-            The submitted task, and its owner.
+            The submitted task.
 
         Raises:
             ProblemError: If the webhook is unknown, the signature is wrong, or the message violates
@@ -75,24 +75,23 @@ class Hooks:
         if hook is None:
             raise ProblemError(404, "no such hook is known", "[plugins.serve.hooks.NAME]")
         # Verify the signature before parsing the message.
-        delivery = verify(hook.secret.get_secret_value(), headers, body)
+        message_id = verify(hook.secret.get_secret_value(), headers, body)
         message = self._parse_message(name, body)
         owner = self._find_owner(name, hook)
         try:
             variables = given_variables({ITEM: message})
         except ConfigurationError as error:
             raise ProblemError(413, error.message) from None
-        submitted = await self._tasks.submit(
+        return await self._tasks.submit(
             # Not validated, because the task comes from the settings. Only a routine's inputs come
             # from the sender, and the routine checks them.
             RunRequest.model_construct(task=await self._task_text(hook, message)),
             owner,
-            idempotency_key=f"hook\n{name}\n{delivery.name}",
+            idempotency_key=f"hook\n{name}\n{message_id}",
             strategy="routine" if hook.routine else None,
             client=client,
             external_variables=variables,
         )
-        return submitted, owner
 
     def _parse_message(self, name: str, body: bytes) -> Any:
         """Parse a message as JSON, and validate it against the webhook's schema."""

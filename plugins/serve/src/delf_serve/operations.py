@@ -215,7 +215,7 @@ async def receive_hook(call: Call) -> Response:
     body = b"".join([chunk async for chunk in call.chunks()])
     headers = dict(call.http.headers)
     hooks = call.service.hooks
-    submitted, _ = await hooks.receive(call.path_parameter("name"), headers, body, call.client)
+    submitted = await hooks.receive(call.path_parameter("name"), headers, body, call.client)
     return json_response(s.HookAnswer(task_id=submitted.task_id, is_new=submitted.is_new), 202)
 
 

@@ -49,29 +49,6 @@ def check_bind(host: str, *, keyed: bool) -> None:
         )
 
 
-class ConnectionLimit:
-    """Limits the number of open connections. Further connections are closed at once.
-
-    Args:
-        most: The maximum number of connections.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._max_count = most
-        self._connections: set[Protocol] = set()
-
-    def take(self, connection: Protocol) -> None:
-        """Count a new connection, or close it if the limit is reached."""
-        if len(self._connections) >= self._max_count:
-            connection.abort()
-        else:
-            self._connections.add(connection)
-
-    def leave(self, connection: Protocol) -> None:
-        """Stop counting a connection, because it was closed."""
-        self._connections.discard(connection)
-
-
 class Protocol(HttpToolsProtocol):
     """uvicorn's protocol with additional limits for size and time.
 
@@ -83,13 +60,13 @@ class Protocol(HttpToolsProtocol):
     these limits, but the server may also be reached without a proxy.
     """
 
-    connection_limit: ConnectionLimit
+    max_connections: int
     head_seconds = 10.0
 
     # -- of the connection ----------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """Start the timeout for the first request."""
+        """Start the timeout for the first request, or refuse one connection too many."""
         super().connection_made(transport)
         self._is_gone = False
         self._is_reading_head = False
@@ -98,7 +75,8 @@ class Protocol(HttpToolsProtocol):
         self._refusal = ProblemError(400, "the request is not valid HTTP")
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-        self.connection_limit.take(self)
+        if len(self.connections) > self.max_connections:
+            self.abort()
         self._start_timer(self.head_seconds, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -106,7 +84,6 @@ class Protocol(HttpToolsProtocol):
         self._is_gone = True
         self._cancel_timer()
         self.resume_writing()  # pending sends would otherwise wait forever
-        self.connection_limit.leave(self)
         super().connection_lost(exc)
 
     def abort(self) -> None:
@@ -268,19 +245,15 @@ class Protocol(HttpToolsProtocol):
             self._timer = None
 
 
-def _say_nothing() -> None:
-    """Do nothing. The default of ``announce``."""
-
-
 def make_server(
-    app: Application, *, announce: Callable[[], None] = _say_nothing, log_level: str = "error"
+    app: Application, *, announce: Callable[[], None] = lambda: None, log_level: str = "error"
 ) -> uvicorn.Server:
     """Create the uvicorn server of an application."""
     settings = app.settings
     # uvicorn makes the protocol of each connection, so the options are attributes of a subclass.
     attributes = {
         "head_seconds": settings.header_seconds,
-        "connection_limit": ConnectionLimit(_max_connections(settings.connections)),
+        "max_connections": _max_connections(settings.connections),
     }
     config = uvicorn.Config(
         app,
@@ -358,7 +331,7 @@ class _Server(uvicorn.Server):
 def serve(
     app: Application,
     listeners: Sequence[socket.socket],
-    announce: Callable[[], None] = _say_nothing,
+    announce: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal ends the process.
 

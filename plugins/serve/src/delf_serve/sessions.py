@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import hmac
 import logging
 import secrets
@@ -16,6 +15,7 @@ from typing import Final
 
 from delf.errors import DelfError
 from delf.network.outages import Outage
+from delf.protocols.people import digest_of
 from delf.protocols.sessions import SessionRecord
 from delf_serve.keys import Caller, Keys
 from delf_serve.problems import ProblemError
@@ -26,10 +26,6 @@ _log = logging.getLogger(__name__)
 
 _CHECK_SECONDS: Final = 2.0
 _MAX_BROWSER_CHARACTERS: Final = 200
-
-
-def do_nothing() -> None:
-    """Do nothing, where a function is required."""
 
 
 @dataclass(eq=False)
@@ -44,7 +40,7 @@ class OpenRequest:
 
     caller: Caller
     session: str | None
-    end: Callable[[], object] = do_nothing
+    end: Callable[[], object] = lambda: None
 
 
 class Sessions:
@@ -77,7 +73,7 @@ class Sessions:
         now = time.time()
         cookie = secrets.token_urlsafe(32)
         record = SessionRecord(
-            digest=_digest(cookie),
+            digest=digest_of(cookie),
             name=caller.name,
             began=now,
             until=now + self._settings.session_hours * 3600,
@@ -95,7 +91,7 @@ class Sessions:
 
         Return None if the session is unknown or has ended, or the person is revoked.
         """
-        records = await self._tasks.journal.logins([_digest(cookie)])
+        records = await self._tasks.journal.logins([digest_of(cookie)])
         return self._keys.of_session(records[0]) if records else None
 
     async def of(self, caller: Caller) -> list[SessionRecord]:
@@ -120,7 +116,7 @@ class Sessions:
 
     async def end(self, cookie: str) -> None:
         """End a session by its cookie, in all processes."""
-        await self.end_digest(_digest(cookie))
+        await self.end_digest(digest_of(cookie))
 
     async def end_digest(self, digest: str) -> None:
         """End a session by its digest, in all processes."""
@@ -150,7 +146,7 @@ class Sessions:
                 f"{settings.key_streams:,} of your streams and waits are open",
                 headers={"retry-after": "10"},
             )
-        open_request = OpenRequest(caller, None if cookie is None else _digest(cookie))
+        open_request = OpenRequest(caller, None if cookie is None else digest_of(cookie))
         self._open_requests.add(open_request)
         try:
             yield open_request
@@ -195,7 +191,3 @@ def csrf_of(cookie: str) -> str:
     """Return the CSRF token of a session, which other websites cannot know."""
     code = hmac.digest(cookie.encode("utf-8", "replace"), b"delf csrf", "sha256")
     return base64.urlsafe_b64encode(code).decode().rstrip("=")
-
-
-def _digest(cookie: str) -> str:
-    return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()

@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from delf.values.numbers import parse_count
@@ -16,17 +15,6 @@ from delf_serve.problems import ProblemError
 # The maximum age of a message in seconds, as Standard Webhooks advises.
 _MAX_AGE_SECONDS: Final = 300.0
 _MAX_ID_CHARACTERS: Final = 200
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """A webhook message whose signature is valid.
-
-    Args:
-        name: The id of the message, which is the same for each attempt.
-    """
-
-    name: str
 
 
 def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
@@ -48,8 +36,8 @@ def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
     }
 
 
-def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Verify the signature of a message.
+def verify(secret: str, headers: Mapping[str, str], body: bytes) -> str:
+    """Verify the signature of a message, and return its id, which each attempt repeats.
 
     The headers of Standard Webhooks and GitHub's ``X-Hub-Signature-256`` are supported.
 
@@ -81,7 +69,7 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
         raise _refused("the signature is wrong")
     if not 0 < len(message_id) <= _MAX_ID_CHARACTERS:
         raise ProblemError(422, f"the id of the message has 1 to {_MAX_ID_CHARACTERS} characters")
-    return Delivery(message_id)
+    return message_id
 
 
 def _key(secret: str) -> bytes:
