@@ -171,7 +171,9 @@ def test_malformed_call_is_repaired_if_unambiguous(text: str, arguments: object)
     assert read_call(text) == Called("a", arguments)
 
 
-@pytest.mark.parametrize("piece", ["\n", "```\n"])
+@pytest.mark.parametrize(
+    "piece", ["\n", "```\n", "x <execute>", "x <execute></execute>y", "`<execute>"]
+)
 def test_parser_takes_linear_time(piece: str) -> None:
     answer = piece * (1_000_000 // len(piece))
     started = time.process_time()

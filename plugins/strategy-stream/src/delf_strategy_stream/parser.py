@@ -20,7 +20,7 @@ _EXECUTE: Final = "<execute>"
 _END_EXECUTE: Final = "</execute>"
 _QUOTE_OR_ESCAPE: Final = re.compile(r'"|\\.', re.DOTALL)
 _OUTSIDE_OF_STRINGS: Final = re.compile(rf'{_END_EXECUTE}|["{{}}\[\]<]')
-_NAME: Final = re.compile(r"(await\s+)?[A-Za-z_][\w.]*")
+_NAME: Final = re.compile(r"(await\s+)?[A-Za-z_][\w.]{0,200}")
 _NOT_JSON: Final = 'it is not JSON; expected is [{"name": …, "args": {…}}]'
 _SEPARATORS: Final = " \t\r\n,[]"
 _JSON_FENCE: Final = "```json"
@@ -28,6 +28,10 @@ _FENCES: Final = ("```", "~~~")
 _OPENING_QUOTES: Final = ('"', "'", "`", "“", "‘", "«", "„")
 _ONLY_FENCED: Final = re.compile(r"\s*```\w*\s*<execute>.*</execute>\s*```\s*", re.DOTALL)
 _MAX_INVENTED_CHARS: Final = 10_000
+# The number of tags that are ordinary text, after which the rest of an answer is only text.
+#
+# A model that repeats a tag endlessly would otherwise take quadratic time.
+_MAX_TAGS_IN_TEXT: Final = 200
 _CHUNK_CHARS: Final = 4096
 
 
@@ -57,6 +61,7 @@ class Parser:
         # The parts of the line of text that is not yet complete.
         self._current_line: list[str] = []
         self._in_fence = False
+        self._tags_in_text = 0
         # The text for the user, outside of reasoning and calls.
         self._shown_text_parts: list[str] = []
         self._text_between_calls: list[str] = []
@@ -168,6 +173,10 @@ class Parser:
 
     def _outside_tags(self, events: list[Event]) -> bool:
         """Parse text for the user up to the next tag. Return False if more input is needed."""
+        if self._tags_in_text > _MAX_TAGS_IN_TEXT:
+            self._add_text_for_user(self._unparsed, events)
+            self._unparsed = ""
+            return False
         text, bracket, rest = self._unparsed.partition("<")
         self._add_text_for_user(text, events)
         self._unparsed = bracket + rest
@@ -187,6 +196,7 @@ class Parser:
             if may_become_tag:
                 return False
         plain_text = tag or "<"
+        self._tags_in_text += tag is not None
         self._add_text_for_user(plain_text, events)
         self._unparsed = self._unparsed[len(plain_text) :]
         return True
@@ -253,6 +263,7 @@ class Parser:
         if are_calls:
             self._skip_execute_tag()
             return True
+        self._tags_in_text += 1
         self._add_text_for_user(self._unparsed[:end_of_tag], events)
         self._unparsed = self._unparsed[end_of_tag:]
         self._state = self._outside_tags
@@ -298,6 +309,7 @@ class Parser:
             if text_after_name.startswith("("):
                 self._state = self._inside_python_call
                 return True
+        self._tags_in_text += 1
         self._add_text_for_user(_EXECUTE, events)
         self._state = self._outside_tags
         return True
