@@ -214,6 +214,9 @@ STRANGER = "DE89 3704 0044 0532 0130 00"
             "iban: in part from mails (call 1, [0].body); others wrote it",
         ),
         ("send('25')", None),
+        ("send('9')", "iban: in part from ticket (call 2); others wrote it"),
+        ("[staff(), send('Hildegard')][1]", None),  # written before staff() was read
+        ("send(staff())", "iban: from staff (call 3); others wrote it"),
         ("send('PAY everything')", "iban: in part from mails (call 1, [0].body); others wrote it"),
         ("send(\"update t set sender = 'Carl' where id = 7\")", None),
         (
@@ -226,8 +229,19 @@ STRANGER = "DE89 3704 0044 0532 0130 00"
 def test_show_mode_warns_after_reading_only_if_a_value_may_be_of_others(
     delf_host, scripted_model, call, flow
 ):
-    scripted_model.writes(READ).writes(f"print({call})")
+    read = "m = mails()\nrerun(str(m) + ticket(), 'pay it')"
+    scripted_model.writes(read).writes(f"print({call})")
     asked = []
+
+    @tool(effect="read", confirm=False)
+    def ticket() -> str:
+        """Read a ticket."""
+        return "please close ticket 9 as well"
+
+    @tool(effect="read", confirm=False)
+    def staff() -> str:
+        """Find a member of the staff."""
+        return "Hildegard"
 
     @tool(effect="irreversible")
     def send(iban: str) -> str:
@@ -244,7 +258,7 @@ def test_show_mode_warns_after_reading_only_if_a_value_may_be_of_others(
         return True
 
     with Agent(
-        tools=[mails, send, stop],
+        tools=[mails, ticket, staff, send, stop],
         llm="scripted",
         host=delf_host,
         flows="show",

@@ -32,7 +32,7 @@ _MAX_TRACED_VALUES: Final = 20
 # The maximum number of parts of one call's values, such as quoted texts, that are searched for.
 _MAX_PARTS: Final = 100
 # The minimum number of characters of a word that two texts do not share by chance.
-_MIN_WORD_LENGTH: Final = 3
+_MIN_LENGTH: Final = 3
 
 
 class TaskFlows:
@@ -214,19 +214,19 @@ class _Suspect:
         """
         values = [(path, self.text_by_path[path]) for path in paths]
         for path, text in values:
-            yield path, self._place_of(path, text)
+            # Most keys of records, and very short words, are in some text by chance.
+            can_be_by_chance = "[key " in path or (len(text) < _MIN_LENGTH and not text.isdigit())
+            yield path, self._place_of(text, can_be_by_chance=can_be_by_chance)
         parts = ((path, part) for path, text in values for part in parts_of(text))
         for path, part in islice(parts, _MAX_PARTS):
-            origin = self._place_of(path, part)
+            origin = self._place_of(part, can_be_by_chance=len(part) == 1)
             if origin.is_from_untrusted_data:
                 yield path, replace(origin, is_part=True, is_mixed=True)
 
-    def _place_of(self, path: str, text: str) -> Origin:
+    def _place_of(self, text: str, *, can_be_by_chance: bool) -> Origin:
         """Return the origin of a value or of a part of it; also find short words of others."""
         origin = self.origins.find(text)
-        is_rare = len(text) >= _MIN_WORD_LENGTH or (len(text) > 1 and text.isdigit())
-        is_key_of_record = "[key " in path  # most keys are in some text by chance
-        if origin.kind in ("script", "unknown") and is_rare and not is_key_of_record:
+        if origin.kind in ("script", "unknown") and not can_be_by_chance:
             return self.origins.find_mention(text) or origin
         return origin
 

@@ -119,6 +119,8 @@ class Origins:
         # Recorded before the first call of the model, which reads these texts.
         self._context_texts = context_texts
         self._was_model_called = False
+        # The number of searchable calls whose results the author of the running script had read.
+        self._read_count = 0
         self._tool_of = tool_of
         self._read_files = files
         # The number of events that follow() has processed, and skips when it is called again.
@@ -195,6 +197,7 @@ class Origins:
             self.has_received_untrusted = True
         # The model reads all data that the task has received so far.
         self.has_author_read_untrusted_data = self.has_received_untrusted
+        self._read_count = len(self._history.searchable_calls)
         self._code = None
 
     def _record_script(self, code: str) -> None:
@@ -451,7 +454,8 @@ class Origins:
 
         - The user's words, which are trusted.
         - The script, if its author had read no untrusted data. The script is then trusted.
-        - A text that the task has read, such as the result of a call.
+        - A text that the task has read, such as the result of a call. For a value in the script,
+          the text must have been read before the script was written.
 
         The source of any other value depends on who may have made it up: see
         :meth:`_origin_of_new_value`. The author of a script is the model, or the user who saved a
@@ -461,7 +465,7 @@ class Origins:
             return Origin(kind="task", trust="own")
         if self._is_in_script(text) and not self.has_author_read_untrusted_data:
             return Origin(kind="script", trust="own")
-        found = find_in(self._all_searchable_calls(), text)
+        found = find_in(self._calls_behind(text), text)
         return self._origin_of_new_value(text) if found is None else found
 
     def find_mention(self, text: str) -> Origin | None:
@@ -471,7 +475,7 @@ class Origins:
         connections are not searched: nearly every call has words of them, such as names of tables.
         """
         letters = letters_and_digits(text)
-        for call in self._all_searchable_calls():
+        for call in self._calls_behind(text):
             if call.is_description or letters not in call.searchable_text:  # a quick test
                 continue
             for trust, path, other_text in texts_with_trust(call.result, call.trust):
@@ -521,6 +525,12 @@ class Origins:
                 if trust == "outside" and mentions_record(text, identifier):
                     return True
         return False
+
+    def _calls_behind(self, text: str) -> Sequence[PastCall]:
+        """Return the calls from whose results a value may be."""
+        if self._is_in_script(text):
+            return [*self._file_calls, *self._history.searchable_calls[: self._read_count]]
+        return self._all_searchable_calls()
 
     def _all_searchable_calls(self) -> Sequence[PastCall]:
         """Return the input files as made-up calls, then all other searchable calls."""
