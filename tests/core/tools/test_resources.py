@@ -1,5 +1,7 @@
 """Tests of resources, which are recognised from the names of actions."""
 
+import re
+
 import pytest
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
@@ -142,9 +144,19 @@ def test_words_shared_by_most_names_are_not_resources():
 
 
 def test_list_contains_every_action_although_names_share_words():
-    listed = omitted_names_text((f"k8s.{name}" for name in CLUSTER), 3_000)
+    listed = omitted_names_text((f"k8s.{name}" for name in CLUSTER), 5_000)
     for name in CLUSTER:
         assert name in listed
+
+
+def test_list_names_the_first_actions_and_counts_the_others():
+    first = ["shop.get_bill", "shop.list_bill", "shop.find_thing7"]
+    names = [f"shop.list_{noun}_{number}" for number in range(50) for noun in ("cup", "pot")]
+    listed = omitted_names_text([*first, *names], 1_500)
+    assert "#   get_bill, list_bill\n#   find_thing7\n" in listed
+    assert "list_pot_49" not in listed
+    counted = sum(int(number) for number in re.findall(r"(?:cup|pot) \((\d+)\)", listed))
+    assert counted + listed.count("list_cup") + listed.count("list_pot") == 100
 
 
 @pytest.mark.parametrize(

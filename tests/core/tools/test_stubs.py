@@ -16,6 +16,7 @@ from delf.tools.action import Action, action_from_function
 from delf.tools.catalogs import best_first
 from delf.tools.find_tools import find_tools_if_needed
 from delf.tools.function import tool
+from delf.tools.signature import FullTypes
 from delf.tools.stubs import render_stubs, select_fitting, stubs_of
 from delf.tools.type_texts import shorten, with_types
 from delf_engine.toolset import load_toolset
@@ -265,6 +266,40 @@ async def test_record_type_shared_by_tools_is_defined_once():
     (name,) = re.findall(r"^    (\w+) = \{", text, re.MULTILINE)
     assert text.count(f") -> {name}:") == 2
     ast.parse(text.replace('?"', '"'))
+
+
+async def test_record_whose_short_type_omits_its_keys_is_defined_once():
+    record = "{" + ", ".join(f'"key_{number}": int' for number in range(20)) + "}"
+    one = (await load_toolset([shifts])).shown[0].describe()
+    tools = [
+        replace(
+            one,
+            name=name,
+            returns="dict",
+            full_types=lambda returns=returns: FullTypes(
+                parameters=one.parameters, returns=returns
+            ),
+        )
+        for name, returns in (("get_shift", record), ("list_shifts", f"list[{record}]"))
+    ]
+    text = render_stubs(tools)
+    assert text.count('"key_19": int') == 1
+    assert ") -> Shift:" in text
+    assert ") -> list[Shift]:" in text
+
+
+async def test_description_that_stubs_of_a_connection_share_is_written_once():
+    one = (await load_toolset([shifts])).shown[0].describe()
+    tools = [
+        replace(one, name=f"{connection}.{method}", connection=connection)
+        for connection in ("ward", "shop")
+        for method in ("shifts", "nights")
+    ]
+    text = render_stubs(tools)
+    assert text.count("person: The login name.") == 2
+    assert all(
+        text.count(f"async def {method}(person: str") == 2 for method in ("shifts", "nights")
+    )
 
 
 async def test_find_tools_exists_only_if_tools_are_hidden():

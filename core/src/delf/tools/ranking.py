@@ -46,6 +46,16 @@ _SYNONYMS: Final = {
         ("change", "modify", "edit", "update", "set", "rename", "mark"),
         ("find", "search", "lookup"),
         ("fetch", "retrieve", "read"),
+        ("copy", "duplicate", "clone"),
+        ("cancel", "abort", "stop", "end", "terminate"),
+        ("start", "run", "launch", "trigger", "execute"),
+        ("mute", "snooze", "silence"),
+        ("reject", "decline", "deny"),
+        ("approve", "accept"),
+        ("buy", "purchase"),
+        ("message", "mail", "email"),
+        ("folder", "directory"),
+        ("person", "people", "user", "member"),
     )
     for word in group
 }

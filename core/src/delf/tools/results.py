@@ -31,10 +31,7 @@ class Result(NamedTuple):
 
 
 Results = Mapping[str, Result]
-"""The result types that have a name in the prompt.
-
-The keys are the texts of the types, as in :attr:`ToolDescription.returns`.
-"""
+"""The result types that contain a named record, by the name of the tool that returns them."""
 
 
 def named_results(tools: Iterable[ToolDescription]) -> Results:
@@ -44,40 +41,36 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
         tools: The tools that the prompt shows.
 
     Returns:
-        A mapping from a tool's return type, such as ``list[{"id": int}]``, to its :class:`Result`.
-        The ``text`` of the result is the type with the new name in place of the record.
+        A mapping from a tool's name to its :class:`Result`. The ``text`` of the result is the
+        tool's result type with the new name in place of the record.
     """
-    tools_by_record: dict[str, list[ToolDescription]] = {}
+    tools_by_record: dict[str, list[tuple[ToolDescription, str]]] = {}
     for tool in tools:
-        match = _RECORD.fullmatch(tool.returns)
+        returns = _complete_result_type(tool)
+        match = _RECORD.fullmatch(returns)
         if match is not None and len(match["record"]) >= _MIN_NAMED_LENGTH:
-            tools_by_record.setdefault(match["record"], []).append(tool)
+            tools_by_record.setdefault(match["record"], []).append((tool, returns))
     results: dict[str, Result] = {}
     used_names: set[str] = set()
-    for record, record_tools in tools_by_record.items():
-        if len(record_tools) < 2:
+    for record, tools_and_types in tools_by_record.items():
+        if len(tools_and_types) < 2:
             continue
+        record_tools = [tool for tool, _ in tools_and_types]
         name = _record_name(record_tools, used_names)
         used_names.add(name)
-        first_tool = record_tools[0]
-        # ``tool.returns`` may omit keys of the record, but the definition of the name has all keys.
-        complete_record = _complete_record(first_tool, record)
-        for tool in record_tools:
-            results[tool.returns] = Result(
+        for tool, returns in tools_and_types:
+            results[tool.name] = Result(
                 name=name,
-                record=complete_record,
-                text=tool.returns.replace(record, name, 1),
-                first_tool=first_tool,
+                record=record,
+                text=returns.replace(record, name, 1),
+                first_tool=record_tools[0],
             )
     return results
 
 
-def _complete_record(tool: ToolDescription, shortened_record: str) -> str:
-    """Return the record type that a tool returns, with the keys that ``tool.returns`` omits."""
-    if tool.full_types is None:  # ``tool.returns`` omits nothing
-        return shortened_record
-    match = _RECORD.fullmatch(tool.full_types().returns)
-    return shortened_record if match is None else match["record"]
+def _complete_result_type(tool: ToolDescription) -> str:
+    """Return the type of a tool's result, with the keys that ``tool.returns`` omits."""
+    return tool.returns if tool.full_types is None else tool.full_types().returns
 
 
 def _record_name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:

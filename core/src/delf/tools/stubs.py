@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -31,8 +32,12 @@ from delf.tools.type_texts import NameTest, mentions_no_name, shorten
 FIND_TOOLS: Final = "find_tools"
 # The number of a result's keys that are shown even if the type exceeds its limit.
 _MIN_RESULT_KEYS: Final = 16
-# The share of the budget for the names of tools whose stubs are not shown.
-_NAMES_SHARE: Final = 0.4
+# The same for a record that several tools return.
+_MIN_RECORD_KEYS: Final = 24
+# The shares of the budget for the names of tools whose stubs are not shown: for all names, or, if
+# these need more, for the names that match the task best. The rest of the names is counted.
+_ALL_NAMES_SHARE: Final = 0.3
+_SOME_NAMES_SHARE: Final = 0.15
 _MORE_RESOURCES: Final = "# and about"
 # The minimum number of characters of a stub in addition to the tool's name.
 _MIN_STUB_EXTRA: Final = 30
@@ -75,6 +80,10 @@ class StubLimits(NamedTuple):
     values: int = 12
     notes: int = 0
 
+    def or_larger(self, other: StubLimits) -> StubLimits:
+        """Return the larger of each two limits."""
+        return StubLimits._make(map(max, self, other))
+
 
 _NO_LIMIT: Final = 1_000_000
 WHOLE: Final = StubLimits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT, notes=6_000)
@@ -88,6 +97,7 @@ _BEST_BUDGET_SHARE: Final = 0.2
 _SHORTEST: Final = StubLimits(120, 30, 160, 90, is_detailed=False, values=4)
 _LESS_NOTES: Final = (1_500, 800, 400, 200, 100)
 _NO_LARGER_LIMITS: Final[Mapping[str, StubLimits]] = MappingProxyType({})
+_MIN_BEST_NOTES: Final = 100
 _BEST_NOTES: Final = (1_500, 800, 400, 300, 200, 150, 100, 60, 0)
 _NOTES_BUDGET_SHARE: Final = 0.04
 _LIMITS: Final = (
@@ -113,10 +123,11 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
     text_of_omitted_names = ""
     best_match_limits = _NO_LARGER_LIMITS
     if choice.left_out:
+        matches = best_first(choice.catalog, task)
         # The few tools that match the task best get larger limits than the other shown tools.
-        best_match_limits = _best_match_limits(choice, is_mentioned, task)
+        best_match_limits = _best_match_limits(choice, is_mentioned, matches)
         shown_names = {tool.name for tool in shown_tools}
-        other_names = (e.name for e in choice.catalog if e.name not in shown_names)
+        other_names = (name for name in matches if name not in shown_names)
         # select_fitting() has chosen the tools with this budget, too.
         text_of_omitted_names = omitted_names_text(
             other_names, _budget_without_notes(choice.budget)
@@ -157,18 +168,17 @@ def _limit_options(
     Yields:
         The limits of most tools, and a mapping like ``best_match_limits``.
     """
-    larger_limits = [limits for limits in _LIMITS if limits != _MIN_LIMITS]
-    for limits in larger_limits:
-        yield limits, best_match_limits
     if not best_match_limits:
-        yield _MIN_LIMITS, {}
+        yield from ((limits, _NO_LARGER_LIMITS) for limits in _LIMITS)
         return
-    # The minimum for most tools, and ever shorter notes on the best matching tools.
-    for max_notes in _BEST_NOTES:
-        yield (
-            _MIN_LIMITS,
-            {name: best._replace(notes=max_notes) for name, best in best_match_limits.items()},
-        )
+    for limits in _LIMITS:
+        # Notes on the best matching tools matter more than details of the other tools.
+        notes_to_try = _BEST_NOTES if limits == _MIN_LIMITS else (_MIN_BEST_NOTES,)
+        for max_notes in notes_to_try:
+            yield (
+                limits,
+                {name: best._replace(notes=max_notes) for name, best in best_match_limits.items()},
+            )
 
 
 def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
@@ -187,38 +197,45 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     if all_fit:  # show every tool that is ranked; a prefilter may have ranked only some
         return frozenset(add_readers(ranked_names, choice.catalog))
     is_mentioned = named_by(task)
-    wanted_names = [*_names_by_priority(choice.catalog, ranked_names, task)]
-    best_match_limits = _best_match_limits(choice, is_mentioned, task)
+    # Word search comes first, because a prefilter may rank an action low that the task names
+    # plainly.
+    matches = [name for name in best_first(choice.catalog, task) if name in by_name]
+    wanted_names = [*_names_by_priority(choice.catalog, matches, ranked_names, task)]
+    best_match_limits = _best_match_limits(choice, is_mentioned, matches)
     budget = _budget_without_notes(choice.budget)
 
     def is_too_long(tool_count: int) -> bool:
         """Return True if the first stubs, with the names of all other tools, exceed the budget."""
         shown_names = frozenset(wanted_names[:tool_count])
-        omitted_names = [name for name in by_name if name not in shown_names]
+        omitted_names = [name for name in matches if name not in shown_names]
         max_size = budget - len(omitted_names_text(omitted_names, budget))
         tools = [tool for name, tool in by_name.items() if name in shown_names]
         return _size(tools, _MIN_LIMITS, is_mentioned, max_size, best_match_limits) > max_size
 
-    counts = range(1, len(wanted_names) + 1)
+    # The complete types of tools take long to make: look at few tools that are not shown.
+    max_count = 1
+    while max_count < len(wanted_names) and not is_too_long(max_count):
+        max_count = min(2 * max_count, len(wanted_names))
+    counts = range(1, max_count + 1)
     fitting_count = bisect.bisect_left(counts, True, key=is_too_long)
     return frozenset(wanted_names[:fitting_count])
 
 
-def _names_by_priority(catalog: Catalog, ranked_names: Sequence[str], task: str) -> Iterable[str]:
+def _names_by_priority(
+    catalog: Catalog, matches: Sequence[str], ranked_names: Sequence[str], task: str
+) -> Iterable[str]:
     """Return the names of tools in the order in which their stubs are chosen, without repeats.
 
     Args:
         catalog: All actions.
+        matches: The names of the tools, best matches of the word search first.
         ranked_names: The names of the tools, best first.
         task: The user's task, in plain words.
     """
-    # Word search comes first, because a prefilter may rank an action low that the task names
-    # plainly.
-    matches = best_first(catalog, task)[:_MAX_BEST]
     # Read actions of the resources that the task names, since scripts have to find records first.
     read_names = readers_mentioned(task, catalog)
     known_names = frozenset(ranked_names)
-    first_names = [name for name in matches if name in known_names]
+    first_names = [name for name in matches[:_MAX_BEST] if name in known_names]
     first_names += ranked_names[:_MAX_BEST]
     first_names += [name for name in read_names if name in known_names]
     return dict.fromkeys([*first_names, *add_readers(ranked_names, catalog)])
@@ -249,7 +266,7 @@ def render_stubs(
 
 
 def _best_match_limits(
-    choice: ToolChoice, is_mentioned: NameTest, task: str
+    choice: ToolChoice, is_mentioned: NameTest, matches: Sequence[str]
 ) -> Mapping[str, StubLimits]:
     """Choose the best matching tools, whose stubs have larger limits than those of other tools.
 
@@ -259,7 +276,7 @@ def _best_match_limits(
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     remaining_size = choice.budget * _BEST_BUDGET_SHARE
     best_names: list[str] = []
-    for name in best_first(choice.catalog, task)[:_MAX_BEST]:
+    for name in matches[:_MAX_BEST]:
         if name not in by_name:
             continue
         size = _size([by_name[name]], _BEST_LIMITS, is_mentioned, choice.budget)
@@ -291,7 +308,10 @@ def _size(
     # Stubs with complete types take long to make: make none if their minimum size is too large.
     has_complete_types = limits.important_parameter == _NO_LIMIT
     if has_complete_types:
-        min_size = sum(len(tool.method) + _MIN_STUB_EXTRA for tool in tools)
+        min_size = sum(
+            len(tool.method) + len(", ".join(map(str, tool.parameters))) + _MIN_STUB_EXTRA
+            for tool in tools
+        )
         if min_size > max_size:
             return max_size + 1
     size = 0
@@ -314,8 +334,8 @@ def _lines(
         tools: The tools.
         limits: The limits for each stub.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        best_match_limits: The limits of the tools that match the task best, by name of tool. They
-            apply only if they are larger than ``limits``.
+        best_match_limits: The limits of the tools that match the task best, by name of tool. Of
+            each limit and the same one in ``limits``, the larger applies.
     """
     writer = _StubWriter(tools, limits, is_mentioned, best_match_limits)
     tools_by_connection: dict[str, list[ToolDescription]] = {}
@@ -337,7 +357,7 @@ class _StubWriter:
         limits: The limits for each stub.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
         best_match_limits: The limits of the tools that match the task best, by name of tool; the
-            same for all of them. They apply only if they are larger than ``limits``.
+            same for all of them. Of each limit and the same one in ``limits``, the larger applies.
     """
 
     def __init__(
@@ -350,26 +370,29 @@ class _StubWriter:
         self._limits = limits
         self._is_mentioned = is_mentioned
         self._results = named_results(tools)
+        # The descriptions that a connection's stubs have so far: equal ones are written once.
+        self._described = defaultdict[str, set[str]](set)
         self._larger_limits = {
-            name: best
-            for name, best in best_match_limits.items()
-            if best.important_parameter > limits.important_parameter
+            name: limits.or_larger(best) for name, best in best_match_limits.items()
         }
         # The limits of named results, such as ``Message``, which several tools may return.
         self._larger_result_limits: dict[str, StubLimits] = {}
         for tool in tools:
-            result = self._results.get(tool.returns)
+            result = self._results.get(tool.name)
             if result is not None and tool.name in self._larger_limits:
                 self._larger_result_limits[result.name] = self._larger_limits[tool.name]
 
     def lines_of(self, tool: ToolDescription, indent: str) -> Iterator[str]:
         """Yield a tool's stub, after the definition of its result if the tool is the first user."""
-        result = self._results.get(tool.returns)
+        result = self._results.get(tool.name)
         if result is not None and result.first_tool is tool:
             result_limits = self._larger_result_limits.get(result.name, self._limits)
             yield f"{indent}{_definition(result, result_limits, self._is_mentioned)}"
         stub_limits = self._larger_limits.get(tool.name, self._limits)
-        yield _stub(tool, stub_limits, self._is_mentioned, self._results)
+        stub = _stub(tool, stub_limits, self._is_mentioned, self._results)
+        described = self._described[tool.connection]
+        yield stub.text(described)
+        described.update(stub.descriptions)
 
 
 def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> str:
@@ -381,8 +404,7 @@ def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> s
         is_mentioned: Returns True for a key or value that the text of the task mentions. If the
             record is too long, these keys and values are kept first.
     """
-    limit = 2 * limits.result  # the definition is written once for all tools that return the record
-    record_text = shorten(result.record, limit, is_mentioned, 2 * _MIN_RESULT_KEYS)
+    record_text = shorten(result.record, limits.result, is_mentioned, _MIN_RECORD_KEYS)
     definition = f"{result.name} = {record_text}"
     make_full_types = result.first_tool.full_types
     if make_full_types is None:  # the tool's types are complete
@@ -396,84 +418,100 @@ def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> s
 def omitted_names_text(names: Iterable[str], budget: int) -> str:
     """Return comment lines with the names of tools whose stubs are not shown, grouped by resource.
 
-    If the names exceed their share of the budget, the largest groups are replaced by the name of
-    the resource and the number of tools.
+    If the names exceed their share of the budget, only the first are listed, and the others are
+    counted by resource.
 
     Args:
-        names: The names of the tools, in order.
+        names: The names of the tools, best matches for the task first.
         budget: The budget of all stubs and names, in characters.
     """
-    groups: dict[_NameGroup, list[str]] = {}
     all_names = list(names)
+    if not all_names:
+        return ""
     shared = shared_words(all_names)
+    max_chars = int(budget * _ALL_NAMES_SHARE)
+    if sum(map(_listed_size, all_names)) > max_chars:
+        max_chars = int(budget * _SOME_NAMES_SHARE)
+    listed: dict[str, dict[str, list[str]]] = {}  # method names by connection and resource
+    unlisted_counts: dict[str, Counter[str]] = {}
+    size = 0
     for name in all_names:
         connection, _, method = name.rpartition(".")
-        group = _NameGroup(connection, resource_of(name, shared))
-        groups.setdefault(group, []).append(method)
-    if not groups:
-        return ""
-    lines = {group: f"#   {', '.join(methods)}" for group, methods in groups.items()}
-    max_chars = int(budget * _NAMES_SHARE)
-    listed_groups = _smallest_within(lines, max_chars)
+        resource = resource_of(name, shared)
+        size += _listed_size(name)
+        if size <= max_chars:
+            listed.setdefault(connection, {}).setdefault(resource, []).append(method)
+        else:
+            unlisted_counts.setdefault(connection, Counter()).update([resource])
     text = [f'# More tools, by resource; {FIND_TOOLS}("name") shows one whole:']
-    for connection in dict.fromkeys(group.connection for group in groups):
+    for connection in listed | unlisted_counts:
         if connection:
             text.append(f"# {connection}:")
-        counts: list[str] = []
-        for group, methods in groups.items():
-            if group.connection != connection:
-                continue
-            if group in listed_groups:
-                text.append(lines[group])
-            else:
-                counts.append(f"{group.resource} ({len(methods)})")
+        text += [f"#   {', '.join(methods)}" for methods in listed.get(connection, {}).values()]
+        counts = unlisted_counts.get(connection)
         if counts:
-            text.append(_one_line(f"{_MORE_RESOURCES} {', '.join(counts)}", max_chars // 4))
+            count_texts = [f"{resource} ({count})" for resource, count in counts.items()]
+            text.append(_one_line(f"{_MORE_RESOURCES} {', '.join(count_texts)}", max_chars // 4))
     return "\n".join(text)
 
 
-class _NameGroup(NamedTuple):
-    """The actions of a connection that are about the same resource."""
-
-    connection: str
-    resource: str
-
-
-def _smallest_within(lines: Mapping[_NameGroup, str], max_chars: int) -> set[_NameGroup]:
-    """Return as many groups as fit into a number of characters, those with short lines first."""
-    fitting: set[_NameGroup] = set()
-    size = 0
-    for group in sorted(lines, key=lambda group: len(lines[group])):
-        size += len(lines[group]) + 1
-        if size > max_chars:
-            break
-        fitting.add(group)
-    return fitting
+def _listed_size(name: str) -> int:
+    """Return the number of characters of a tool's name in a list, with a comma and a blank."""
+    _, _, method = name.rpartition(".")
+    return len(method) + 2
 
 
 def _head(tool: ToolDescription) -> str:
     return f"class {tool.connection}:  # {_one_line(tool.about)}"
 
 
+class _Stub(NamedTuple):
+    """The stub of a tool: a function with a docstring.
+
+    Args:
+        indent: The blanks before the function.
+        head: The line with the function's name, parameters and result.
+        summary: The first line of the docstring.
+        descriptions: The other lines of the docstring, such as ``path: Relative to the folder``.
+    """
+
+    indent: str
+    head: str
+    summary: str
+    descriptions: tuple[str, ...]
+
+    def text(self, omitted: Container[str] = ()) -> str:
+        """Return the text of the stub.
+
+        Args:
+            omitted: Descriptions to leave out, because an earlier stub has them.
+        """
+        lines = [f"{self.indent}    {line}" for line in self.descriptions if line not in omitted]
+        if not lines:
+            return f'{self.head}  """{self.summary}"""'
+        body = "\n".join(lines)
+        return f'{self.head}\n{self.indent}    """{self.summary}\n{body}"""'
+
+
 def _stub(
     tool: ToolDescription, limits: StubLimits, is_mentioned: NameTest, results: Results
-) -> str:
+) -> _Stub:
     """Return the stub of a tool.
 
     A stub longer than ``limits.max_stub`` is written with the limits ``_SHORTEST`` instead. The
     stub of a built-in tool is complete.
     """
     if tool.built_in:
-        return _stub_text(tool, WHOLE, is_mentioned, results)
-    text = _stub_text(tool, limits, is_mentioned, results)
-    if len(text) <= limits.max_stub:
-        return text
-    return _stub_text(tool, _SHORTEST, is_mentioned, results)
+        return _stub_within(tool, WHOLE, is_mentioned, results)
+    stub = _stub_within(tool, limits, is_mentioned, results)
+    if len(stub.text()) <= limits.max_stub:
+        return stub
+    return _stub_within(tool, _SHORTEST, is_mentioned, results)
 
 
-def _stub_text(
+def _stub_within(
     tool: ToolDescription, limits: StubLimits, is_mentioned: NameTest, results: Results
-) -> str:
+) -> _Stub:
     """Format a tool as a function with a docstring.
 
     Args:
@@ -486,7 +524,7 @@ def _stub_text(
         types = FullTypes(parameters=tool.parameters, returns=tool.returns)
     else:
         types = tool.full_types()
-    named_result = results.get(tool.returns)
+    named_result = results.get(tool.name)
     if named_result is not None:
         return_type = named_result.text
         result_notes = ""  # the definition of the record has the notes
@@ -509,11 +547,8 @@ def _stub_text(
     needs_approval = tool.asks
     if needs_approval:
         summary += " [asks]"
-    lines = [f"{indent}    {name}: {doc}" for name, doc in docs if doc]
-    if not lines:
-        return f'{head}  """{summary}"""'
-    body = "\n".join(lines)
-    return f'{head}\n{indent}    """{summary}\n{body}"""'
+    descriptions = tuple(f"{name}: {doc}" for name, doc in docs if doc)
+    return _Stub(indent, head, summary, descriptions)
 
 
 def _describe(doc: str, notes: str, limits: StubLimits) -> str:
