@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from delf_mcp.asking import IdleTimeout
     from delf_mcp.link import Link
-    from delf_mcp.listing import ListError, OmittedItem, OmittedItems
+    from delf_mcp.listing import ListError, Omitted, OmittedItem
     from delf_mcp.oauth import OpenURL
     from delf_mcp.sessions import Rejection
 
@@ -198,7 +198,7 @@ class MCP(Connection[MCPSettings]):
         if capabilities.resources is not None:
             self._add_resource_actions(actions)
         # The item filter left out tools that the client library would refuse.
-        omitted_tools = [*server.omitted.take("tools"), *unusable_tools]
+        omitted_tools = [*server.omitted.pop("tools", ()), *unusable_tools]
         self._report_notices(omitted_tools, applied, tools, actions)
         self.claimed_effects = {tool.name: claimed_effect_of(tool) for tool in tools}
         self.listed_actions = tuple(actions.values())
@@ -283,7 +283,7 @@ class MCP(Connection[MCPSettings]):
 
         # Before the listing: tools that change meanwhile make the list stale again.
         server.is_tool_list_stale = False
-        server.omitted.forget("tools")  # of an earlier listing
+        server.omitted.pop("tools", None)  # of an earlier listing
         if client.server_capabilities.tools is None:
             return []
         max_tools = self.settings.max_tools
@@ -467,7 +467,7 @@ class MCP(Connection[MCPSettings]):
         return [notice]
 
     def _log_omitted(self, server: _Server, *kinds: str) -> None:
-        omitted = [item for kind in kinds for item in server.omitted.take(kind)]
+        omitted = [item for kind in kinds for item in server.omitted.pop(kind, ())]
         for item in omitted[:_MAX_NOTICES]:
             _log.warning(
                 "%s: %r of its %s is left out: %s", self.name, item.name, item.kind, item.why
@@ -716,13 +716,12 @@ class _Server:
     def __init__(self, name: str, settings: MCPSettings, connection: MCP) -> None:
         from delf_mcp.asking import ServerQuestions
         from delf_mcp.link import Link
-        from delf_mcp.listing import OmittedItems
         from delf_mcp.target import Target
 
         self.is_tool_list_stale = False
         """True if the server has announced that its tools changed."""
         self.questions = ServerQuestions(name, settings.sampling, settings.roots)
-        self.omitted: OmittedItems = OmittedItems()
+        self.omitted: Omitted = defaultdict(list)
         target = Target(
             name,
             settings,

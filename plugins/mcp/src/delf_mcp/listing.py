@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -53,25 +54,8 @@ class OmittedItem:
     why: str
 
 
-class OmittedItems:
-    """The invalid items that were removed from a server's lists."""
-
-    def __init__(self) -> None:
-        self._items: list[OmittedItem] = []
-
-    def add(self, item: OmittedItem) -> None:
-        """Remember an item that was removed."""
-        self._items.append(item)
-
-    def take(self, kind: str) -> list[OmittedItem]:
-        """Return the items of a kind that were removed since the last call of this method."""
-        items = [item for item in self._items if item.kind == kind]
-        self.forget(kind)
-        return items
-
-    def forget(self, kind: str) -> None:
-        """Forget the items of a kind that were removed so far."""
-        self._items = [item for item in self._items if item.kind != kind]
+Omitted = defaultdict[str, list[OmittedItem]]
+"""The invalid items that were removed from a server's lists, by kind."""
 
 
 class InvalidItemFilter:
@@ -84,7 +68,7 @@ class InvalidItemFilter:
         omitted: Gets the removed items.
     """
 
-    def __init__(self, max_tools: int, omitted: OmittedItems) -> None:
+    def __init__(self, max_tools: int, omitted: Omitted) -> None:
         self._max_tools = max_tools
         self._omitted = omitted
         self.version: str | None = None
@@ -126,7 +110,7 @@ class InvalidItemFilter:
                 continue
             name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
             item_name = displayable(name) or f"number {index + 1}"
-            self._omitted.add(OmittedItem(kind, item_name, why))
+            self._omitted[kind].append(OmittedItem(kind, item_name, why))
         return valid_items
 
     def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ from delf.settings import reveal_secrets
 from delf.terminal import visible
 from delf_mcp.limits import MAX_MESSAGE_BYTES, limit_response_size
 from delf_mcp.link import ServerRun, first_of, watched
-from delf_mcp.listing import InvalidItemFilter, OmittedItems
+from delf_mcp.listing import InvalidItemFilter, Omitted
 from delf_mcp.oauth import OpenURL, login
 from delf_mcp.program import running
 from delf_mcp.settings import MCPSettings
@@ -55,7 +55,7 @@ class Target:
         add_secret: Callable[[str], None],
         open_url: OpenURL,
         on_tools_changed: Callable[[], None],
-        omitted: OmittedItems,
+        omitted: Omitted,
     ) -> None:
         self._on_tools_changed = on_tools_changed
         self._omitted = omitted
