@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, TypedDict
 from urllib.parse import urljoin
 
 from delf.notes import note
@@ -246,65 +245,26 @@ def _rows(table: Any) -> list[list[str]]:
     rows are filled up with empty texts.
     """
     rows: list[list[str]] = []
-    cells_from_above: dict[int, _CellFromAbove] = {}
+    # By column, the texts of cells in earlier rows, and the number of rows that they still cover.
+    above: dict[int, tuple[str, int]] = {}
     for table_row in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
-        row, cells_from_above = _read_row(table_row, cells_from_above)
+        row: list[str] = []
+        below = {column: (text, count - 1) for column, (text, count) in above.items() if count > 1}
+        for cell in [*table_row.xpath("./th | ./td"), None]:
+            while len(row) in above and len(row) < _MAX_SPAN:
+                row.append(above[len(row)][0])
+            if cell is None:
+                break
+            text = _text_of(cell)
+            rows_below = _span_of(cell, "rowspan") - 1
+            for column in range(len(row), min(len(row) + _span_of(cell, "colspan"), _MAX_SPAN)):
+                row.append(text)
+                if rows_below:
+                    below[column] = (text, rows_below)
         rows.append(row)
+        above = below
     width = max(map(len, rows), default=0)
     return [row + [""] * (width - len(row)) for row in rows]
-
-
-class _CellFromAbove(NamedTuple):
-    """A cell with a ``rowspan``, as a row under the cell has to repeat it.
-
-    Args:
-        text: The text of the cell.
-        row_count: The number of rows that the cell still covers.
-    """
-
-    text: str
-    row_count: int
-
-
-def _read_row(
-    table_row: Any, cells_from_above: dict[int, _CellFromAbove]
-) -> tuple[list[str], dict[int, _CellFromAbove]]:
-    """Return the texts of a row, and the cells by column that also cover the next row.
-
-    Args:
-        table_row: The element ``tr``.
-        cells_from_above: The cells of earlier rows that cover this row, by column.
-    """
-    row: list[str] = []
-    cells_for_next_row = {
-        column: cell._replace(row_count=cell.row_count - 1)
-        for column, cell in cells_from_above.items()
-        if cell.row_count > 1
-    }
-    for cell in table_row.xpath("./th | ./td"):
-        _append_cells_from_above(row, cells_from_above)
-        text = _text_of(cell)
-        rows_below = _span_of(cell, "rowspan") - 1
-        end_column = min(len(row) + _span_of(cell, "colspan"), _MAX_SPAN)
-        for column in range(len(row), end_column):
-            row.append(text)
-            if rows_below > 0:
-                cells_for_next_row[column] = _CellFromAbove(text, rows_below)
-    _append_cells_from_above(row, cells_from_above)
-    return row, cells_for_next_row
-
-
-def _append_cells_from_above(
-    row: list[str], cells_from_above: Mapping[int, _CellFromAbove]
-) -> None:
-    """Append the cells that cover the next columns of a row, until a column is free.
-
-    Args:
-        row: The texts of the row so far; at most ``_MAX_SPAN`` columns.
-        cells_from_above: The cells of earlier rows that cover the row, by column.
-    """
-    while len(row) in cells_from_above and len(row) < _MAX_SPAN:
-        row.append(cells_from_above[len(row)].text)
 
 
 def _span_of(cell: Any, name: str) -> int:
