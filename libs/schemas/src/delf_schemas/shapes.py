@@ -648,10 +648,7 @@ class _ObjectReader:
         kind, allows_null = _type_beside_null(resolved.get("type"))
         if kind not in (None, "object"):
             return None
-        own = _object_without_parts(resolved)
-        own.has_type = kind == "object"
-        own.nullable = own.nullable or allows_null
-        objects = [own]
+        objects = [_object_without_parts(resolved, kind, allows_null=allows_null)]
         for part in list_at(resolved, "allOf"):
             part_objects = self.objects(part, depth + 1)
             if part_objects is not None:
@@ -660,21 +657,19 @@ class _ObjectReader:
                 return None
             # Otherwise, the part is ignored: an object matches no part such as a string.
         for keyword in ("oneOf", "anyOf"):
-            choices: list[Merged] = []
-            for alternative in _alternatives(resolved, keyword):
-                objects_of_alternative = self.objects(alternative, depth + 1)
-                if objects_of_alternative is None:
+            if alternatives := _alternatives(resolved, keyword):
+                choices = [self.objects(each, depth + 1) for each in alternatives]
+                if None in choices:
                     return None
-                choices += objects_of_alternative
-            if choices:
-                objects = _combinations(objects, choices, _refined)
+                others = [one for each in choices for one in each or ()]
+                objects = _combinations(objects, others, _refined)
         if resolved.get("additionalProperties") is False:  # even if a part allows other properties
             for each in objects:
                 each.additional = False
         return objects if len(objects) <= _MAX_VARIANTS else None
 
 
-def _object_without_parts(resolved: dict[str, Any]) -> Merged:
+def _object_without_parts(resolved: dict[str, Any], kind: Any, *, allows_null: bool) -> Merged:
     """Return the object that a schema describes without its ``allOf``."""
     properties: Any = resolved.get("properties")
     additional: Any = resolved.get("additionalProperties")
@@ -683,7 +678,8 @@ def _object_without_parts(resolved: dict[str, Any]) -> Merged:
         properties=dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {},
         required=_required_names(resolved),
         additional=additional is True or has_additional_schema,
-        nullable=resolved.get("nullable") is True,
+        nullable=allows_null or resolved.get("nullable") is True,
+        has_type=kind == "object",
     )
 
 
