@@ -125,27 +125,24 @@ async def _read_messages(
     async with to_session:
         while True:
             try:
-                line = await stdout.readuntil(b"\n")
-            except asyncio.IncompleteReadError as end:
-                line = end.partial
-                if not line:
-                    break
-            except asyncio.LimitOverrunError:
+                line = await stdout.readline()
+            except ValueError:
                 run.set_exit_cause(f"it sent a message of more than {MAX_MESSAGE_BYTES:,} bytes")
                 break
+            if not line:  # the end of the output
+                break
             message = await _parse_in_time(line)
-            if message is None:
-                if line.strip():  # blank lines do not count
-                    consecutive_invalid_lines += 1
+            if message is not None:
+                consecutive_invalid_lines = 0
+                try:
+                    await to_session.send(message)
+                except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    break  # the session is over
+            elif line.strip():  # blank lines do not count
+                consecutive_invalid_lines += 1
                 if consecutive_invalid_lines > MAX_INVALID_LINES:
                     run.set_exit_cause("its output is not the protocol")
                     break
-                continue
-            consecutive_invalid_lines = 0
-            try:
-                await to_session.send(message)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                break  # the session is over
     while await stdout.read(_READ_BYTES):
         pass
 
