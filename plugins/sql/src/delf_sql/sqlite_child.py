@@ -487,7 +487,7 @@ def confine(open_options: OpenOptions) -> None:
     if landlock.version():
         landlock.restrict([*sys.path, *SYSTEM_FILES, *open_options.readable], open_options.writable)
     if seccomp.is_supported():
-        seccomp.install(allow_threads=True, allow_writes=True, allow_locks=True)
+        seccomp.install(seccomp.Permissions(threads=True, writes=True, locks=True))
 
 
 def _failure_message(error: Exception, *, read_only: bool) -> tuple[Any, ...]:
