@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from delf.errors import ConfigurationError, ToolDefinitionError, ToolRefusedError
@@ -73,7 +74,13 @@ class Output(Generic[T]):
         """
         if self._adapter is None:
             return plain_value
-        return cast("T", self._adapter.validate_python(plain_value))
+        from pydantic import ValidationError
+
+        try:
+            return cast("T", self._adapter.validate_python(plain_value))
+        except ValidationError:
+            # A strict type takes a date as text from JSON only.
+            return cast("T", self._adapter.validate_json(json.dumps(plain_value)))
 
     def plain(self, value: Any) -> Any:
         """Validate a script's value and convert it to plain JSON data.
@@ -106,7 +113,41 @@ class Output(Generic[T]):
 
             return to_jsonable_python(value)
         typed_value = self._adapter.validate_python(value)
-        return self._adapter.dump_python(typed_value, mode="json")
+        return self._restorable(value, typed_value)
+
+    def _restorable(self, value: Any, typed_value: Any) -> Any:
+        """Return the JSON data from which :meth:`value` makes the typed value again.
+
+        The fields of a typed value may have other names in JSON, serializers and validators of
+        their own, or be computed. So the data are the first of several forms that fits.
+
+        Args:
+            value: The script's value.
+            typed_value: The object made of the value.
+
+        Raises:
+            ValueError: If no form can be read again.
+        """
+        from pydantic import ValidationError
+        from pydantic_core import to_jsonable_python
+
+        forms: tuple[Callable[[], Any], ...] = (
+            lambda: self._adapter.dump_python(typed_value, mode="json"),
+            lambda: self._adapter.dump_python(
+                typed_value, mode="json", by_alias=True, round_trip=True
+            ),
+            lambda: to_jsonable_python(value),
+        )
+        readable_forms: list[Any] = []
+        for form in forms:
+            plain_value = form()
+            with suppress(ValidationError):
+                if self.value(plain_value) == typed_value:
+                    return plain_value
+                readable_forms.append(plain_value)
+        if not readable_forms:
+            raise ValueError("its type cannot be made of its JSON")
+        return readable_forms[0]
 
     def of_text(self, text: str) -> Any:
         """Parse and validate a printed answer.

@@ -6,7 +6,7 @@ import json
 from typing import NotRequired, TypedDict
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, computed_field, field_serializer, field_validator
 
 from delf import Chat, tool
 from delf.errors import ToolDefinitionError
@@ -39,12 +39,47 @@ class Row(TypedDict):
     note: NotRequired[str]
 
 
+class Guest(BaseModel):
+    """A model whose fields have other names in JSON."""
+
+    name: str = Field(alias="Name")
+    age: int = Field(0, validation_alias="Age")
+
+
+class Area(BaseModel, extra="forbid"):
+    """A model with a computed field, and no further ones."""
+
+    side: int
+
+    @computed_field
+    @property
+    def size(self) -> int:
+        return self.side**2
+
+
+class Stay(BaseModel, strict=True):
+    """A strict model with a serializer and a validator that changes its value."""
+
+    first: dt.date
+    nights: int
+
+    @field_serializer("first")
+    def _write(self, value: dt.date) -> str:
+        return value.strftime("%d.%m.%Y")
+
+    @field_validator("nights")
+    @classmethod
+    def _with_last(cls, value: int) -> int:
+        return value + 1
+
+
 SCHEMA = {
     "type": "object",
     "properties": {"id": {"type": "integer"}, "due": {"type": "string"}},
     "required": ["id"],
     "additionalProperties": False,
 }
+DATE = "__import__('datetime').date(2026, 1, 2)"
 DATED = {"id": 3, "due": "2026-01-02"}
 INVOICE = {"number": "A-1", "total": 20, "due": "2026-12-24"}
 
@@ -79,10 +114,23 @@ def test_output_type_accepts_a_pydantic_model(make_agent, scripted_model, call):
         (Row, "{'id': 3}", {"id": 3}),
         (list[Line], "[{'product': 'lamp', 'pieces': 2}]", [Line(product="lamp", pieces=2)]),
         (int, "42", 42),
+        (list[Guest], "[{'Name': 'Ada', 'Age': 36}]", [Guest(Name="Ada", Age=36)]),
+        (Area, "{'side': 3}", Area(side=3)),
+        (Stay, f"{{'first': {DATE}, 'nights': 2}}", Stay(first=dt.date(2026, 1, 2), nights=2)),
         (SCHEMA, "{'id': 3}", {"id": 3}),
-        (SCHEMA, "{'id': 3, 'due': __import__('datetime').date(2026, 1, 2)}", DATED),
+        (SCHEMA, f"{{'id': 3, 'due': {DATE}}}", DATED),
     ],
-    ids=["dataclass", "TypedDict", "list", "int", "schema", "a date for a schema"],
+    ids=[
+        "dataclass",
+        "TypedDict",
+        "list",
+        "int",
+        "aliases",
+        "computed field",
+        "strict type",
+        "schema",
+        "a date for a schema",
+    ],
 )
 def test_output_type_accepts_every_kind(make_agent, scripted_model, output, given, value):
     scripted_model.writes(f"await answer({given})", "await answer({'id': 0})")
