@@ -390,6 +390,12 @@ async def test_write_approval_shows_a_diff(notes: Path) -> None:
     verdict = await disk.check(ProposedCall(action="write_file", arguments=new))
     assert isinstance(verdict, NeedsApproval)
     assert str(verdict.preview).startswith("--- /dev/null\n+++ notes/new.md")
+    (notes / "other name").hardlink_to(notes / "plan.md")  # the file is not read any more
+    hidden = {"path": "notes/plan.md", "content": "x\n"}
+    verdict = await disk.check(ProposedCall(action="write_file", arguments=hidden))
+    assert isinstance(verdict, NeedsApproval)
+    assert str(verdict.preview).startswith("--- notes/plan.md, a file that cannot be read\n")
+    (notes / "other name").unlink()
     read = await disk.check(ProposedCall(action="read_file", arguments={"path": "notes/plan.md"}))
     assert read == Allowed()
 

@@ -21,13 +21,22 @@ class Change:
 
     Args:
         place: The file.
-        before: The old content, truncated for a large file; None for a new file.
+        before: The old content, truncated for a large file; None for a new or unreadable file.
         parts: The new content in pieces.
+        hides_old: Whether there is a file at the place that cannot be read.
     """
 
     place: Place
     before: bytes | None
     parts: tuple[bytes | memoryview, ...]
+    hides_old: bool = False
+
+    @property
+    def old_state(self) -> str:
+        """The old file in words: its size, ``new``, or that it cannot be read."""
+        if self.before is not None:
+            return f"{len(self.before)} bytes"
+        return "a file that cannot be read" if self.hides_old else "new"
 
     @property
     def size(self) -> int:
@@ -53,7 +62,8 @@ def basis_of(changes: Sequence[Change]) -> str:
     """
     digest = hashlib.sha256()
     for change in changes:
-        before = "new" if change.before is None else hashlib.sha256(change.before).hexdigest()
+        content = change.before
+        before = change.old_state if content is None else hashlib.sha256(content).hexdigest()
         digest.update(f"{change.place}\0{before}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -80,11 +90,12 @@ def _diff(change: Change) -> list[str]:
         return []
     old = _lines_to_compare(before)
     new = None if after is None else _lines_to_compare(after)
-    old_size = "new" if change.before is None else f"{len(before)} bytes"
-    sizes = [f"{name}: {old_size} → {change.size} bytes"]
+    sizes = [f"{name}: {change.old_state} → {change.size} bytes"]
     if old is None or new is None:
         return sizes
     old_name = "/dev/null" if change.before is None else name
+    if change.hides_old:
+        old_name = f"{name}, {change.old_state}"
     return list(difflib.unified_diff(old, new, old_name, name, lineterm="", n=3)) or sizes
 
 

@@ -27,7 +27,7 @@ from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf_confined.readers import Readers
 from delf_filesystem.changes import Change, basis_of, preview_of
-from delf_filesystem.roots import Place, Roots, reading
+from delf_filesystem.roots import Place, Roots, is_present, reading
 from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
 from delf_filesystem.settings import FilesystemSettings
 
@@ -415,7 +415,8 @@ class Filesystem(Connection[FilesystemSettings]):
             data = codecs.BOM_UTF8 + data.removeprefix(codecs.BOM_UTF8)
         if len(data) > place.settings.max_file_bytes:
             raise _too_large(place, "write", "write less, or several files")
-        return Change(place, before, (data,))
+        hides_old = before is None and is_present(place)
+        return Change(place, before, (data,), hides_old)
 
     def _edit_change(self, path: str, old: bytes, new: bytes) -> Change:
         """Return the change that replaces the only occurrence of a text in a file."""

@@ -195,6 +195,17 @@ def reading(place: Place) -> Generator[BinaryIO]:
             yield file
 
 
+def is_present(place: Place) -> bool:
+    """Return True if there is something at a path, whether or not it can be read."""
+    *folder_names, name = place.parts
+    try:
+        with root_of(place) as root, folder_beneath(root, tuple(folder_names)) as folder:
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except (OSError, ToolExecutionError):
+        return False
+    return True
+
+
 @contextmanager
 def replacing(place: Place) -> Generator[BinaryIO]:
     """Open a temporary file for writing; when the block ends, it replaces the file at the path.
