@@ -27,9 +27,7 @@ CREATE TABLE messages (
     digest BLOB
 );
 CREATE INDEX messages_of ON messages (conversation);
-CREATE VIRTUAL TABLE words USING fts5(
-    content, content='messages', content_rowid='id', tokenize='porter unicode61'
-);
+CREATE VIRTUAL TABLE words USING fts5(content, tokenize='porter unicode61');
 """
 _VECTORS_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS vectors (
@@ -99,7 +97,6 @@ class MessageIndex:
         self._owner = owner
         self._lock = threading.Lock()
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._database.create_function("searchable", 1, prepare_for_index, deterministic=True)
         self._database.executescript(_SCHEMA)
         self._vectors: dict[bytes, Any] = {}
         self._model: str | None = None
@@ -107,29 +104,22 @@ class MessageIndex:
     def replace_messages(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
         """Replace all messages of a conversation in the index."""
         owner = owner_of(conversation)
-        rows = [
-            (conversation, owner, m.role, m.content, m.at, _digest(m.content)) for m in messages
-        ]
         with self._lock, self._database as database:
-            # The full-text index needs the old texts to delete their entries. The SQL function
-            # searchable() separates the words of a text, as prepare_for_index() does.
             database.execute(
-                "INSERT INTO words(words, rowid, content) "
-                "SELECT 'delete', id, searchable(content) FROM messages WHERE conversation = ?",
+                "DELETE FROM words WHERE rowid IN (SELECT id FROM messages WHERE conversation = ?)",
                 (conversation,),
             )
             database.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
-            last_id = database.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0]
-            database.executemany(
-                "INSERT INTO messages (conversation, owner, role, content, at, digest) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                rows,
-            )
-            database.execute(
-                "INSERT INTO words(rowid, content) "
-                "SELECT id, searchable(content) FROM messages WHERE id > ?",
-                (last_id,),
-            )
+            for m in messages:
+                inserted = database.execute(
+                    "INSERT INTO messages (conversation, owner, role, content, at, digest) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (conversation, owner, m.role, m.content, m.at, _digest(m.content)),
+                )
+                database.execute(
+                    "INSERT INTO words (rowid, content) VALUES (?, ?)",
+                    (inserted.lastrowid, prepare_for_index(m.content)),
+                )
 
     def sync_vectors(self, model: str) -> list[UnembeddedMessage]:
         """Load the vectors of an embedding model, and delete those of removed messages.
