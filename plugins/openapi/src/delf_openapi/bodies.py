@@ -48,7 +48,6 @@ class Body:
             set.
         extra_argument: The name of the keyword argument for additional properties; None if the
             schema allows none.
-        doc: The description in the specification.
     """
 
     media: str
@@ -59,7 +58,6 @@ class Body:
     fields: tuple[Field, ...] | None
     whole_argument: str | None
     extra_argument: str | None
-    doc: Any
 
     @property
     def is_patch(self) -> bool:
@@ -150,7 +148,6 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
         fields=fields,
         whole_argument=unique("body", used_keywords, "content") if fields is None else None,
         extra_argument=extra_argument,
-        doc=body.get("description"),
     )
 
 

@@ -172,11 +172,8 @@ class Document:
         *,
         converts_dates: bool = False,
     ) -> None:
-        # The parsed documents by address.
         self.trees = trees
-        # The OpenAPI version, such as (3, 1).
         self.version = version
-        # Whether dates in responses become date objects.
         self.converts_dates = converts_dates
         self._targets: dict[str, Any] = {}
 

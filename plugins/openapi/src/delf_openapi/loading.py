@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from delf.errors import ConnectionConfigurationError
@@ -51,7 +50,6 @@ class API:
     left_out: int
     version: str | None
     common_headers: frozenset[tuple[str, str]] = frozenset()
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @functools.cached_property
     def full_shapes(self) -> Shapes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
@@ -18,16 +18,13 @@ from delf_schemas.shapes import is_binary, merge_object
 _UNRESERVED = "-._~"
 
 
-def write_body(
-    document: Document, body: Body, value: Any, boundary: Callable[[], str] | None = None
-) -> tuple[bytes, str]:
+def write_body(document: Document, body: Body, value: Any) -> tuple[bytes, str]:
     """Serialise a body; return its bytes and its Content-Type.
 
     Args:
         document: The specification.
         body: The declared body.
         value: The value to serialise.
-        boundary: Returns the boundary of a multipart body; random by default.
 
     Raises:
         Misfit: If the value does not fit the serialisation.
@@ -42,7 +39,7 @@ def write_body(
     if body.kind == "multipart":
         if not isinstance(value, dict):
             raise Misfit(body.whole_argument or "body", "must be a dict")
-        boundary_text = (boundary or _boundary)()
+        boundary_text = secrets.token_hex(16)
         content = _multipart(document, body, cast("dict[str, Any]", value), boundary_text)
         return content, f"{body.media.partition(';')[0].strip()}; boundary={boundary_text}"
     if body.kind == "binary":
@@ -84,10 +81,6 @@ def _concrete_media_type(media: str) -> str:
     if media.startswith("text/"):
         return "text/plain"
     return "application/octet-stream"
-
-
-def _boundary() -> str:
-    return secrets.token_hex(16)
 
 
 def _properties(document: Document, body: Body) -> dict[str, Any]:
