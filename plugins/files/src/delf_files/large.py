@@ -6,7 +6,7 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
@@ -114,7 +114,7 @@ def utf8_of(path: str, copy_path: str, shown_name: str) -> str:
     return copy_path
 
 
-class Folding:
+class _Folding:
     """Renames keys that differ only by case, because SQL cannot distinguish them.
 
     A key gets the same new name in all records.
@@ -149,34 +149,27 @@ class Folding:
         return self._names[key]
 
 
-def _unchanged(value: Any) -> Any:
-    return value
-
-
-def write_json_lines(
-    path: str, copy_path: str, shown_name: str, change: Callable[[Any], Any] = _unchanged
-) -> None:
+def write_json_lines(path: str, copy_path: str, shown_name: str) -> None:
     """Copy the valid lines of a JSON Lines file to another file, with a note about invalid lines.
+
+    In each object, each key occurs once, and keys that differ only by case get numbers.
 
     Args:
         path: The path of the file.
         copy_path: The path of the file to write.
         shown_name: The file's name in notes and errors for the model.
-        change: Converts each value.
 
     Raises:
         ValueError: If no line is JSON.
     """
     with Path(path).open(encoding="utf-8") as source, _create(copy_path) as out:
         lines = JSONLinesReader(shown_name)
-        out.writelines(f"{json.dumps(change(value))}\n" for value in lines.values(source))
+        _write_values(lines.values(source), out)
         lines.add_notes()
 
 
-def write_items_as_json_lines(
-    path: str, copy_path: str, shown_name: str, change: Callable[[Any], Any] = _unchanged
-) -> None:
-    """Copy the items of a JSON list, or concatenated JSON values, to a file of JSON lines.
+def write_items_as_json_lines(path: str, copy_path: str, shown_name: str) -> None:
+    """Copy the items of a JSON list, or concatenated JSON values, as :func:`write_json_lines`.
 
     Values that Python cannot represent exactly are named in notes of the call.
 
@@ -184,7 +177,6 @@ def write_items_as_json_lines(
         path: The path of the file.
         copy_path: The path of the file to write.
         shown_name: The file's name in notes and errors for the model.
-        change: Converts each value.
 
     Raises:
         ValueError: If the file is not JSON.
@@ -192,10 +184,15 @@ def write_items_as_json_lines(
     reader = JSONReader(shown_name)
     with Path(path).open(encoding="utf-8") as source, _create(copy_path) as out:
         try:
-            out.writelines(f"{json.dumps(change(value))}\n" for value in _values(source, reader))
+            _write_values(_values(source, reader), out)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{shown_name}: {error}") from None
     reader.add_notes()
+
+
+def _write_values(values: Iterable[Any], out: TextIO) -> None:
+    renamed = _Folding().renamed
+    out.writelines(f"{json.dumps(renamed(value))}\n" for value in values)
 
 
 def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:

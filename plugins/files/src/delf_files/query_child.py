@@ -26,7 +26,6 @@ from delf_confined.words import shorten_message
 from delf_files.arrow_schema import note_durations
 from delf_files.forms import DETECTION_BYTES, refuse_other_format
 from delf_files.large import (
-    Folding,
     utf8_of,
     write_items_as_json_lines,
     write_json_lines,
@@ -392,12 +391,9 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
 
 
 def _rewrite_as_json_lines(table: dict[str, Any]) -> dict[str, Any]:
-    """Rewrite a JSON file at ``table["copy_path"]``; return the data of the new file's table.
-
-    Reading and writing the values leaves each key once in an object.
-    """
+    """Rewrite a JSON file at ``table["copy_path"]``; return the data of the new file's table."""
     write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
-    write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
+    write(table["path"], table["copy_path"], table["names"][0])
     return {**table, "path": table["copy_path"]}
 
 
