@@ -59,6 +59,7 @@ class ModelFailures:
             Reply(
                 status=503, headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"down")[:-9]
             ),
+            Reply(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"{}")[:-9]),
             Reply(drop="request"),
         ],
         ids=lambda reply: reply.drop or f"{reply.status}{'' if reply.body is None else '-gzip'}",

@@ -40,6 +40,10 @@ class BodyEncodingError(BodyError):
     """A body is corrupt, or is compressed with an encoding that was not requested."""
 
 
+class BodyTruncatedError(BodyEncodingError):
+    """The compressed data of a body ends early, as after a lost connection."""
+
+
 async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
     """Read and decompress a whole response body.
 
@@ -49,7 +53,8 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
 
     Raises:
         BodyTooLargeError: If the body exceeds the limit.
-        BodyEncodingError: If the body cannot be decompressed, or its compressed data is incomplete.
+        BodyTruncatedError: If the compressed data of the body is incomplete.
+        BodyEncodingError: If the body cannot be decompressed.
     """
     return b"".join([piece async for piece in pieces(response, max_bytes)])
 
@@ -119,10 +124,10 @@ class Inflater:
         """Check at the end of the body that its compressed data is complete.
 
         Raises:
-            BodyEncodingError: If the compressed data is truncated.
+            BodyTruncatedError: If the compressed data is incomplete.
         """
         if self._decompressor is not None and not self._decompressor.eof:
-            raise BodyEncodingError("its compressed data is truncated")
+            raise BodyTruncatedError("its compressed data is truncated")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
         """Decompress received bytes, yielding chunks of at most 64 KiB."""

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from delf.network.bodies import ACCEPTED, read_body
+from delf.network.bodies import ACCEPTED, BodyTruncatedError, read_body
 from delf.network.proxies import async_transport
 from delf.network.retries import pause
 from delf.network.tls import default_context
@@ -82,7 +82,7 @@ class HttpClient:
             more_seconds: Seconds to add to the timeout, such as for a large body.
 
         Raises:
-            httpx.TransportError: If no response arrives in time.
+            httpx.TransportError: If no whole response arrives in time.
             httpx.InvalidURL: If the address is invalid.
             BodyError: If the body is too large or cannot be decompressed.
         """
@@ -104,6 +104,8 @@ class HttpClient:
                 return Reply(response.status_code, response.reason_phrase, response.headers, body)
         except TimeoutError:
             raise httpx.ReadTimeout("the whole exchange took too long") from None
+        except BodyTruncatedError as error:
+            raise httpx.RemoteProtocolError(str(error)) from None
         finally:
             _is_own_request.reset(token)
 

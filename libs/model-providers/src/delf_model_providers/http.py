@@ -8,9 +8,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.network.bodies import BodyEncodingError, BodyTooLargeError, pieces
+from delf.network.bodies import (
+    BodyEncodingError,
+    BodyError,
+    BodyTooLargeError,
+    BodyTruncatedError,
+    pieces,
+)
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import (
+    BrokenStreamError,
     Failure,
     UnreadableError,
     by_status,
@@ -55,6 +62,7 @@ async def read(response: httpx.Response, max_bytes: int, *, truncate: bool = Fal
         truncate: Whether to return the readable start of the body instead of raising.
 
     Raises:
+        BrokenStreamError: If the compressed body is incomplete, and ``truncate`` is False.
         UnreadableError: If the body is too long or cannot be decompressed, and ``truncate`` is
             False.
     """
@@ -67,8 +75,14 @@ async def read(response: httpx.Response, max_bytes: int, *, truncate: bool = Fal
             raise UnreadableError(f"it has more than {max_bytes // 1_000_000} MB") from None
     except BodyEncodingError as error:
         if not truncate:
-            raise UnreadableError(str(error)) from None
+            raise unreadable_body_error(error) from None
     return bytes(body)
+
+
+def unreadable_body_error(error: BodyError) -> BrokenStreamError | UnreadableError:
+    """Return the exception for an unreadable body; a truncated body means a lost connection."""
+    error_type = BrokenStreamError if isinstance(error, BodyTruncatedError) else UnreadableError
+    return error_type(str(error))
 
 
 def parsed(body: bytes | str) -> Any:

@@ -37,7 +37,7 @@ from delf_model_providers.failures import (
     message_in,
     shortened,
 )
-from delf_model_providers.http import explain, parsed, read, refused
+from delf_model_providers.http import explain, parsed, read, refused, unreadable_body_error
 from delf_model_providers.model import EndpointModel
 from delf_model_providers.pool import Pool
 
@@ -291,7 +291,7 @@ class HttpModel(EndpointModel):
                 async for chunk in pieces(response, MAX_STREAM):
                     yield chunk
             except BodyError as error:
-                raise UnreadableError(str(error)) from None
+                raise unreadable_body_error(error) from None
 
     def _send(
         self, request: ModelRequest, *, stream: bool

@@ -15,6 +15,7 @@ import httpx
 from delf.network.bodies import BodyError, Inflater
 from delf_model_litellm.streams import NotStreamedError, StreamedError, wants_stream
 from delf_model_providers.failures import UnreadableError
+from delf_model_providers.http import unreadable_body_error
 
 _OK: Final = 200
 _END_MARKER: Final = b"[DONE]"
@@ -60,7 +61,7 @@ class CheckedBody(httpx.AsyncByteStream):
                 self._inflater.finish()
         except BodyError as error:
             if not self._is_error:
-                raise UnreadableError(str(error)) from None
+                raise unreadable_body_error(error) from None
 
     async def aclose(self) -> None:
         """Close the body.
