@@ -75,3 +75,18 @@ def test_catalog_is_a_sequence() -> None:
 )
 def test_names_and_texts_are_split_into_words(text: str, words: list[str]) -> None:
     assert words_of(text) == words
+
+
+@pytest.mark.parametrize(
+    ("plural", "one"),
+    [
+        ("releases", "release"),
+        ("houses", "house"),
+        ("statuses", "status"),
+        ("addresses", "address"),
+        ("branches", "branch"),
+        ("policies", "policy"),
+    ],
+)
+def test_plural_and_singular_are_one_word(plural: str, one: str) -> None:
+    assert words_of(plural) == words_of(one) == [one]

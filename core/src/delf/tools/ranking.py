@@ -28,6 +28,8 @@ _UNSPACED_RUN: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
+# Matches *addresses*, *boxes*, *branches* and *statuses*, but neither *releases* nor *houses*.
+_PLURAL_WITH_ES: Final = re.compile(r"(?:ss|x|ch|sh|[^aeiou]us)es$")
 _stemmer_lock: Final = threading.Lock()  # the stemmer is not thread-safe
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 _STOP_WORDS: Final = frozenset(
@@ -169,7 +171,7 @@ def singular(word: str) -> str:
     """
     if len(word) > 4 and word.endswith("ies"):
         return f"{word[:-3]}y"
-    if len(word) > 4 and word.endswith(("ses", "xes", "ches", "shes")):
+    if len(word) > 4 and _PLURAL_WITH_ES.search(word):
         return word[:-2]
     if len(word) > 2 and word.endswith("s") and word[-2] != "s":
         return word[:-1]
