@@ -30,6 +30,9 @@ print("end")
 """
 
 
+WRITTEN = "wrote a\nwrote b\nend"
+
+
 class FullJournal(InProcessJournal):
     """A journal that fails to store some events."""
 
@@ -135,9 +138,20 @@ async def test_task_that_lost_an_event_is_resumed_without_repeating_a_call(
         if not bench.model.replies:
             bench.model.writes(STUBBORN)  # for a reply that the journal does not have
         response = (await agent.aresume(stopped.trace.task_id)).raise_for_status()
-    assert response.text == "wrote a\nwrote b\nend"
+    assert response.text == WRITTEN
     assert bench.written == ["a", "b"]
     assert bench.asked == []
+
+
+async def test_answer_of_a_task_whose_end_is_not_journalled_is_returned(bench: Bench) -> None:
+    bench.model.writes(STUBBORN)
+    bench.journal.refuses = lambda event: isinstance(event, ev.TaskFinished)
+    async with bench.agent() as agent:
+        ended = await agent.arun("Write.")
+        assert (type(ended.exception), ended.text) == (UnrecordedEventError, WRITTEN)
+        bench.journal.refuses = lambda _: False
+        response = (await agent.aresume(ended.trace.task_id)).raise_for_status()
+    assert (response.text, bench.written) == (WRITTEN, ["a", "b"])
 
 
 async def test_resumed_task_knows_an_outcome_missing_from_the_journal(bench: Bench) -> None:

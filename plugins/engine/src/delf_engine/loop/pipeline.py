@@ -24,6 +24,7 @@ from delf.errors import (
     TaskTimeoutError,
     ToolException,
     UnrecordedCallError,
+    UnrecordedEventError,
     describe_exception,
 )
 from delf.events import (
@@ -132,6 +133,8 @@ class TaskPipeline:
             result = await self._result(work)
             if isinstance(result, str) and self._run.config.learn:
                 await learn(self._run, result)
+        except UnrecordedEventError as error:  # while learning
+            result = error
         except asyncio.CancelledError:
             # Wait until the cancellation is recorded, even if this method is cancelled again.
             await await_despite_cancellation(self._cancel(work))
@@ -418,10 +421,13 @@ class TaskPipeline:
         try:
             await self._record_end(outcome, stopper)
         except DelfError as journal_error:
-            if not isinstance(error, TaskTimeoutError):
+            if isinstance(error, TaskStoppedError):
                 raise
-            # The caller has to see the timeout, even if the journal is not available.
+            # The caller has to see the answer or the timeout, even if the journal is not available.
             self._log_lost_end(journal_error)
+            if not isinstance(error, TaskTimeoutError):
+                message = f"the journal did not store the end of the task: {journal_error.message}"
+                return replace(outcome, error=UnrecordedEventError(message))
         return outcome
 
     def _redacted_outcome(self, text: str, error: DelfError | None) -> TaskOutcome:
