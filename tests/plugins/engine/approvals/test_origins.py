@@ -99,6 +99,15 @@ def test_part_of_a_number_is_not_mentioned_by_the_task(task, parts, wholes):
     }
 
 
+def test_numbers_of_a_script_are_separated_by_commas():
+    origins = origins_of(outside="a mail", code="x = [1,250]")
+    assert [origins.find(value).kind for value in ("1", "250", "25")] == [
+        "script",
+        "script",
+        "unknown",
+    ]
+
+
 @pytest.mark.parametrize("length", [*range(3, 40), 150, 700])
 def test_part_of_foreign_text_is_found_at_any_offset(length):
     letters = "".join(random.Random(length).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=3000))

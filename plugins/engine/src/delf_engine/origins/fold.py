@@ -491,7 +491,7 @@ class Origins:
         return None
 
     def _is_in_script(self, text: str) -> bool:
-        return self._code is not None and mentions(self._code, text)
+        return self._code is not None and mentions(self._code, text, is_code=True)
 
     def _origin_of_new_value(self, text: str) -> Origin:
         """Return the origin of a value that occurs in no text that the task has read."""

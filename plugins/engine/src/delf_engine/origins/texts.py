@@ -65,11 +65,11 @@ _ASCII_SYMBOLS: Final = bytes(code for code in range(128) if not chr(code).isaln
 _NON_ASCII_SYMBOLS: Final = re.compile(r"[^\w\x00-\x7f]+")
 
 
-def mentions(text: str, value: str) -> bool:
+def mentions(text: str, value: str, *, is_code: bool = False) -> bool:
     """Return whether a text contains a value as separate words, ignoring case and line breaks.
 
     ``ada@example.co`` is not in a text with ``ada@example.com``, and ``250`` is not in a text with
-    ``1,250``.
+    ``1,250``, except in code, where the comma separates two numbers.
     """
     words = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip()).split()
     if not words:
@@ -83,7 +83,7 @@ def mentions(text: str, value: str) -> bool:
     no_word_after = r"(?![\w@]|[.+-]\w)"
     whole_words = f"{no_word_before}{pattern}{no_word_after}"
     matches = re.finditer(whole_words, text, re.IGNORECASE)
-    return not all(_cuts_number(text, match) for match in matches)
+    return any(is_code or not _cuts_number(text, match) for match in matches)
 
 
 def _code_pattern(code: str) -> str:
