@@ -15,6 +15,7 @@ from delf.errors import ConfigurationError
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 _READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _MAX_BYTES: Final = 16_000_000
+_SHARED: Final = 0o644  # the permissions of a new file that other users may read
 
 
 def is_private_folder(path: Path) -> bool:
@@ -107,6 +108,22 @@ def write_private(path: Path, content: bytes) -> None:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file atomically, keeping its permissions; create a missing file.
+
+    A symbolic link is replaced itself, not its target.
+
+    Raises:
+        ConfigurationError: If the file cannot be written.
+    """
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _SHARED
+        write_private(path, text.encode())
+        path.chmod(mode)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _is_private(status: os.stat_result) -> bool:

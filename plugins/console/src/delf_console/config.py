@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import click
 
 from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
-from delf.machine.own_files import write_private
+from delf.machine.own_files import replace_file
 from delf_cli.as_json import as_json_option, write_result
 from delf_cli.complete import completes, trusted_config
 from delf_cli.lazy import BareGroup
@@ -22,8 +21,6 @@ from delf_console.findings import FindingsRow, write_findings
 if TYPE_CHECKING:
     from delf_cli.state import State
     from delf_engine.project.project import Project
-
-_NEW_FILE_MODE: Final = 0o644
 
 
 class _SettingRow(TypedDict):
@@ -183,7 +180,7 @@ def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
     if old_text:
         project.trust.check(file.parent, {file.name: values_by_path(parse_toml(old_text))})
     new_text = _with_setting(old_text, path, value)
-    _replace_file(file, new_text)
+    replace_file(file, new_text)
     project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(new_text))})
     return file
 
@@ -375,17 +372,3 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
     if adds_table:
         table.add(tomlkit.nl())  # an empty line before the next section
     return tomlkit.dumps(document).rstrip() + "\n"
-
-
-def _replace_file(file: Path, text: str) -> None:
-    """Replace a file atomically; a symbolic link is replaced itself, not its target.
-
-    Raises:
-        ConfigurationError: If the file cannot be written.
-    """
-    try:
-        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else _NEW_FILE_MODE
-        write_private(file, text.encode())
-        file.chmod(mode)
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error

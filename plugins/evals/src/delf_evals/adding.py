@@ -20,6 +20,7 @@ from delf.events import (
     TaskStarted,
     start_event,
 )
+from delf.machine.own_files import replace_file
 from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
 from delf.values.encoding import dumps
@@ -199,4 +200,5 @@ def _append_case(path: Path, case: Mapping[str, Any]) -> None:
     indented_case = "".join(f"{indent}{line}\n" for line in item.splitlines())
     text_before = "".join(lines[:end_line])
     line_break = "" if text_before.endswith("\n") else "\n"
-    write(path, f"{text_before}{line_break}{indented_case}{''.join(lines[end_line:])}")
+    text_after = "".join(lines[end_line:])
+    replace_file(path.resolve(), f"{text_before}{line_break}{indented_case}{text_after}")

@@ -1,0 +1,28 @@
+"""Files of the user: a failed replacement leaves the old file."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from delf.errors import ConfigurationError
+from delf.machine.own_files import replace_file
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    replace_file(Path(sys.argv[1]), "new" * 100)
+except ConfigurationError as error:
+    print(error.message)
+"""
+
+
+def test_file_stays_whole_if_its_replacement_does_not_fit_the_disk(tmp_path: Path) -> None:
+    file = tmp_path / "cases.yaml"
+    file.write_text("old" * 100)
+    command = [sys.executable, "-c", FULL_DISK, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "cases.yaml cannot be written: File too large" in done.stdout
+    assert file.read_text() == "old" * 100
+    assert list(tmp_path.iterdir()) == [file]
