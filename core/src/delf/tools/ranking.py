@@ -173,7 +173,7 @@ def singular(word: str) -> str:
         return f"{word[:-3]}y"
     if len(word) > 4 and _PLURAL_WITH_ES.search(word):
         return word[:-2]
-    if len(word) > 2 and word.endswith("s") and word[-2] != "s":
+    if len(word) > 2 and word.endswith("s") and not word.endswith(("ss", "tus")):  # as in "status"
         return word[:-1]
     return word
 
