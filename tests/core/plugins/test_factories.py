@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
+from pydantic import BaseModel
 
 from delf import Agent, load_project
 from delf.errors import ConfigurationError, PluginError
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 SPEC = PrefilterSpec(name="words", summary="By words.", factory="a:b", modes=("words",))
 PLUGIN = "test-prefilter-words"
+
+
+class Limits(BaseModel):
+    most: int
 
 
 class Words:
@@ -47,6 +52,15 @@ def test_factory_options_are_converted_to_declared_types():
     options = {"most": "3", "rules": {"pay": ["book_*"]}, "order": "first", "wait": "PT2S"}
     assert made(options).given == (3, {"pay": ["book_*"]}, "first", timedelta(seconds=2), "")
     assert made({"path": 7}).given[-1] == "7"
+
+
+def test_factory_options_of_a_model_are_converted():
+    def words(limits: Limits) -> Words:
+        return Words("words", most=limits.most)
+
+    assert made({"limits": {"most": "3"}}, words).given[0] == 3
+    with pytest.raises(ConfigurationError, match="limits: most: Field required"):
+        made({"limits": {}}, words)
 
 
 def test_relative_path_option_is_resolved_beside_delf_toml(tmp_path):

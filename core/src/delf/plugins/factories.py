@@ -6,7 +6,8 @@ import inspect
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
@@ -24,6 +25,9 @@ from delf.plugins.shapes import faults, protocol_of
 from delf.protocols.context import PluginContext
 from delf.settings import PluginSettings
 from delf.specs import Spec
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 def make(
@@ -190,15 +194,25 @@ def _place(host: PluginHost, spec: Spec) -> str:
 
 def _fit(hint: Any, value: Any, place: str) -> Any:
     try:
-        # TOML reads a name of digits as a number, but the factory may declare text.
-        adapter = TypeAdapter[Any](hint, config=ConfigDict(coerce_numbers_to_str=True))
+        # TOML reads a name of digits as a number, but the factory may declare text. The type is
+        # put into a tuple, because pydantic accepts no ``config`` for the type of a model.
+        one_of_type: Any = GenericAlias(tuple, (hint,))
+        adapter = TypeAdapter[Any](one_of_type, config=ConfigDict(coerce_numbers_to_str=True))
     except PydanticUserError:  # not a type of plain data
         return value
     try:
-        return adapter.validate_python(value)
+        (converted,) = adapter.validate_python((value,))
     except ValidationError as error:
-        problems = {item["msg"].removeprefix("Value error, ") for item in error.errors()}
+        problems = set(map(_problem_text, error.errors()))
         raise ConfigurationError(f"{place}: {'; '.join(sorted(problems))}") from None
+    return converted
+
+
+def _problem_text(problem: ErrorDetails) -> str:
+    """Return the message of a problem, with the key if the problem is a missing or unknown key."""
+    text = problem["msg"].removeprefix("Value error, ")
+    is_about_key = problem["type"] in ("missing", "extra_forbidden")
+    return f"{problem['loc'][-1]}: {text}" if is_about_key else text
 
 
 def check_protocol(kind: str, instance: object, subject: str) -> None:
