@@ -65,7 +65,6 @@ _RENAMED: Final = {
     "repr": "__delf_repr__",
     "round": "__delf_round__",
 }
-_STANDARD_STREAMS: Final = frozenset({"stdout", "stderr", "__stdout__", "__stderr__"})
 _TAKES_FUNCTION: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
 # The attributes of dicts, which are not items of a record.
@@ -538,15 +537,9 @@ class Lowering(ast.NodeTransformer):
                 )
                 if not is_module_or_class:
                     node.func = attribute(_date_to_text(inner), word)
-            case ast.Name(id="print"):
-                # Monty's print has neither ``file`` nor ``flush``: drop them if the text goes to
-                # a standard stream; otherwise let the prelude write into the given file.
-                if self._prints_to_standard_stream(node):
-                    node.keywords = [
-                        keyword for keyword in node.keywords if keyword.arg not in ("file", "flush")
-                    ]
-                else:
-                    node.func = name(node.func, "__delf_print__")
+            case ast.Name(id="print") if any(item.arg == "file" for item in node.keywords):
+                # The file may be an object of the prelude, into which Monty's print cannot write.
+                node.func = name(node.func, "__delf_print__")
             case ast.Name(id="next") if node.args and isinstance(node.args[0], ast.GeneratorExp):
                 # Monty's generator expressions are lists, which next() refuses.
                 node.args[0] = call_of(name(node, "iter"), [node.args[0]])
@@ -565,18 +558,6 @@ class Lowering(ast.NodeTransformer):
                 return _has_call_or_await(function)
             case [ast.Name() | ast.Attribute()]:
                 return True
-            case _:
-                return False
-
-    def _prints_to_standard_stream(self, node: ast.Call) -> bool:
-        """Return True if a call of ``print`` has no ``file``, or one such as ``sys.stderr``."""
-        files = [item.value for item in node.keywords if item.arg == "file"]
-        return all(map(self._is_standard_stream, files))
-
-    def _is_standard_stream(self, node: ast.expr) -> bool:
-        match node:
-            case ast.Attribute(value=ast.Name(id=module), attr=stream):  # ``sys.stderr``
-                return module in self._modules_and_classes and stream in _STANDARD_STREAMS
             case _:
                 return False
 
