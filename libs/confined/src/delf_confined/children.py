@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, Final
 
 from delf.errors import ToolExecutionError
@@ -121,7 +122,7 @@ class Template:
         """
         request = {
             "function": function,
-            "limits": limits.as_dict(),
+            "limits": asdict(limits),
             "readable": list(readable),
             "preload": list(preload),
         }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,3 @@ class Limits:
     file_bytes: int = 0
     writable: tuple[str, ...] = ()
     hint: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return a mapping from field name to value."""
-        return asdict(self)

@@ -82,13 +82,10 @@ def _handle_request(
     """Serve one request of the parent process: fork a child, or reap one. Return the answer."""
     if "reap" in request:
         try:
-            _, status, resource_usage = os.wait4(request["reap"], 0)
+            _, status = os.waitpid(request["reap"], 0)
         except ChildProcessError:
-            return {"status": 0, "cpu": 0.0}
-        return {
-            "status": os.waitstatus_to_exitcode(status),
-            "cpu": resource_usage.ru_utime + resource_usage.ru_stime,
-        }
+            return {"status": 0}
+        return {"status": os.waitstatus_to_exitcode(status)}
     module_names = (*request["preload"], request["function"])
     # Before the fork, so that all later children share the imported modules.
     if not imported_names.issuperset(module_names):

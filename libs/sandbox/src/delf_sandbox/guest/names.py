@@ -341,7 +341,7 @@ class ToolNames:
 
     def _add_missing_imports(self, tree: ast.Module) -> bool:
         """Add the imports that the script forgot; return True if any were added."""
-        attributes_by_unknown_name = self._attributes_by_unknown_name(tree)
+        attributes_by_unknown_name = self._attributes_by_unknown_name()
         if not attributes_by_unknown_name:
             return False
         for place, _ in self.syntax.imports:
@@ -357,34 +357,26 @@ class ToolNames:
         tree.body[index:index] = new_imports  # in place, because places refer to this list
         return bool(new_imports)
 
-    def _attributes_by_unknown_name(self, tree: ast.Module) -> dict[str, set[str | None]]:
+    def _attributes_by_unknown_name(self) -> dict[str, set[str | None]]:
         """Return the attributes that the script reads of each unknown name.
 
         None among the attributes stands for a read of the name alone.
-        """
-        attributes_by_unknown_name: dict[str, set[str | None]] = {}
-        for word, attribute_name in self._reads_of_unknown_names(tree):
-            attributes_by_unknown_name.setdefault(word, set()).add(attribute_name)
-        return attributes_by_unknown_name
-
-    def _reads_of_unknown_names(self, tree: ast.Module) -> Iterator[tuple[str, str | None]]:
-        """Yield each unknown name that the script reads, such as ``("datetime", "date")``.
-
-        The second item is the attribute that the script reads from the name, if any.
         """
         # For ``datetime.date``, the ``id()`` of the node ``datetime``, mapped to "date".
         attribute_by_node_id = {
             id(place.node.value): place.node.attr for place, _ in self.syntax.attributes
         }
+        attributes_by_unknown_name: defaultdict[str, set[str | None]] = defaultdict(set)
         for place, _ in self.syntax.loads:
             word = place.node.id
             # Another spelling of a tool's name is corrected elsewhere, and needs no import.
             is_tool = normalized_name(word) in self._tool_by_spelling
             if self._is_unknown(word, place.scope) and not is_tool:
-                yield word, attribute_by_node_id.get(id(place.node))
-        for word, attribute_name in _names_in_annotations(tree):
+                attributes_by_unknown_name[word].add(attribute_by_node_id.get(id(place.node)))
+        for word, attribute_name in _names_in_annotations(self.syntax.module.node):
             if self._is_unknown(word, self.syntax.module):
-                yield word, attribute_name
+                attributes_by_unknown_name[word].add(attribute_name)
+        return attributes_by_unknown_name
 
     def _remove_needless_imports(self) -> bool:
         """Remove imports of tools, and imports of missing modules that the script does not use.
@@ -471,18 +463,10 @@ class ToolNames:
         return intended_tool
 
     def _is_used(self, item: ast.alias) -> bool:
-        """Return True if the script reads an imported name; for ``*``, any undefined name."""
+        """Return True if the script reads an imported name; for ``*``, any unknown name."""
         if item.name == "*":
-            return self._reads_undefined_names()
+            return bool(self._attributes_by_unknown_name())
         return self._is_read(_bound_name(item))
-
-    def _reads_undefined_names(self) -> bool:
-        """Return True if the script reads an undefined name that is not like the name of a tool."""
-        return any(
-            self._is_unknown(place.node.id, place.scope)
-            and normalized_name(place.node.id) not in self._tool_by_spelling
-            for place, _ in self.syntax.loads
-        )
 
     def _is_read(self, word: str) -> bool:
         """Return True if the script reads a name, except ``tools`` in ``tools.shop``.
