@@ -37,6 +37,8 @@ _LAZY_FUNCTIONS = frozenset(
 )
 # Lazy functions that models also write as a statement, meaning that it runs like a loop.
 _REWRITTEN_AS_LOOP = frozenset({"map", "filter"})
+# The expressions that may stand for a function.
+_FUNCTIONS = (ast.Name, ast.Attribute, ast.Lambda)
 _MAX_NAMES = 12
 
 
@@ -90,7 +92,8 @@ class _Uses:
         self._original_name_by_local_name = {name: name for name in _LAZY_FUNCTIONS & BUILTINS}
         # The names of the imported modules: ``it`` after ``import itertools as it``.
         self._module_names: set[str] = set()
-        # The functions that the script defines: a mapping from name to node.
+        # The functions that the script defines, and the tools that it assigns: a mapping from name
+        # to node.
         self._functions_of_script: dict[str, Any] = {}
         for node in ast.walk(tree):
             self._read_import_or_function(node)
@@ -128,7 +131,7 @@ class _Uses:
                 visited.add(key)
                 pending_uses += self._check_use(use)
         for place in self._syntax.calls.values():
-            self._check_call_with_function(place)
+            self._check_lazy_call(place)
         if self._misuses:
             raise min(self._misuses, key=lambda error: (error.lineno, error.offset))
 
@@ -193,12 +196,8 @@ class _Uses:
             # ``mail().send(…)``, the node is ``mail()``, and its parent is an attribute.
             case ast.Call(func=function) if function is node:
                 return not use.is_connection
-            # ``rows = map(mail.send, names)`` sends nothing if the script never reads ``rows``. The
-            # statement ``map(mail.send, names)`` is rewritten to a loop over the result.
-            case ast.Call() if (name := self._original_name_of(parent)) in _LAZY_FUNCTIONS:
-                is_statement = isinstance(self._parents[id(parent)], ast.Expr)
-                is_loop = is_statement and name in _REWRITTEN_AS_LOOP
-                return is_loop or not self._is_unused(parent, use.scope)
+            case ast.Call() if self._original_name_of(parent) in _LAZY_FUNCTIONS:
+                return True  # _check_lazy_call() looks at all calls of these functions
             case ast.Call(func=ast.Name(id=name)) if name in BUILTINS:
                 return name in _BUILTINS_FOR_TOOLS
             case ast.Call():  # ``use(mail.send)``, but not ``mail.send(mail.read)``
@@ -257,6 +256,7 @@ class _Uses:
         # After ``mail = chat``, the name may mean either tool; ToolNames decides that.
         if name in self._tools or not _is_only_value(value, owner, name):
             return ()
+        self._functions_of_script[name] = value
         return [
             replace(use, node=place.node, scope=place.scope)
             for place, _ in self._syntax.loads
@@ -264,25 +264,29 @@ class _Uses:
             if place.node.id == name and place.scope.find(name) is owner
         ]
 
-    def _check_call_with_function(self, place: CallPlace) -> None:
-        """Record an error for an unused ``map`` or similar whose function calls tools.
+    def _check_lazy_call(self, place: CallPlace) -> None:
+        """Record an error for an unused ``map`` or similar whose function is a tool or calls tools.
 
         Without an iteration, none of these calls would be made.
         """
         node = place.node
         name = self._original_name_of(node)
-        if name not in _LAZY_FUNCTIONS or not node.args:
+        if name not in _LAZY_FUNCTIONS or not node.args or not self._is_unused(node, place.scope):
             return
         function = node.args[0]
-        # The rewriting turns the statement ``map(lambda …)`` into a loop, but not ``map(send, …)``.
-        is_loop = isinstance(function, ast.Lambda) and name in _REWRITTEN_AS_LOOP
         if isinstance(function, ast.Name):
-            function = self._functions_of_script.get(function.id)
-        if not isinstance(function, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
-            return
-        label = next(self._tools_in(function), None)
-        is_loop = is_loop and isinstance(self._parents[id(node)], ast.Expr)
-        if label is not None and not is_loop and self._is_unused(node, place.scope):
+            function = self._functions_of_script.get(function.id, function)
+        # The statement ``map(mail.send, names)`` is rewritten to a loop over the result.
+        is_statement = isinstance(self._parents[id(node)], ast.Expr)
+        is_defined = isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        is_loop = is_statement and name in _REWRITTEN_AS_LOOP and not is_defined
+        # In ``zip(mail.read(), names)``, the argument is no function, and the tool is called.
+        is_partial = (
+            isinstance(function, ast.Call) and self._original_name_of(function) == "partial"
+        )
+        is_function = is_defined or is_partial or isinstance(function, _FUNCTIONS)
+        label = next(self._tools_in(function), None) if is_function else None
+        if label is not None and not is_loop:
             message = (
                 f"the result of {name}(…) is never iterated here, so no call of {label} is made: "
                 f"loop over the result, or write list({name}(…))"
@@ -290,7 +294,7 @@ class _Uses:
             self._add_misuse(node, message)
 
     def _tools_in(self, function: Any) -> Iterator[str]:
-        """Yield the names of the actions and tools that a function of the script mentions."""
+        """Yield the names of the actions and tools in a function or expression of the script."""
         for node in ast.walk(function):
             match node:
                 # A connection has actions, and a plain tool has none.
