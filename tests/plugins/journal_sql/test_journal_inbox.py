@@ -205,7 +205,9 @@ async def test_answers_arrive_after_a_reconnect(journal_url, open_journal, seen,
         settled = await asyncio.wait_for(asyncio.gather(*answers), 10)
     await journal.aclose()
     assert [answer.decision for answer in settled] == [Approved(), Rejected(reason="no")]
-    assert caplog.messages == ["answers of other processes come late: the connection was lost"]
+    loss, recovery = caplog.messages
+    assert loss == "answers of other processes come late (failure 1): the connection was lost"
+    assert recovery.startswith("answers of other processes come late: works again after 1 failure")
 
 
 async def test_answer_given_before_the_task_resumes_counts(

@@ -197,6 +197,9 @@ def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Resp
         output: The declared type of the answer.
     """
     has_succeeded = outcome.error is None
+    value = outcome.value
+    if output is not None and value is not None:
+        value = output.value(value)
     return Response(
         text=outcome.text,
         status=has_succeeded,
@@ -206,15 +209,8 @@ def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Resp
         events=outcome.events,
         files=dict(outcome.files),
         exception=outcome.error,
-        value=_object(outcome.value, output),
+        value=value,
     )
-
-
-def _object(plain_value: Any, output: Output[Any] | None) -> Any:
-    """Convert the recorded value of an answer to the declared type."""
-    if output is None or plain_value is None:
-        return plain_value
-    return output.value(plain_value)
 
 
 def response_of_interrupted_task(
@@ -240,15 +236,12 @@ def response_of_interrupted_task(
     )
 
 
-def past_response(
-    events: Sequence[Event], end: TaskFinished, output: Output[Any] | None = None
-) -> Response[Any]:
-    """Make the response of a finished task, from its events.
+def past_response(events: Sequence[Event], end: TaskFinished) -> Response[Any]:
+    """Make the response of a finished task, from its events; the answer is plain data.
 
     Args:
         events: The task's events.
         end: The final event.
-        output: The declared type of the answer; plain data when omitted.
     """
     error: DelfError | None = None
     has_succeeded: bool = end.status
@@ -264,5 +257,5 @@ def past_response(
         events=events,
         files=dict(end.files),
         exception=error,
-        value=_object(end.value, output),
+        value=end.value,
     )

@@ -20,6 +20,7 @@ from delf.errors import (
     UnknownRequestError,
 )
 from delf.machine.contexts import shared_task
+from delf.network.outages import Outage
 from delf.protocols.approval import Decider, Decision, Edited
 from delf.protocols.journal import Journal, Note
 from delf.protocols.shared_journal import SharedJournal
@@ -160,25 +161,19 @@ class Inbox:
         """Give this process's pending requests the answers and comments of other processes.
 
         Continue until the journal closes.
-
-        If the journal fails repeatedly, only the first failure is logged as a warning.
         """
+        outage = Outage(_log, "answers of other processes come late")
         position = 0
-        has_failed = False
         while True:
-            try:
+            with outage.track(DelfError):
                 async for note in notes:
+                    outage.record_success()
                     position = note.position
-                    has_failed = False
                     if note.kind == ANSWER_KIND:
                         self._pass_on_answer(note)
                     elif note.kind == REMARK_KIND:
                         self._pass_on_remark(note)
                 return  # the journal is closed
-            except DelfError as error:
-                level = logging.DEBUG if has_failed else logging.WARNING
-                has_failed = True
-                _log.log(level, "answers of other processes come late: %s", error.message)
             await asyncio.sleep(_RETRY_SECONDS)
             # Continue after the last note that was read. If none was read yet, begin with the first
             # note of the journal, because notes may have arrived during the pause.
