@@ -15,8 +15,7 @@ from delf_engine.config import PREFIX
 from delf_engine.project.texts import scalar
 from delf_engine.project.values import Given, Values
 
-_COMMON_KEYS: Final = ("type", "allow", "confirm")
-_COMMON_TABLES: Final = ("trust", "contents")
+_COMMON_KEYS: Final = ("type", "allow", "confirm", "trust", "contents")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +151,14 @@ def entries_of(
             location = f"{path} [connections.{name}]"
         else:
             location = f"--set connections.{name}"
-        common_values = {key: _pop_value(values, key, location) for key in _COMMON_KEYS}
-        kind: Any = common_values["type"]
+        common_values = {key: _pop(values, key) for key in _COMMON_KEYS}
+        for key in ("allow", "confirm"):
+            if isinstance(common_values[key], Mapping):
+                raise ConfigurationError(
+                    f"{location} {key}: it cannot be a table",
+                    hint="true, false, an action's name or a list of names",
+                )
+        kind = common_values.pop("type")
         if kind is None:
             _check_spelling(name, file_entries, location)
             kind = name  # ``[connections.gmail]`` needs no ``type = "gmail"``
@@ -165,9 +170,7 @@ def entries_of(
         entries[name] = ConnectionEntry(
             name=name,
             type=kind,
-            allow=common_values["allow"],
-            confirm=common_values["confirm"],
-            **{key: _pop_table(values, key) for key in _COMMON_TABLES},
+            **common_values,
             where=location,
             values=values,
             environ=environ,
@@ -185,27 +188,8 @@ def _check_spelling(name: str, file_entries: Collection[str], location: str) -> 
         )
 
 
-def _pop_value(values: Values, key: str, location: str) -> Any:
-    """Remove and return a value of a connection; None if absent.
-
-    Raises:
-        ConfigurationError: If the value is a table.
-    """
-    settings = [(path, setting) for path, setting in values.leaves() if path[0] == key]
-    values.drop((key,))
-    if any(len(path) > 1 for path, _ in settings):
-        raise ConfigurationError(
-            f"{location} {key}: it cannot be a table",
-            hint="a name" if key == "type" else "true, false, an action's name or a list of names",
-        )
-    if not settings:
-        return None
-    _, setting = settings[0]
-    return setting.value
-
-
-def _pop_table(values: Values, key: str) -> Any:
-    """Remove and return a setting of a connection that may be a TOML table.
+def _pop(values: Values, key: str) -> Any:
+    """Remove and return a setting of a connection, which may be a TOML table.
 
     Returns:
         For a table, a dict of its settings; the keys in an inner table are joined by dots, as in
