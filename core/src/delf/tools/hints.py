@@ -254,17 +254,25 @@ def _typed_dict_fields(hint: Any, _as_input: bool) -> list[RecordField]:
     """
     fields: list[RecordField] = []
     for name, field_hint in _hints_of(hint).items():
-        # __required_keys__ ignores the qualifiers in string annotations.
-        qualifiers = set(_qualifiers(field_hint))
-        if "NotRequired" in qualifiers:
-            required = False
-        elif "Required" in qualifiers:
-            required = True
-        else:
-            required = name in hint.__required_keys__
-        doc = doc_of(_strip_qualifiers(field_hint))
+        doc = doc_of(strip_qualifiers(field_hint))
+        required = is_required_key(hint, name, field_hint)
         fields.append(RecordField(name, field_hint, required, doc))
     return fields
+
+
+def is_required_key(typed_dict: Any, name: str, hint: Any) -> bool:
+    """Return True if a TypedDict requires a key.
+
+    Args:
+        typed_dict: The TypedDict.
+        name: The key.
+        hint: The type of the key, with its qualifiers.
+    """
+    # __required_keys__ ignores the qualifiers in string annotations.
+    qualifiers = set(_qualifiers(hint))
+    if "NotRequired" in qualifiers:
+        return False
+    return "Required" in qualifiers or name in typed_dict.__required_keys__
 
 
 def _named_tuple_fields(hint: Any, as_input: bool) -> list[RecordField]:
@@ -625,7 +633,7 @@ def _qualifiers(hint: Any) -> Iterator[str]:
         origin = typing.get_origin(hint)
 
 
-def _strip_qualifiers(hint: Any) -> Any:
+def strip_qualifiers(hint: Any) -> Any:
     """Strip ``Required``, ``ReadOnly`` and similar qualifiers, keeping ``Annotated``."""
     while _is_qualifier(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]

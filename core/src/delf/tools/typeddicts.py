@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import typing_extensions
 
-_QUALIFIERS: Final = (typing.Required, typing.NotRequired, typing_extensions.ReadOnly)
+from delf.tools.hints import is_required_key, strip_qualifiers
 
 
 def validatable(hint: Any) -> Any:
@@ -89,23 +89,11 @@ def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:
         return translations.get(record, record)
     translations[record] = dict[str, Any]  # used within a record that contains itself
     hints = typing.get_type_hints(record, include_extras=True)
-    required: frozenset[str] = record.__required_keys__
     fields: dict[str, Any] = {}
     for name, hint in hints.items():
-        inner = hint
-        qualifiers = set[Any]()
-        while typing.get_origin(inner) in _QUALIFIERS:
-            qualifiers.add(typing.get_origin(inner))
-            inner = typing.get_args(inner)[0]
-        # With string annotations, __required_keys__ ignores NotRequired and Required.
-        if typing.NotRequired in qualifiers:
-            is_required = False
-        elif typing.Required in qualifiers:
-            is_required = True
-        else:
-            is_required = name in required
+        is_required = is_required_key(record, name, hint)
         wrap = typing_extensions.Required if is_required else typing_extensions.NotRequired
-        fields[name] = wrap[_translate(inner, translations)]
+        fields[name] = wrap[_translate(strip_qualifiers(hint), translations)]
     make: Any = typing_extensions.TypedDict
     translations[record] = make(record.__name__, fields)
     return translations[record]
