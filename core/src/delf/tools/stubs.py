@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from delf.protocols.prefilter import Catalog
@@ -95,20 +94,35 @@ _BEST_LIMITS: Final = StubLimits(1_500, 1_000, 1_500)
 _MAX_BEST: Final = 5
 _BEST_BUDGET_SHARE: Final = 0.2
 _SHORTEST: Final = StubLimits(120, 30, 160, 90, is_detailed=False, values=4)
-_LESS_NOTES: Final = (1_500, 800, 400, 200, 100)
-_NO_LARGER_LIMITS: Final[Mapping[str, StubLimits]] = MappingProxyType({})
+_NOTES: Final = (6_000, 1_500, 800, 400, 200, 100, 0)
 _MIN_BEST_NOTES: Final = 100
 _BEST_NOTES: Final = (1_500, 800, 400, 300, 200, 150, 100, 60, 0)
 _NOTES_BUDGET_SHARE: Final = 0.04
 _LIMITS: Final = (
-    *(WHOLE, *(WHOLE._replace(notes=length) for length in _LESS_NOTES), _COMPLETE_TYPES),
-    *(
-        StubLimits(3_000, 3_000, 3_000, values=60),
-        StubLimits(1_200, 1_200, 1_200),
-        StubLimits(600, 300, 600),
-        _MIN_LIMITS,
-    ),
+    *(WHOLE._replace(notes=length) for length in _NOTES),
+    StubLimits(3_000, 3_000, 3_000, values=60),
+    StubLimits(1_200, 1_200, 1_200),
+    StubLimits(600, 300, 600),
 )
+
+
+class _Limits(NamedTuple):
+    """The limits of all stubs.
+
+    Args:
+        most: The limits of most tools.
+        best: The limits of the tools that match the task best. Of each limit and the same one in
+            ``most``, the larger applies.
+        best_names: The names of the tools that match the task best.
+    """
+
+    most: StubLimits
+    best: StubLimits = _BEST_LIMITS
+    best_names: frozenset[str] = frozenset()
+
+    def of(self, name: str) -> StubLimits:
+        """Return the limits for the stub of a tool."""
+        return self.most.or_larger(self.best) if name in self.best_names else self.most
 
 
 def stubs_of(choice: ToolChoice, task: str) -> str:
@@ -121,64 +135,39 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
     shown_tools = [tool for tool in choice.shown if not tool.built_in]
     is_mentioned = named_by(task)
     text_of_omitted_names = ""
-    best_match_limits = _NO_LARGER_LIMITS
+    best_names = frozenset[str]()
     if choice.left_out:
         matches = best_first(choice.catalog, task)
         # The few tools that match the task best get larger limits than the other shown tools.
-        best_match_limits = _best_match_limits(choice, is_mentioned, matches)
+        best_names = _best_names(choice, is_mentioned, matches)
         shown_names = {tool.name for tool in shown_tools}
         other_names = (name for name in matches if name not in shown_names)
         # select_fitting() has chosen the tools with this budget, too.
         text_of_omitted_names = omitted_names_text(
             other_names, _budget_without_notes(choice.budget)
         )
-    budget_of_stubs = choice.budget - len(text_of_omitted_names)
-    limits, best_match_limits = _fitting_limits(
-        shown_tools, best_match_limits, is_mentioned, budget_of_stubs
-    )
-    text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, best_match_limits))
+    max_size = choice.budget - len(text_of_omitted_names)
+    # The largest limits with which the stubs fit, or else the smallest limits.
+    for limits in _limit_options(best_names):
+        if _size(shown_tools, limits, is_mentioned, max_size) <= max_size:
+            break
+    else:
+        limits = _Limits(_MIN_LIMITS)
+    text = "\n".join(_lines(list(choice.shown), limits, is_mentioned))
     return "\n".join(filter(None, [text, text_of_omitted_names]))
 
 
-def _fitting_limits(
-    shown_tools: Sequence[ToolDescription],
-    best_match_limits: Mapping[str, StubLimits],
-    is_mentioned: NameTest,
-    max_size: int,
-) -> tuple[StubLimits, Mapping[str, StubLimits]]:
-    """Return the largest limits with which the stubs fit, or else the smallest limits.
-
-    Returns:
-        The limits of most tools, and the larger limits of the best matching tools by their names.
-    """
-    for limits, larger_limits in _limit_options(best_match_limits):
-        if _size(shown_tools, limits, is_mentioned, max_size, larger_limits) <= max_size:
-            return limits, larger_limits
-    return _MIN_LIMITS, _NO_LARGER_LIMITS
-
-
-def _limit_options(
-    best_match_limits: Mapping[str, StubLimits],
-) -> Iterator[tuple[StubLimits, Mapping[str, StubLimits]]]:
+def _limit_options(best_names: frozenset[str]) -> Iterator[_Limits]:
     """Yield ever smaller limits for stubs.
 
     Args:
-        best_match_limits: A mapping from the name of each best matching tool to its limits.
-
-    Yields:
-        The limits of most tools, and a mapping like ``best_match_limits``.
+        best_names: The names of the tools that match the task best.
     """
-    if not best_match_limits:
-        yield from ((limits, _NO_LARGER_LIMITS) for limits in _LIMITS)
-        return
+    # Notes on the best matching tools matter more than details of the other tools.
     for limits in _LIMITS:
-        # Notes on the best matching tools matter more than details of the other tools.
-        notes_to_try = _BEST_NOTES if limits == _MIN_LIMITS else (_MIN_BEST_NOTES,)
-        for max_notes in notes_to_try:
-            yield (
-                limits,
-                {name: best._replace(notes=max_notes) for name, best in best_match_limits.items()},
-            )
+        yield _Limits(limits, _BEST_LIMITS._replace(notes=_MIN_BEST_NOTES), best_names)
+    for max_notes in _BEST_NOTES:
+        yield _Limits(_MIN_LIMITS, _BEST_LIMITS._replace(notes=max_notes), best_names)
 
 
 def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
@@ -201,7 +190,7 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     # plainly.
     matches = [name for name in best_first(choice.catalog, task) if name in by_name]
     wanted_names = [*_names_by_priority(choice.catalog, matches, ranked_names, task)]
-    best_match_limits = _best_match_limits(choice, is_mentioned, matches)
+    limits = _Limits(_MIN_LIMITS, best_names=_best_names(choice, is_mentioned, matches))
     budget = _budget_without_notes(choice.budget)
 
     def is_too_long(tool_count: int) -> bool:
@@ -210,7 +199,7 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
         omitted_names = [name for name in matches if name not in shown_names]
         max_size = budget - len(omitted_names_text(omitted_names, budget))
         tools = [tool for name, tool in by_name.items() if name in shown_names]
-        return _size(tools, _MIN_LIMITS, is_mentioned, max_size, best_match_limits) > max_size
+        return _size(tools, limits, is_mentioned, max_size) > max_size
 
     # The complete types of tools take long to make: look at few tools that are not shown.
     max_count = 1
@@ -262,16 +251,15 @@ def render_stubs(
         is_mentioned: Returns True for a key of an argument, or one of its values, that the task or
             the search words mention. These keys and values are never left out.
     """
-    return "\n".join(_lines(list(tools), limits, is_mentioned or mentions_no_name))
+    return "\n".join(_lines(list(tools), _Limits(limits), is_mentioned or mentions_no_name))
 
 
-def _best_match_limits(
+def _best_names(
     choice: ToolChoice, is_mentioned: NameTest, matches: Sequence[str]
-) -> Mapping[str, StubLimits]:
+) -> frozenset[str]:
     """Choose the best matching tools, whose stubs have larger limits than those of other tools.
 
-    Returns the limits by tool name. As many tools are chosen as fit a fixed share of the prompt's
-    budget for tools.
+    As many tools are chosen as fit a fixed share of the prompt's budget for tools.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     remaining_size = choice.budget * _BEST_BUDGET_SHARE
@@ -279,11 +267,11 @@ def _best_match_limits(
     for name in matches[:_MAX_BEST]:
         if name not in by_name:
             continue
-        size = _size([by_name[name]], _BEST_LIMITS, is_mentioned, choice.budget)
+        size = _size([by_name[name]], _Limits(_BEST_LIMITS), is_mentioned, choice.budget)
         if size <= remaining_size:
             best_names.append(name)
             remaining_size -= size
-    return dict.fromkeys(best_names, _BEST_LIMITS)
+    return frozenset(best_names)
 
 
 def whole_size(tools: Iterable[ToolDescription], max_size: int) -> int:
@@ -294,19 +282,15 @@ def whole_size(tools: Iterable[ToolDescription], max_size: int) -> int:
         max_size: Counting stops once the number exceeds ``max_size``; the result is then only known
             to be larger than ``max_size``.
     """
-    return _size(list(tools), _COMPLETE_TYPES, mentions_no_name, max_size)
+    return _size(list(tools), _Limits(_COMPLETE_TYPES), mentions_no_name, max_size)
 
 
 def _size(
-    tools: Sequence[ToolDescription],
-    limits: StubLimits,
-    is_mentioned: NameTest,
-    max_size: int,
-    best_match_limits: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
+    tools: Sequence[ToolDescription], limits: _Limits, is_mentioned: NameTest, max_size: int
 ) -> int:
     """Return the number of characters of :func:`_lines`; stop counting above ``max_size``."""
     # Stubs with complete types take long to make: make none if their minimum size is too large.
-    has_complete_types = limits.important_parameter == _NO_LIMIT
+    has_complete_types = limits.most.important_parameter == _NO_LIMIT
     if has_complete_types:
         min_size = sum(
             len(tool.method) + len(", ".join(map(str, tool.parameters))) + _MIN_STUB_EXTRA
@@ -315,7 +299,7 @@ def _size(
         if min_size > max_size:
             return max_size + 1
     size = 0
-    for line in _lines(tools, limits, is_mentioned, best_match_limits):
+    for line in _lines(tools, limits, is_mentioned):
         size += len(line) + 1
         if size > max_size:
             break
@@ -323,76 +307,40 @@ def _size(
 
 
 def _lines(
-    tools: Sequence[ToolDescription],
-    limits: StubLimits,
-    is_mentioned: NameTest,
-    best_match_limits: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
+    tools: Sequence[ToolDescription], limits: _Limits, is_mentioned: NameTest
 ) -> Iterator[str]:
     """Yield the stubs of tools: functions first, then the actions of each connection.
 
+    A record that several tools return is defined before the stub of the first of them.
+
     Args:
         tools: The tools.
-        limits: The limits for each stub.
+        limits: The limits of all stubs.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        best_match_limits: The limits of the tools that match the task best, by name of tool. Of
-            each limit and the same one in ``limits``, the larger applies.
     """
-    writer = _StubWriter(tools, limits, is_mentioned, best_match_limits)
-    tools_by_connection: dict[str, list[ToolDescription]] = {}
+    results = named_results(tools)
+    # A named result, such as ``Message``, has the largest limits of the tools that return it.
+    result_limits: dict[str, StubLimits] = {}
+    tools_by_connection: dict[str, list[ToolDescription]] = {"": []}  # the functions come first
     for tool in tools:
         tools_by_connection.setdefault(tool.connection, []).append(tool)
-    for function in tools_by_connection.pop("", []):
-        yield from writer.lines_of(function, indent="")
-    for methods in tools_by_connection.values():
-        yield _head(methods[0])
-        for method in methods:
-            yield from writer.lines_of(method, indent="    ")
-
-
-class _StubWriter:
-    """Writes the stubs of tools, and the definitions of the records that several tools return.
-
-    Args:
-        tools: All tools to write.
-        limits: The limits for each stub.
-        is_mentioned: Returns True for a key or value that the text of the task mentions.
-        best_match_limits: The limits of the tools that match the task best, by name of tool; the
-            same for all of them. Of each limit and the same one in ``limits``, the larger applies.
-    """
-
-    def __init__(
-        self,
-        tools: Sequence[ToolDescription],
-        limits: StubLimits,
-        is_mentioned: NameTest,
-        best_match_limits: Mapping[str, StubLimits],
-    ) -> None:
-        self._limits = limits
-        self._is_mentioned = is_mentioned
-        self._results = named_results(tools)
-        # The descriptions that a connection's stubs have so far: equal ones are written once.
-        self._described = defaultdict[str, set[str]](set)
-        self._larger_limits = {
-            name: limits.or_larger(best) for name, best in best_match_limits.items()
-        }
-        # The limits of named results, such as ``Message``, which several tools may return.
-        self._larger_result_limits: dict[str, StubLimits] = {}
-        for tool in tools:
-            result = self._results.get(tool.name)
-            if result is not None and tool.name in self._larger_limits:
-                self._larger_result_limits[result.name] = self._larger_limits[tool.name]
-
-    def lines_of(self, tool: ToolDescription, indent: str) -> Iterator[str]:
-        """Yield a tool's stub, after the definition of its result if the tool is the first user."""
-        result = self._results.get(tool.name)
-        if result is not None and result.first_tool is tool:
-            result_limits = self._larger_result_limits.get(result.name, self._limits)
-            yield f"{indent}{_definition(result, result_limits, self._is_mentioned)}"
-        stub_limits = self._larger_limits.get(tool.name, self._limits)
-        stub = _stub(tool, stub_limits, self._is_mentioned, self._results)
-        described = self._described[tool.connection]
-        yield stub.text(described)
-        described.update(stub.descriptions)
+        if tool.name in results:
+            name = results[tool.name].name
+            known_limits = result_limits.get(name, limits.most)
+            result_limits[name] = known_limits.or_larger(limits.of(tool.name))
+    for connection, methods in tools_by_connection.items():
+        if connection:
+            yield _head(methods[0])
+        # The descriptions in the connection's stubs so far: equal ones are written once.
+        described: set[str] = set()
+        for tool in methods:
+            result = results.get(tool.name)
+            if result is not None and result.first_tool is tool:
+                indent = "    " if connection else ""
+                yield indent + _definition(result, result_limits[result.name], is_mentioned)
+            stub = _stub(tool, limits.of(tool.name), is_mentioned, results)
+            yield stub.text(described)
+            described.update(stub.descriptions)
 
 
 def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> str:
