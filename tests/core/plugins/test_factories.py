@@ -162,6 +162,16 @@ def test_plugin_object_without_required_members_is_refused():
         made({}, lambda: Path())
 
 
+@pytest.mark.parametrize(
+    ("factory", "says"),
+    [(lambda: None, "returned None"), (Words("words"), "not a callable"), (dict, "no signature")],
+)
+def test_factory_that_makes_nothing_is_refused(factory, says):
+    with pytest.raises(PluginError, match=r"the prefilter 'words' of .* cannot be made") as caught:
+        made({}, factory)
+    assert says in caught.value.message
+
+
 def test_strategy_answers_with_text(scripted_model, delf_host):
     with (
         Agent(llm="scripted", host=delf_host, strategy=Silent()) as agent,

@@ -53,12 +53,11 @@ def make(
     Raises:
         ConfigurationError: For an unknown or mistyped option, or if the made object does not
             satisfy the protocol of its kind.
-        PluginError: If the factory cannot be imported or fails.
+        PluginError: If the factory cannot be imported, fails or returns None.
     """
-    factory = host.resolve(spec)
     plugin = host.plugin_of(spec) or spec.name
     plugin_options = fitting_options(host, spec, options.get(plugin, {}))
-    signature = inspect.signature(factory)
+    factory, signature = _factory(host, spec)
     context = replace(context, installed_providers=host.providers)
     offered_arguments = dict(arguments_by_name or {})
     offered_arguments["context"] = context
@@ -83,8 +82,30 @@ def make(
             f"{message}: {describe_exception(error)}", hint=f"its factory is {spec.factory}"
         )
         raise_because(plugin_error, error)
-    check_protocol(spec.kind, instance, f"the {spec.kind} {spec.name!r}")
+    subject = f"the {spec.kind} {spec.name!r}"
+    if instance is None:
+        raise PluginError(
+            f"{subject} of {host.origin(spec)} cannot be made: {spec.factory} returned None",
+            hint="its author has to return the object",
+        )
+    check_protocol(spec.kind, instance, subject)
     return instance
+
+
+def _factory(host: PluginHost, spec: Spec) -> tuple[Any, inspect.Signature]:
+    """Return the factory of a spec with its signature.
+
+    Raises:
+        PluginError: If the factory cannot be imported or called.
+    """
+    factory = host.resolve(spec)
+    try:
+        return factory, inspect.signature(factory)
+    except (TypeError, ValueError) as error:  # such as a class of an extension in C
+        raise PluginError(
+            f"the {spec.kind} {spec.name!r} of {host.origin(spec)} cannot be made: {error}",
+            hint=f"its factory {spec.factory} has to be a function or a class in Python",
+        ) from error
 
 
 def fitting_options(host: PluginHost, spec: Spec, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -100,9 +121,9 @@ def fitting_options(host: PluginHost, spec: Spec, options: Mapping[str, Any]) ->
             type.
         PluginError: If the factory cannot be imported.
     """
-    factory = host.resolve(spec)
+    factory, signature = _factory(host, spec)
     place = _place(host, spec)
-    _check_names(inspect.signature(factory), options, place)
+    _check_names(signature, options, place)
     try:
         declares = factory.__init__ if isinstance(factory, type) else factory
         hints = typing.get_type_hints(declares, include_extras=True)
