@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -116,6 +117,34 @@ async def test_server_may_fail_to_start_any_number_of_times(monkeypatch) -> None
     for _ in range(1100):
         with pytest.raises(ConnectionUnavailableError, match="no such server"):
             await server.run()
+
+
+async def test_start_that_ignores_its_cancellation_does_not_delay_the_next_start(
+    monkeypatch,
+) -> None:
+    ended = asyncio.Event()
+    starts = []
+
+    @asynccontextmanager
+    async def never_start(run: Any) -> Any:
+        starts.append(run)
+        while not ended.is_set():
+            with suppress(asyncio.CancelledError):
+                await ended.wait()
+        yield
+
+    monkeypatch.setattr("delf_mcp.link._CLOSE_SECONDS", 0.1)
+    server = Link("srv", never_start, 0.1)
+    with pytest.raises(ConnectionUnavailableError, match="did not start"):
+        await server.run()
+    monkeypatch.setattr("delf_mcp.link._CLOSE_SECONDS", 60.0)
+    next_start = asyncio.create_task(server.run())
+    try:
+        await until(lambda: len(starts) == 2)
+    finally:
+        ended.set()
+        await asyncio.gather(next_start, return_exceptions=True)
+        await server.aclose()
 
 
 async def test_failing_server_start_shows_its_stderr(open_mcp) -> None:

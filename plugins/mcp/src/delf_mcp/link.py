@@ -45,6 +45,7 @@ class ServerRun:
         self._close = asyncio.Event()
         self._request_count = 0
         self._is_retired = False
+        self._ignores_cancellation = False
 
     def set_exit_cause(self, cause: str) -> None:
         """Set the cause of the server's end, unless a cause was set before."""
@@ -106,10 +107,11 @@ class ServerRun:
             self.report_exit()
 
     async def cancel_start(self) -> None:
-        """Cancel a start that is in progress."""
+        """Cancel a start that is in progress, and wait a limited time for its end."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+            _, unfinished = await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+            self._ignores_cancellation = bool(unfinished)
 
     @contextlib.contextmanager
     def request(self) -> Generator[None]:
@@ -137,7 +139,7 @@ class ServerRun:
     async def stop(self) -> None:
         """Close the client, and wait until the client is closed."""
         self._close.set()
-        if self._task is None or self._task.done():
+        if self._task is None or self._task.done() or self._ignores_cancellation:
             return
         await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
         if not self._task.done():
