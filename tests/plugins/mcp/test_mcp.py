@@ -133,11 +133,11 @@ async def test_start_that_ignores_its_cancellation_does_not_delay_the_next_start
                 await ended.wait()
         yield
 
-    monkeypatch.setattr("delf_mcp.link._CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("delf_mcp.link.CLOSE_SECONDS", 0.1)
     server = Link("srv", never_start, 0.1)
     with pytest.raises(ConnectionUnavailableError, match="did not start"):
         await server.run()
-    monkeypatch.setattr("delf_mcp.link._CLOSE_SECONDS", 60.0)
+    monkeypatch.setattr("delf_mcp.link.CLOSE_SECONDS", 60.0)
     next_start = asyncio.create_task(server.run())
     try:
         await until(lambda: len(starts) == 2)

@@ -22,7 +22,8 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _MAX_PAUSE_SECONDS: Final = 30.0
 _STABLE_SECONDS: Final = 60.0
-_CLOSE_SECONDS: Final = 10.0
+CLOSE_SECONDS: Final = 10.0
+"""The maximum time to wait for the end of a server, in seconds."""
 
 Streams = tuple[Any, Any]
 
@@ -110,7 +111,7 @@ class ServerRun:
         """Cancel a start that is in progress, and wait a limited time for its end."""
         if self._task is not None:
             self._task.cancel()
-            _, unfinished = await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+            _, unfinished = await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
             self._ignores_cancellation = bool(unfinished)
 
     @contextlib.contextmanager
@@ -141,11 +142,11 @@ class ServerRun:
         self._close.set()
         if self._task is None or self._task.done() or self._ignores_cancellation:
             return
-        await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+        await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
         if not self._task.done():
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+                await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
 
     @property
     def is_closed(self) -> bool:
