@@ -68,8 +68,9 @@ class LoopThread:
 
         A thread that something blocks is left behind.
         """
-        self._stopping = True
-        if not self.loop.is_closed():
+        # A second stop would end the clean-up of the loop, which runs on the loop, too.
+        if not self._stopping and not self.loop.is_closed():
+            self._stopping = True
             self.loop.call_soon_threadsafe(self.loop.stop)
         # A thread that joins itself would wait forever.
         if threading.current_thread() is not self._thread:
@@ -361,9 +362,10 @@ class _BoundRuntime:
             runtime.abandon()
 
     async def _watch_loop(self) -> AsyncGenerator[None]:
-        """Stop the runtime before the running event loop ends.
+        """Stop the runtime before the running event loop ends, or when the agent is deleted.
 
-        Before its end, an event loop closes its async generators, such as this one.
+        Before its end, an event loop closes its async generators, such as this one. Python closes
+        the generator, too, when nothing refers to this object any more.
         """
         try:
             yield  # until the loop closes this generator
@@ -376,6 +378,8 @@ class _BoundRuntime:
                 freeing = asyncio.ensure_future(runtime.free())
                 await asyncio.wait({freeing}, timeout=_CLEAN_UP_SECONDS)
                 freeing.cancel()
+            if self.thread is not None:
+                self.thread.stop()
 
 
 def stopped_error() -> AgentStateError:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +23,7 @@ from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_engine.handle import TaskHandle
 from delf_engine.journal.in_process import InProcessJournal
+from support.until import until_now
 
 MakeAgent = Callable[..., Agent]
 
@@ -359,3 +361,20 @@ def test_time_limit_of_a_job_cancels_its_task(
             assert cancelled == [True]
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_deleted_agent_ends_its_thread(delf_host: TestHost, scripted_model: ScriptedModel) -> None:
+    scripted_model.default = "```python\nprint(1)\n```"
+
+    def name_of_thread() -> str:
+        agent = Agent(llm="scripted", sandbox="local", host=delf_host)
+        assert agent.run("x").text == "1"
+        return f"delf-{agent.agent_id}"
+
+    name = name_of_thread()
+
+    def has_ended() -> bool:
+        gc.collect()  # once the work after the answer has ended, nothing refers to the agent
+        return name not in {thread.name for thread in threading.enumerate()}
+
+    until_now(has_ended)
