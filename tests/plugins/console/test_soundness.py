@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from delf import Connection
@@ -233,6 +234,14 @@ def test_plain_function_as_factory_is_reported() -> None:
     assert "plain function, not a subclass of delf.Connection" in message
     (message,) = problems(CommandSpec(name="c", summary="C.", factory="x:y"), made)
     assert "mark it with @click.command" in message
+
+
+def test_command_with_the_name_of_one_of_delf_is_reported() -> None:
+    @click.command()
+    def made() -> None: ...
+
+    (message,) = problems(CommandSpec(name="trust", summary="T.", factory="x:y"), made)
+    assert "is never called, because delf itself has this command" in message
 
 
 def test_missing_function_for_project_files_is_reported() -> None:

@@ -111,6 +111,7 @@ def test_new_command_derives_the_kind_from_the_name() -> None:
         ("", "connection", "small letters"),
         ("class", "connection", "a reserved name"),
         ("delf", "connection", "a reserved name"),
+        ("trust", "command", "a reserved name"),
         ("sql", "connection", "delf-plugin-sql already"),
         ("model-http", "connection", "delf-plugin-model-http is one of delf's own packages"),
         ("cli", "command", "delf-cli is one of delf's own packages, with the module delf_cli"),

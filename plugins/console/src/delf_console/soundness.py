@@ -28,6 +28,7 @@ from delf.plugins.shapes import faults, has, members, optional_protocols
 from delf.protocols import formats, shared_journal
 from delf.protocols.connection import SupportsClose
 from delf.specs import FormatSpec, JournalSpec, Spec
+from delf_cli.main import COMMANDS
 from delf_console.sources import is_installed
 
 _GROUPS: Final = (ENTRY_POINT_GROUP, CONNECTIONS_GROUP)
@@ -105,6 +106,8 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
     factory = host.resolve(spec)
     what = f"{spec.kind} {spec.name!r}: {spec.factory}"
     if spec.kind == "command":
+        if spec.name in COMMANDS:
+            yield f"{what} is never called, because delf itself has this command"
         if not callable(getattr(factory, "make_context", None)):
             yield f"{what} is a {_kind(factory)}, not a click.Command: mark it with @click.command"
     elif spec.kind == "connection":

@@ -17,6 +17,7 @@ from delf import __version__
 from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, HOOKS, PLUGIN_API
 from delf.packages.official import PLUGIN_PREFIX, all_packages, module_of, package_of
 from delf_cli.as_json import as_json_option
+from delf_cli.main import COMMANDS
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -205,7 +206,8 @@ def _check_name(name: str, kind: str, package: str) -> None:
                 f"{module_of(delf_package)}",
                 param_hint="NAME",
             )
-    if name in _RESERVED_NAMES or keyword.iskeyword(name):
+    is_own_command = kind == "command" and name in COMMANDS
+    if name in _RESERVED_NAMES or is_own_command or keyword.iskeyword(name):
         raise click.BadParameter(f"{name!r} is a reserved name", param_hint="NAME")
 
 
