@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from delf import Agent, AgentStateError, tool
+from delf import Agent, AgentStateError, DelfError, tool
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
@@ -378,3 +378,13 @@ def test_deleted_agent_ends_its_thread(delf_host: TestHost, scripted_model: Scri
         return name not in {thread.name for thread in threading.enumerate()}
 
     until_now(has_ended)
+
+
+async def test_agent_names_the_cause_of_each_failed_start(make_agent: MakeAgent) -> None:
+    agent = make_agent(llm="unknown")
+    for _ in range(2):
+        with pytest.raises(DelfError, match="no provider is known for the model 'unknown'"):
+            await agent.astart()
+        gc.collect()
+        await asyncio.sleep(0)
+    await agent.astop()
