@@ -20,7 +20,7 @@ from delf_sandbox.guest.scopes import CallPlace, Scope
 # The nodes around an expression with which a script keeps a tool, or passes the tool on.
 _PLACES_FOR_TOOLS = (
     *(ast.Assign, ast.AnnAssign, ast.Return, ast.Yield, ast.Lambda, ast.arguments, ast.arg),
-    *(ast.Tuple, ast.List, ast.Set, ast.Dict, ast.withitem),
+    *(ast.Tuple, ast.List, ast.Set, ast.Dict, ast.withitem, ast.ExceptHandler),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
 # Builtins to which a script can pass a tool. All others need a plain value.
@@ -208,6 +208,9 @@ class _Uses:
                 return all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
             case ast.Subscript(slice=key):  # ``calls[mail.send]``, but not ``mail["send"]``
                 return key is node
+            # ``def read() -> mail.Message``, but not ``@mail.send``
+            case ast.FunctionDef(returns=annotation) | ast.AsyncFunctionDef(returns=annotation):
+                return annotation is node
             case _:
                 return isinstance(parent, _PLACES_FOR_TOOLS) and not self._is_unused(
                     node, use.scope
@@ -332,7 +335,7 @@ class _Uses:
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 owner = scope.owner(name)
                 is_read = any(
-                    place.node.id == name and place.scope.owner(name) is owner
+                    place.node.id == name and place.scope.find(name) is owner
                     for place, _ in self._syntax.loads
                 )
                 # A class attribute may be read through the class.
