@@ -23,6 +23,8 @@ _NAMES: Final = {
     "iso8859-2": "ISO 8859-2 (Central Europe)",
     "cp1251": "Windows-1251 (Cyrillic)",
     "koi8-r": "KOI8-R (Cyrillic)",
+    "koi8-u": "KOI8-U (Cyrillic)",
+    "iso8859-5": "ISO 8859-5 (Cyrillic)",
     "cp866": "CP866 (DOS, Cyrillic)",
     "cp1253": "Windows-1253 (Greek)",
     "iso8859-7": "ISO 8859-7 (Greek)",
