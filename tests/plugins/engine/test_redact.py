@@ -355,6 +355,34 @@ async def test_edited_part_of_an_argument_leaves_secrets_beside_it(
     )
 
 
+async def test_secret_of_a_list_item_goes_to_no_other_item(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    sent: list[Any] = []
+
+    @tool
+    def send(rows: list[dict[str, str]]) -> str:
+        """Send rows."""
+        sent.extend(rows)
+        return "sent"
+
+    def edit(request: Any) -> Edited:
+        _, *others = request.arguments["rows"]
+        return Edited(arguments={"rows": [*others, {"to": "eve", "key": REDACTED}]})
+
+    half = len(LONG) // 2
+    scripted_model.writes(
+        f"key = {LONG[:half]!r} + {LONG[half:]!r}\n"
+        "await send([{'to': to, 'key': f'{to}-{key}'} for to in ('ann', 'bob', 'cid')])"
+    )
+    _, response = await seen_of(delf_host, send, on_confirm=edit)
+    assert response.status, response.error
+    assert sent == [
+        *({"to": to, "key": f"{to}-{LONG}"} for to in ("bob", "cid")),
+        {"to": "eve", "key": REDACTED},
+    ]
+
+
 def test_error_and_its_causes_are_redacted() -> None:
     redactor = Redactor([LONG])
     try:

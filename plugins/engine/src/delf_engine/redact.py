@@ -365,8 +365,10 @@ class RedactedStream:
 def put_back(edited: Any, shown: Any, hidden: Any) -> Any:
     """Restore the secrets in arguments that a person edited.
 
-    Each value that the person left unchanged gets its original value, also within records, and
-    within lists whose length is unchanged.
+    Each value that the person left unchanged gets its original value, also within records. In a
+    list, the unchanged items do, at any place. A changed item is compared with the item at its
+    place only if all other items are unchanged: otherwise it may be about something else, such as
+    another recipient, to whom the secret must not go.
 
     Args:
         edited: The arguments, or a part of them, as the person edited them.
@@ -379,11 +381,24 @@ def put_back(edited: Any, shown: Any, hidden: Any) -> Any:
         return {**edited} | {
             name: put_back(edited[name], shown[name], hidden[name]) for name in common_names
         }
-    are_lists = all(isinstance(version, list) for version in versions)
-    if are_lists and len(edited) == len(shown) == len(hidden):
-        return [put_back(*parts) for parts in zip(*versions, strict=True)]
+    if all(isinstance(version, list) for version in versions) and len(shown) == len(hidden):
+        return _put_back_items(edited, shown, hidden)
     is_same_type = isinstance(edited, bool) is isinstance(shown, bool)  # 1 equals True
     return hidden if is_same_type and edited == shown else edited
+
+
+def _put_back_items(edited: list[Any], shown: list[Any], hidden: list[Any]) -> list[Any]:
+    """Restore the secrets in a list that a person edited."""
+    if len(edited) == len(shown):
+        changed_count = sum(item != old for item, old in zip(edited, shown, strict=True))
+        if changed_count <= 1:
+            return [put_back(*parts) for parts in zip(edited, shown, hidden, strict=True)]
+    restored: list[Any] = []
+    for item in edited:
+        originals = [each for old, each in zip(shown, hidden, strict=True) if old == item]
+        is_unique = bool(originals) and all(each == originals[0] for each in originals)
+        restored.append(originals[0] if is_unique else item)
+    return restored
 
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
