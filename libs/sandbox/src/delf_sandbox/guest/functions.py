@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import enum
-from collections.abc import Collection, Iterator, Sequence
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from delf_sandbox.guest.names import BUILTINS, ToolNames, normalized_name
@@ -307,13 +308,21 @@ class Functions:
             if id(current) in visited:
                 continue
             visited.add(id(current))
-            for place in self.syntax.calls.values():
-                if any(outer is current for outer in enclosing_scopes(place.scope)):
-                    label = self._tool_names.calls.get(id(place.node))
-                    if label in self.initial_names.write_actions:
-                        return label
-                    pending_scopes += self.targets(place.node.func, place.scope)
+            for place in self._calls_in_scopes.get(id(current), ()):
+                label = self._tool_names.calls.get(id(place.node))
+                if label in self.initial_names.write_actions:
+                    return label
+                pending_scopes += self.targets(place.node.func, place.scope)
         return None
+
+    @functools.cached_property
+    def _calls_in_scopes(self) -> Mapping[int, Sequence[CallPlace]]:
+        """The calls in each scope, and in the scopes inside it, by the ``id()`` of the scope."""
+        calls: dict[int, list[CallPlace]] = {}
+        for place in self.syntax.calls.values():
+            for scope in enclosing_scopes(place.scope):
+                calls.setdefault(id(scope), []).append(place)
+        return calls
 
 
 def enclosing_scopes(scope: Scope) -> Iterator[Scope]:

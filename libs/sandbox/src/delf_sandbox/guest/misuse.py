@@ -37,8 +37,6 @@ _LAZY_FUNCTIONS = frozenset(
 )
 # Lazy functions that models also write as a statement, meaning that it runs like a loop.
 _REWRITTEN_AS_LOOP = frozenset({"map", "filter"})
-# The expressions that may stand for a function.
-_FUNCTIONS = (ast.Name, ast.Attribute, ast.Lambda)
 _MAX_NAMES = 12
 
 
@@ -92,8 +90,7 @@ class _Uses:
         self._original_name_by_local_name = {name: name for name in _LAZY_FUNCTIONS & BUILTINS}
         # The names of the imported modules: ``it`` after ``import itertools as it``.
         self._module_names: set[str] = set()
-        # The functions that the script defines, and the tools that it assigns: a mapping from name
-        # to node.
+        # The functions that the script defines: a mapping from name to node.
         self._functions_of_script: dict[str, Any] = {}
         for node in ast.walk(tree):
             self._read_import_or_function(node)
@@ -131,7 +128,7 @@ class _Uses:
                 visited.add(key)
                 pending_uses += self._check_use(use)
         for place in self._syntax.calls.values():
-            self._check_lazy_call(place)
+            self._check_lazy_call_of_function(place)
         if self._misuses:
             raise min(self._misuses, key=lambda error: (error.lineno, error.offset))
 
@@ -177,6 +174,9 @@ class _Uses:
                 | ast.AnnAssign(target=ast.Name(id=name), value=value)
             ) if value is node and not self._is_unused(node, use.scope):
                 return self._uses_of_alias(use, node, name)
+            # ``rows = map(mail.send, names)`` sends nothing if the script never reads ``rows``.
+            case ast.Call() if self._original_name_of(parent) in _LAZY_FUNCTIONS:
+                self._check_lazy_call(parent, use.scope, use.label)
             case _ if not self._may_be_tool(use, node, parent):
                 self._add_misuse(node, misuse_message(use.label, use.methods))
             case _:
@@ -196,8 +196,6 @@ class _Uses:
             # ``mail().send(…)``, the node is ``mail()``, and its parent is an attribute.
             case ast.Call(func=function) if function is node:
                 return not use.is_connection
-            case ast.Call() if self._original_name_of(parent) in _LAZY_FUNCTIONS:
-                return True  # _check_lazy_call() looks at all calls of these functions
             case ast.Call(func=ast.Name(id=name)) if name in BUILTINS:
                 return name in _BUILTINS_FOR_TOOLS
             case ast.Call():  # ``use(mail.send)``, but not ``mail.send(mail.read)``
@@ -259,7 +257,6 @@ class _Uses:
         # After ``mail = chat``, the name may mean either tool; ToolNames decides that.
         if name in self._tools or not _is_only_value(value, owner, name):
             return ()
-        self._functions_of_script[name] = value
         return [
             replace(use, node=place.node, scope=place.scope)
             for place, _ in self._syntax.loads
@@ -267,29 +264,36 @@ class _Uses:
             if place.node.id == name and place.scope.find(name) is owner
         ]
 
-    def _check_lazy_call(self, place: CallPlace) -> None:
-        """Record an error for an unused ``map`` or similar whose function is a tool or calls tools.
-
-        Without an iteration, none of these calls would be made.
-        """
+    def _check_lazy_call_of_function(self, place: CallPlace) -> None:
+        """Check a call such as ``map(f, names)`` if the script defines ``f``, which calls tools."""
         node = place.node
-        name = self._original_name_of(node)
-        if name not in _LAZY_FUNCTIONS or not node.args or not self._is_unused(node, place.scope):
+        if self._original_name_of(node) not in _LAZY_FUNCTIONS or not node.args:
             return
-        function = node.args[0]
+        function: Any = node.args[0]
         if isinstance(function, ast.Name):
-            function = self._functions_of_script.get(function.id, function)
+            function = self._functions_of_script.get(function.id)
+        if isinstance(function, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
+            label = next(self._tools_in(function), None)
+            if label is not None:
+                is_named = not isinstance(function, ast.Lambda)
+                self._check_lazy_call(node, place.scope, label, is_named_function=is_named)
+
+    def _check_lazy_call(
+        self, node: ast.Call, scope: Scope, label: str, *, is_named_function: bool = False
+    ) -> None:
+        """Record an error for ``map`` or similar whose result is unused, so that it calls no tool.
+
+        Args:
+            node: The call, such as ``map(mail.send, names)``.
+            scope: The scope of the call.
+            label: The tool that an iteration of the result would call.
+            is_named_function: Whether a function of the script, and no lambda, calls the tool.
+        """
+        name = self._original_name_of(node)
         # The statement ``map(mail.send, names)`` is rewritten to a loop over the result.
         is_statement = isinstance(self._parents[id(node)], ast.Expr)
-        is_defined = isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        is_loop = is_statement and name in _REWRITTEN_AS_LOOP and not is_defined
-        # In ``zip(mail.read(), names)``, the argument is no function, and the tool is called.
-        is_partial = (
-            isinstance(function, ast.Call) and self._original_name_of(function) == "partial"
-        )
-        is_function = is_defined or is_partial or isinstance(function, _FUNCTIONS)
-        label = next(self._tools_in(function), None) if is_function else None
-        if label is not None and not is_loop:
+        is_loop = is_statement and name in _REWRITTEN_AS_LOOP and not is_named_function
+        if self._is_unused(node, scope) and not is_loop:
             message = (
                 f"the result of {name}(…) is never iterated here, so no call of {label} is made: "
                 f"loop over the result, or write list({name}(…))"
@@ -297,7 +301,7 @@ class _Uses:
             self._add_misuse(node, message)
 
     def _tools_in(self, function: Any) -> Iterator[str]:
-        """Yield the names of the actions and tools in a function or expression of the script."""
+        """Yield the names of the actions and tools in a function of the script."""
         for node in ast.walk(function):
             match node:
                 # A connection has actions, and a plain tool has none.
