@@ -195,30 +195,36 @@ class _Suspect:
         """Return why a person should notice the call; None if no value shows untrusted data.
 
         After its author has read untrusted data, a call has a reason only if one of its values
-        occurs in such data, or occurs nowhere because the script computed it.
+        occurs in such data, or occurs nowhere because the script computed it, or if the values have
+        too many parts to look for each of them.
         """
         if not self.origins.has_author_read_untrusted_data or not self.text_by_path:
             return self.reason()
         reason = None
-        for path, origin in self._places(self._deciding_paths or [*self.text_by_path]):
+        paths = self._deciding_paths or [*self.text_by_path]
+        for path, origin in self._places(paths):
             if origin.is_from_untrusted_data:
                 return self._reason_of_origin(path, origin)
             if origin.kind == "unknown" and reason is None:
                 reason = self._reason_of_origin(path, origin)
-        return reason
+        has_further_parts = next(islice(self._parts(paths), _MAX_PARTS, None), None) is not None
+        return self.reason() if reason is None and has_further_parts else reason
+
+    def _parts(self, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield the path and the text of each part of the values at some paths."""
+        return ((path, part) for path in paths for part in parts_of(self.text_by_path[path]))
 
     def _places(self, paths: Sequence[str]) -> Iterator[tuple[str, Origin]]:
         """Yield the origin of each value, and of each part of a value that others wrote.
 
         The parts are literals, such as quoted texts, and words, such as ``DELETE``.
         """
-        values = [(path, self.text_by_path[path]) for path in paths]
-        for path, text in values:
+        for path in paths:
+            text = self.text_by_path[path]
             # Most keys of records, and very short words, are in some text by chance.
             can_be_by_chance = "[key " in path or (len(text) < _MIN_LENGTH and not text.isdigit())
             yield path, self._place_of(text, can_be_by_chance=can_be_by_chance)
-        parts = ((path, part) for path, text in values for part in parts_of(text))
-        for path, part in islice(parts, _MAX_PARTS):
+        for path, part in islice(self._parts(paths), _MAX_PARTS):
             origin = self._place_of(part, can_be_by_chance=len(part) == 1)
             if origin.is_from_untrusted_data:
                 yield path, replace(origin, is_part=True, is_mixed=True)

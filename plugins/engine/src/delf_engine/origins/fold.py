@@ -478,6 +478,8 @@ class Origins:
         for call in self._calls_behind(text):
             if call.is_description or letters not in call.searchable_text:  # a quick test
                 continue
+            if not mentions(call.text_of_others, text):  # a search in each value would be slow
+                continue
             for trust, path, other_text in texts_with_trust(call.result, call.trust):
                 if trust == "outside" and mentions(other_text, text):
                     return Origin(

@@ -143,6 +143,12 @@ class PastCall:
         """The letters and digits of the values in the result, with separators between values."""
         return _delimited(_SEPARATOR.join(value.letters for value in self.searchable_values))
 
+    @cached_property
+    def text_of_others(self) -> str:
+        """The values in the result that others wrote, in lines, for one search in all of them."""
+        values = texts_with_trust(self.result, self.trust)
+        return "\n".join(text for trust, _, text in values if trust == "outside")
+
 
 class SearchableValue(NamedTuple):
     """A value in the result of a call, as it is searched for a text."""
