@@ -224,7 +224,7 @@ STRANGER = "DE89 3704 0044 0532 0130 00"
             "iban: computed by the script; not found in the task or in a result",
         ),
         (
-            f'send("{" ".join(f"value{n}" for n in range(101))} FR1420041")',
+            f'send("{", ".join(f"value{n}" for n in range(101))}")',
             "iban: written by the model after it read what others wrote",
         ),
         ("stop()", "the model wrote this call after it had read what others wrote"),
