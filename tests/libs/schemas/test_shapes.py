@@ -87,3 +87,18 @@ def test_nested_object_keeps_all_keys_within_the_limit():
 )
 def test_union_has_none_only_once(choices: list[dict[str, Any]], shown: str) -> None:
     assert Shapes(Document()).text({"anyOf": choices}, "out", 500) == shown
+
+
+def test_work_for_a_type_with_endlessly_nested_parts_is_limited() -> None:
+    class CountingDocument(Document):
+        resolved_count = 0
+
+        def resolve(self, node: Any) -> dict[str, Any]:
+            self.resolved_count += 1
+            return super().resolve(node)
+
+    node = {"$ref": "Node"}
+    properties = {name: {"properties": {}, "allOf": [node, node]} for name in "abcdefgh"}
+    document = CountingDocument(Node={"properties": properties, "allOf": [node, node]})
+    assert Shapes(document, extent=FULL).text(node, "out", 6000).startswith('{"a": {"a": {')
+    assert document.resolved_count < 10_000

@@ -330,7 +330,10 @@ class Shapes:
         parts = list_at(schema, "allOf")
         if len(parts) == 1 and not schema.keys() & {"properties", "oneOf", "anyOf"}:
             return None  # the type of the part itself, which may have a name
-        objects = _ObjectReader(self._document).objects(schema)
+        reader = _ObjectReader(self._document)
+        objects = reader.objects(schema)
+        self._visits_of_current_type += reader.visits
+        self._remaining_schemas -= reader.visits
         if objects is None or not (parts or len(objects) > 1):
             return None
         if len(objects) == 1 and not objects[0].properties:
@@ -625,7 +628,7 @@ class _ObjectReader:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._visits = 0
+        self.visits = 0
 
     def objects(self, schema: Any, depth: int = 0) -> list[Merged] | None:
         """Return one object per combination of alternatives, each with the common properties.
@@ -641,8 +644,8 @@ class _ObjectReader:
             None if the schema does not describe objects, or has too many combinations.
         """
         # Schemas may be recursive, and may have twice as many parts at each level.
-        self._visits += 1
-        if depth > _MAX_MERGE_DEPTH or self._visits > _MAX_MERGE_VISITS:
+        self.visits += 1
+        if depth > _MAX_MERGE_DEPTH or self.visits > _MAX_MERGE_VISITS:
             return None
         resolved = self._document.resolve(schema)
         kind, allows_null = _type_beside_null(resolved.get("type"))
