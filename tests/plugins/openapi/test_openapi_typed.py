@@ -77,6 +77,20 @@ async def test_dates_in_combined_schemas_become_date_objects(server, open_api, i
     assert found == {"founded": date(2026, 1, 31), "born": "?", "moments": [5, moment]}
 
 
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+async def test_only_alternatives_that_match_decide_which_texts_are_dates(
+    server, open_api, invoke, keyword
+) -> None:
+    fields = [
+        {"properties": {"type": {"const": kind}, "value": {"type": "string", **more}}}
+        for kind, more in [("date", {"format": "date"}), ("text", {})]
+    ]
+    answers(server, [{"type": kind, "value": "2026-01-31"} for kind in ("date", "text")])
+    tool = open_api(spec_of({"type": "array", "items": {keyword: fields}}))
+    found = await invoke(tool, "get_it")
+    assert [field["value"] for field in found] == [date(2026, 1, 31), "2026-01-31"]
+
+
 @pytest.mark.parametrize(
     "text", ["2026-01-31T10:00:00.123456789Z", "2026-01-31T23:59:60Z", "yesterday", ""]
 )

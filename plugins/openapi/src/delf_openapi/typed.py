@@ -125,8 +125,7 @@ class Responses:
         _deadline.set(time.monotonic() + SECONDS)
         try:
             faults = tuple(_faults(validator, body))
-            root: Any = validator.schema
-            return Typed(_Dates(root["components"]["schemas"]).converted(body, root), faults)
+            return Typed(_Dates(validator).converted(body, validator.schema), faults)
         except _TooLongError:
             return Typed.unchecked(body, f"it was not validated within {SECONDS:g} s")
         except Exception as error:  # an invalid schema
@@ -226,30 +225,40 @@ class _Dates:
     """Converts the texts that schemas declare as dates or times, and keeps all other values.
 
     Args:
-        schemas: The schemas to which references lead, by the last part of the reference.
+        validator: A validator, whose schema has the schemas to which references lead.
     """
 
-    def __init__(self, schemas: Mapping[str, Any]) -> None:
-        self._schemas = schemas
+    def __init__(self, validator: Validator) -> None:
+        self._validator: Any = validator
+        # By the last part of the reference.
+        self._schemas: Mapping[str, Any] = self._validator.schema["components"]["schemas"]
 
     def converted(self, value: Any, schema: Any) -> Any:
         """Return a value with its dates converted; the value need not match the schema."""
-        for part in self._parts(schema):
-            value = self._converted_by(value, part)
-        return value
+        result = value
+        for part in self._parts(schema, value):
+            result = self._converted_by(result, part)
+        return result
 
-    def _parts(self, schema: Any) -> Iterator[Mapping[str, Any]]:
-        """Yield a schema, and all schemas that it combines or refers to."""
+    def _parts(self, schema: Any, value: Any) -> Iterator[Mapping[str, Any]]:
+        """Yield a schema, and all schemas that it combines or refers to.
+
+        Of alternatives, yield those that the value matches; all if it matches none.
+        """
         _check_deadline()
         if not isinstance(schema, dict):
             return
         node = cast("dict[str, Any]", schema)
         yield node
         if "$ref" in node:
-            yield from self._parts(self._schemas[node["$ref"].rpartition("/")[2]])
-        for keyword in ("allOf", "anyOf", "oneOf"):
-            for part in node.get(keyword) or ():
-                yield from self._parts(part)
+            yield from self._parts(self._schemas[node["$ref"].rpartition("/")[2]], value)
+        alternatives = [*(node.get("anyOf") or ()), *(node.get("oneOf") or ())]
+        matching = [each for each in alternatives if self._matches(each, value)]
+        for part in [*(node.get("allOf") or ()), *(matching or alternatives)]:
+            yield from self._parts(part, value)
+
+    def _matches(self, schema: Any, value: Any) -> bool:
+        return self._validator.evolve(schema=schema).is_valid(value)
 
     def _converted_by(self, value: Any, part: Mapping[str, Any]) -> Any:
         if isinstance(value, str):
