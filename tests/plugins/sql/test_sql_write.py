@@ -296,6 +296,7 @@ async def test_approval_lists_statements_of_a_transaction_with_rows(items, open_
         ("DELETE FROM items WHERE id IN (:ids)", {"ids": [1, 2, 3]}, "rows now: 2"),
         ("DELETE FROM items WHERE id = ?", [[1], [2], [7]], "rows now: 2"),
         ("INSERT INTO items VALUES (3, 'a', (1)), (4, '), (', 2)", None, "new rows: 2"),
+        ("INSERT INTO items DEFAULT VALUES", None, "new rows: 1"),
         ("INSERT INTO items VALUES (?, ?, 1)", [[3, "a"], [4, "b"]], "new rows: 2"),
         ("INSERT INTO items SELECT id + 9, name || '9', price FROM items", None, "new rows: 2"),
         ("TRUNCATE TABLE items", None, "rows now: 2"),

@@ -107,7 +107,7 @@ def _count_inserted(
     values = _first_with_word(tokens, "VALUES")
     if values is not None:
         rows = [each for each in tokens if each.start > values.start and _is_sign(each, "(")]
-        return Count("new rows", number=len(rows))
+        return Count("new rows", number=len(rows) or 1)  # DEFAULT VALUES is one row
     select = _first_with_word(tokens, "SELECT", "WITH")
     if select is None:
         return None
@@ -128,7 +128,7 @@ def _used_params(
     """Return the parameters for a part of a statement: a whole dict, or some items of a list."""
     is_named = isinstance(params, Mapping)
     placeholders = find_placeholders(statement.text, statement.tokens, named=is_named)
-    keys = [each.key for each in placeholders if start <= each.start < end]
+    keys = {each.key for each in placeholders if start <= each.start < end}
     if params is None or not keys:
         return None
     if isinstance(params, Mapping):
