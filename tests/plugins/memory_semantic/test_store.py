@@ -6,12 +6,14 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -27,6 +29,8 @@ from delf.notes import notes_of_call
 from delf.protocols.context import PluginContext
 from delf.testing import MemoryContract, PluginContract
 from delf_memory_semantic import store as store_module
+from delf_memory_semantic.database import FactDatabase
+from delf_memory_semantic.nearest import VectorSearch
 from delf_memory_semantic.store import SemanticStore
 from support.meaning import Meaning
 from support.until import until
@@ -123,6 +127,31 @@ async def test_meaning_search_finds_synonyms(context: PluginContext, url: str) -
     found = await store.search("Which town?")
     assert [fact.content for fact in found] == ["The office is in Turin."]
     await store.aclose()
+
+
+def test_vectors_whose_loading_failed_are_loaded_by_the_next_search() -> None:
+    class FailingDatabase:
+        is_failing = False
+
+        def change_counters(self) -> tuple[int, int]:
+            return (2, 1)
+
+        def vectors(self, _model: str, after: int = 0) -> Iterator[list[tuple[int, bytes]]]:
+            for number in range(after + 1, 4):
+                yield [(number, vector.tobytes())]
+                if self.is_failing:
+                    raise OSError("the disk is gone")
+
+    vector = np.ones(1, dtype="<f4")
+    database = FailingDatabase()
+    search = VectorSearch(cast("FactDatabase", database))
+    assert len(search.find(vector, "m", 9)) == 3
+    search.close()
+    database.is_failing = True
+    with pytest.raises(OSError, match="gone"):
+        search.find(vector, "m", 9)
+    database.is_failing = False
+    assert len(search.find(vector, "m", 9)) == 3
 
 
 async def test_word_search_finds_exact_names(context: PluginContext, url: str) -> None:

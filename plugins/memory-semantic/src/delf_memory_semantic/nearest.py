@@ -90,6 +90,8 @@ class VectorSearch:
         if self._index is None or invalidations != indexed_invalidations:
             self._index = _faiss().IndexIDMap2(_faiss().IndexFlatIP(dimension))
             self._highest = 0
+            # Different from all counters until every vector is added, which may fail.
+            self._indexed_counters = (-1, invalidations)
         for rows in self._database.vectors(model, after=self._highest):
             self._add(rows, dimension)
         self._indexed_counters = counters
