@@ -559,10 +559,10 @@ def significant_words(query: str) -> list[str]:
         query: The query in plain words.
     """
     index_words: dict[str, None] = {}
-    for word in re.findall(r"[^\W_]+", query.lower()):
+    for word in re.findall(r"[^\W_]+", query):
         is_stop_word = not words_of(word)
         if not is_stop_word:
-            index_words |= dict.fromkeys(parts_of(word))
+            index_words |= dict.fromkeys(parts_of(word.lower()))
     return list(index_words)
 
 
@@ -577,7 +577,7 @@ def prepare_for_index(content: str) -> str:
     """
     if content.isascii():
         return content
-    return re.sub(r"[^\W_]+", lambda match: " ".join(parts_of(match[0])), content.lower())
+    return re.sub(r"[^\W_]+", lambda match: " ".join(parts_of(match[0].lower())), content)
 
 
 def digest_of(content: str) -> str:
