@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import sqlite3
 import threading
+import time
 import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -36,6 +38,7 @@ _VERSION: Final = "2"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"
 BUSY_MS: Final = 10_000
 """The number of milliseconds for which SQLite waits for another writer."""
+_RETRY_SECONDS: Final = 0.01
 # The number of the advisory lock that is held while the tables are created in PostgreSQL.
 _SETUP_LOCK: Final = 0x64656C66
 # The maximum number of values in a statement, or of rows in a batch.
@@ -488,9 +491,27 @@ def _make_file(path: Path) -> None:
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
-    for pragma in ("foreign_keys = ON", f"busy_timeout = {BUSY_MS}", "journal_mode = WAL"):
-        cursor.execute(f"PRAGMA {pragma}")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    _use_wal(cursor, time.monotonic() + BUSY_MS / 1000)
     cursor.close()
+
+
+def _use_wal(cursor: sqlite3.Cursor, deadline: float) -> None:
+    """Switch a database to WAL mode; retry until the deadline while others lock it.
+
+    SQLite's own wait does not apply to this switch.
+    """
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
 
 
 def _make_tables(engine: sa.Engine) -> None:
