@@ -20,7 +20,7 @@ class ToolThreads:
 
     def __init__(self, max_threads: int) -> None:
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
-        self._calls: set[Future[Any]] = set()  # the calls of queued and running functions
+        self._calls: set[Future[None]] = set()  # the calls of queued and running functions
         self._closed = False
 
     async def run(
@@ -40,32 +40,40 @@ class ToolThreads:
             RuntimeError: After :meth:`close`, at the interpreter's shutdown, or if no thread can be
                 started.
         """
-        call = self._submit(partial(copy_context().run, function))
+        work: list[Any] = [partial(copy_context().run, function)]
+        del function  # its arguments are freed when the function is taken out of ``work``
+        call = self._submit(work)
         try:
             await _completion(call)
         except asyncio.CancelledError:
             has_started = not call.cancel()
+            if not has_started:
+                work.clear()  # the queue of the pool keeps the list
             if not has_started or abandoned():
                 raise
             await _completion(call)  # a second cancellation is raised here
         if call.cancelled():  # by close()
             raise RuntimeError("the agent was stopped before the function began")
+        result, error = work
+        # The traceback of the error leads to the thread's frames, and so to this list: a cycle of
+        # references would keep the function's arguments alive.
+        work.clear()
+        if error is None:
+            return result
         try:
-            return call.result()
+            raise error
         finally:
-            # The traceback of the function's error refers to this frame: a cycle of references
-            # would keep the function's arguments alive.
-            del call
+            del error  # the traceback leads to this frame, too
 
-    def _submit(self, function: Callable[[], Any]) -> Future[Any]:
-        """Queue a function for the pool's threads; return the future of its result.
+    def _submit(self, work: list[Any]) -> Future[None]:
+        """Queue the function in a list for the pool's threads; return the future of its end.
 
         Raises:
             RuntimeError: If no thread will ever run the function.
         """
-        call: Future[Any] = Future()
+        call: Future[None] = Future()
         try:
-            self._pool.submit(_run, function, call)
+            self._pool.submit(_run, work, call)
         except RuntimeError as error:
             # After close() and at the interpreter's shutdown, submit() does not queue the function.
             # Otherwise, submit() has queued the function before it failed to start another thread.
@@ -74,7 +82,8 @@ class ToolThreads:
             has_thread = bool(self._calls)
             will_run = is_queued and has_thread
             if not will_run:
-                call.cancel()  # the queue may keep the function
+                call.cancel()
+                work.clear()  # the queue may keep the list
                 raise
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
@@ -88,19 +97,19 @@ class ToolThreads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(function: Callable[[], Any], call: Future[Any]) -> None:
-    """Call a function in the current thread, unless its call was cancelled."""
+def _run(work: list[Any], call: Future[None]) -> None:
+    """Replace the function in a list by its result and its error, unless its call was cancelled."""
     # The future's own lock decides: either the event loop has cancelled it, or it starts here.
     if not call.set_running_or_notify_cancel():
         return
     try:
-        call.set_result(function())
+        work[:] = [work.pop()(), None]
     except BaseException as error:
-        call.set_exception(error)
-        del function, call  # as in ToolThreads.run()
+        work[:] = [None, error]
+    call.set_result(None)
 
 
-def _completion(call: Future[Any]) -> asyncio.Future[None]:
+def _completion(call: Future[None]) -> asyncio.Future[None]:
     """Return an asyncio future that is done when the future of a call is done.
 
     Cancelling the returned future does not cancel the call. ``asyncio.wrap_future`` and
@@ -110,7 +119,7 @@ def _completion(call: Future[Any]) -> asyncio.Future[None]:
     loop = asyncio.get_running_loop()
     end: asyncio.Future[None] = loop.create_future()
 
-    def wake_loop(_: Future[Any]) -> None:
+    def wake_loop(_: Future[None]) -> None:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(_finish, end)
 
