@@ -160,6 +160,7 @@ def test_folder_of_the_same_name_is_not_installed_by_name(
 def test_pip_runs_in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any):
     (tmp_path / "pip.py").write_text("raise SystemExit('a stranger ran')")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))  # without uv
     monkeypatch.setattr(installer, "find_spec", Mock())
     monkeypatch.setattr(installer.sys, "prefix", str(tmp_path))
     command = installer.install(["x"])
