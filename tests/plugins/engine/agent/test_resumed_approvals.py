@@ -512,11 +512,15 @@ async def test_request_replaced_by_the_question_to_repeat_is_closed(bench: Bench
         "import asyncio\nawait asyncio.gather(pay(10), pay(10), return_exceptions=True)"
     )
     paid: list[int] = []
+    both_pay = asyncio.Event()
 
     @tool(effect="write")
     async def pay(amount: int) -> str:
         """Pay."""
         paid.append(amount)
+        if len(paid) == 2:
+            both_pay.set()
+        await both_pay.wait()
         raise OutcomeUnknownError("lost")
 
     async with bench.agent(World(), lambda _: Approved(), more=[pay]) as first:
