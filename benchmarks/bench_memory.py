@@ -13,7 +13,7 @@ tool's name with its description. Words alone, vectors alone, both fused by thei
 rank fusion), both as the plugin fuses them, and so with other weights for words.
 
 Time: stores of so many facts, asked the same lines. ``search`` is without the embedder's own time
-for the query, which is told apart; ``processor`` is the mean of all threads' processor time, which
+for the query, measured apart; ``processor`` is the mean of all threads' processor time, which
 says more than the clock where a machine is busy; ``open`` is the first search of a fresh store,
 with what it reads.
 
@@ -76,7 +76,7 @@ def peak_megabytes() -> float:
 
 
 async def vectors_of(texts: Iterable[str], kind: str, embedder: Any) -> dict[str, Any]:
-    """Return the vectors of texts, computing those that the user's cache lacks.
+    """Return the vectors of texts, computing those that are not in the user's cache.
 
     Texts of one length are embedded together: a batch takes as long as its longest.
     """

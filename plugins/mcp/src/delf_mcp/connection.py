@@ -383,7 +383,7 @@ class MCP(Connection[MCPSettings]):
         return selectors_by_action
 
     def accept_tools(self) -> None:
-        """Let the setting ``effects`` apply to the tools as last listed.
+        """Accept the tools as last listed, so that the setting ``effects`` applies to them.
 
         The accepted digests are stored for later processes.
         """

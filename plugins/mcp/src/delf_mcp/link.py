@@ -134,7 +134,7 @@ class ServerRun:
             self.close_soon()
 
     def close_soon(self) -> None:
-        """Let the task that owns the client close the client."""
+        """Ask the task that owns the client to close the client."""
         self._close.set()
 
     async def stop(self) -> None:
@@ -203,9 +203,9 @@ class Link:
             return self._run
 
     def end_session(self, run: ServerRun) -> None:
-        """Let the next request start a new run, because the server has ended the session of a run.
+        """Retire a run whose session the server has ended; the next request starts a new run.
 
-        The run goes on until its other requests have ended.
+        The retired run goes on until its other requests have ended.
         """
         if run is not self._run:
             return  # another request has noticed before

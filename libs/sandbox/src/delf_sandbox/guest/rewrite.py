@@ -143,7 +143,7 @@ class Rewriting:
                 scope.node.__class__ = ast.AsyncFunctionDef
 
     def _make_cached_result_reusable(self, function: ast.AsyncFunctionDef) -> None:
-        """Let each caller of an async function with ``@cache`` await the cached result."""
+        """Make the cached result of an async function with ``@cache`` awaitable for each caller."""
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             # Such as ``@cache``, ``@lru_cache(maxsize=9)`` and ``@functools.cache``.

@@ -130,7 +130,7 @@ class TaskFlows:
         return reason
 
     async def _extend_outline(self) -> bool:
-        """Let the model extend the outline; return whether the outline has further answers now.
+        """Ask the model to extend the outline; return whether the outline has further answers now.
 
         If a concurrent call of this method has extended the outline, the model is not asked again.
         """
