@@ -157,8 +157,9 @@ def _fact_text(fact: Fact, files: dict[str, str]) -> str:
     """
     text = "\n".join(plain_lines([fact], mark="⚠ "))
     if len(fact.text) <= _MAX_VALUE_CHARS and len(text) <= _MAX_TEXT_CHARS:
-        # The origin of a value belongs to the fact above it.
-        return f"    ↑ {text}" if fact.kind is FactKind.ORIGIN else text
+        if fact.kind is FactKind.ORIGIN:  # the origin of the value in the fact before this one
+            return f"    ↑ {text}"
+        return text
     name = _file_name(fact, files)
     files[name] = fact.text
     beginning = f"{fact.text[:_MAX_VALUE_CHARS]}… (whole in the thread: {name})"

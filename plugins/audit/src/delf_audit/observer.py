@@ -129,7 +129,8 @@ class AuditObserver:
                     "request": event.from_request,
                 }
             case CallStarted():
-                if event.effect == "read":  # CallFinished has no effect; see _end_of_call()
+                # Remember the call, because the event CallFinished does not say if it only reads.
+                if event.effect == "read":
                     self._reads.add((event.task_id, event.call_id))
                 return {"what": "call", **_call_fields(event)}
             case CallFinished():

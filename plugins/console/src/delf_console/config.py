@@ -254,11 +254,13 @@ def _values_of_variables(
     prefix = _variable_prefix(name)
     # DELF_SHOP_EU_URL belongs to a connection shop_eu, if there is one, and not to shop.
     names = (*project.connections, *project.plugin_options)
-    foreign = tuple(each for each in map(_variable_prefix, names) if len(each) > len(prefix))
+    longer_prefixes = tuple(
+        each for each in map(_variable_prefix, names) if len(each) > len(prefix)
+    )
     # ``project.environ`` also contains the keys that the user has stored with ``delf keys``.
     stored_keys = KeptKeys.here().values(os.environ)
     for variable, value in sorted(project.environ.items()):
-        is_own = variable.startswith(prefix) and not variable.startswith(foreign)
+        is_own = variable.startswith(prefix) and not variable.startswith(longer_prefixes)
         if is_own and value:
             is_stored_key = stored_keys.get(variable) == value
             origin = _origin_of(variable, is_stored_key=is_stored_key)

@@ -231,8 +231,9 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         problems = list(_problems(host, record))
         warnings = [*record.warnings]
         notes: list[str] = []
-        has_unused_hook = bool(record.warnings)  # each warning is about a hook that is not called
-        if has_unused_hook and not record.kinds:
+        # Each warning of the record is about a hook that is never called. A plugin with such hooks
+        # only is broken.
+        if record.warnings and not record.kinds:
             problems.append("it brings nothing")
         if release or is_third_party(record):
             warnings += _author_warnings(record, release=release)

@@ -140,8 +140,9 @@ def _items(node: Any, depth: int, items: list[tuple[int, Text]]) -> None:
 
 
 def _text(node: Any) -> Text:
+    """Return the text of a syntax node, with the styles of the nodes in it."""
     text = Text()
-    _inline(node, text, [])
+    _inline(node, text, styles=[])
     return text
 
 

@@ -169,7 +169,7 @@ def write_json_lines(path: str, copy_path: str, shown_name: str) -> None:
 
 
 def write_items_as_json_lines(path: str, copy_path: str, shown_name: str) -> None:
-    """Copy the items of a JSON list, or concatenated JSON values, as :func:`write_json_lines`.
+    """Copy a JSON list, or concatenated JSON values, to a file with one item on each line.
 
     Values that Python cannot represent exactly are named in notes of the call.
 

@@ -102,14 +102,16 @@ class Subscription(Generic[T]):
         self._signal.set()
 
     def concerns(self, tasks: set[str]) -> bool:
-        """Return True if the subscription may have new items: events of these tasks, or notes.
+        """Return whether there may be new items for this subscription after a write.
 
         Args:
-            tasks: The tasks with new events; empty if only notes are new.
+            tasks: The ids of the tasks to which the write added events; empty if it added notes.
         """
         if self._are_items_notes:
-            return True
-        return bool(tasks) if self._task_id is None else self._task_id in tasks
+            return True  # a read finds out whether there are new notes
+        if self._task_id is None:
+            return bool(tasks)
+        return self._task_id in tasks
 
     def wake(self, *, end: bool = False) -> None:
         """Let the reader look for new items. Thread-safe.

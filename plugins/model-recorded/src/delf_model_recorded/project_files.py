@@ -20,8 +20,8 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     """
     for text in texts_in((folder.document, folder.variables)):
         for rest in text.split(PREFIX)[1:]:
-            # A variable may hold a list as text: in ``["recorded:a.jsonl", "gpt-4o"]``, the name
-            # ends at the quote.
+            # The text is the name itself, or the text of a variable with a list of names: in
+            # ``["recorded:a.jsonl", "gpt-4o"]``, the name ends at the quote. Try both.
             name_in_list = _END_OF_NAME.split(rest)[0]
             for name in dict.fromkeys((rest, name_in_list)):
                 path = folder.resolve_path(name)

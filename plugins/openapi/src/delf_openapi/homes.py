@@ -63,6 +63,7 @@ class KeyServers:
         )
         if has_credentials or settings.headers or settings.params or settings.path_params:
             self._check(url, subject)
+        # A token URL in the settings is the user's own; any other is from the specification.
         if credentials.token_url and settings.token_url is None:
             self._check(credentials.token_url, f"{subject}: its OAuth2 token")
 

@@ -160,6 +160,11 @@ def _merged_mappings(node: Any) -> Iterator[Any]:
 def _count_values(node: Any, sizes: dict[int, int], depth: int) -> int:
     """Count the values of a tree; count a shared node each time the tree contains it.
 
+    Args:
+        node: The root of the tree.
+        sizes: The counts so far, by the identity of the node, so that each node is visited once.
+        depth: The depth of the node.
+
     Raises:
         SpecError: If the tree is too deeply nested or contains itself.
     """

@@ -173,7 +173,7 @@ class Application:
         self.begin_stop()
         if self._loop_end is not None:
             # This method itself leaves the tasks resumable, but only after the grace period.
-            self._loop_end.is_disarmed = True
+            self._loop_end.is_armed = False
         for work in self._background_tasks:
             work.cancel()
         if self.service.oidc is not None:
@@ -254,7 +254,7 @@ class _LoopEndWatcher(asyncio.Future[None]):
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self._agent = agent
-        self.is_disarmed = False
+        self.is_armed = True
         """True if the agent's tasks are marked as resumable, or an orderly shutdown will do so."""
 
     def cancel(self, msg: Any | None = None) -> bool:
@@ -264,8 +264,8 @@ class _LoopEndWatcher(asyncio.Future[None]):
         own cancellation. A resumable task ends without an entry in the journal, so that another
         process can resume the task.
         """
-        if not self.is_disarmed:
-            self.is_disarmed = True
+        if self.is_armed:
+            self.is_armed = False
             keep_cancelled_tasks_resumable(self._agent)
         return super().cancel(msg)
 

@@ -229,8 +229,9 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any], column_count: int) -> l
     """
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]
-    if all(cell is None or not str(cell).strip() for cell in header):
-        return with_header(rows)
+    has_header = any(cell is not None and str(cell).strip() for cell in header)
+    if not has_header:
+        return with_header(rows)  # which also checks that all rows are dicts
     records: list[Mapping[Any, Any]] = []
     for row in rows:
         if not isinstance(row, Mapping):

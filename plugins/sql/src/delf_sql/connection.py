@@ -102,7 +102,8 @@ class SQL(Connection[SQLSettings]):
             functions = self.settings.functions
             self._own_tables = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
             if "own" in self.trust.values():
-                # The prompt then has only the comments of tables and columns with the trust "own".
+                # The user has written all that context() returns: it then leaves out the comments
+                # of other tables and columns.
                 self.context_trust = "own"
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None

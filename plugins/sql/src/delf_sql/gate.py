@@ -117,7 +117,8 @@ def check_query(
         _check_one_statement(tokens)
     tree = _parse_query(without_placeholders(text, tokens, params, dialect), dialect)
     _check_nodes(tree)
-    _check_calls(tokens, dialect, allowed, _positions_of_aliases_with_columns(tree))
+    alias_positions = _positions_of_aliases_with_columns(tree)  # ``t(a, b)`` looks like a call
+    _check_calls(tokens, dialect, allowed, alias_positions)
     calls, names_after_dot = folded_names(tokens, dialect)
     return Statement(text, tokens, calls, names_after_dot)
 
