@@ -3,9 +3,9 @@
     .venv/bin/python scripts/model_catalog.py
 
 It reads the list that the installed litellm holds, and keeps what delf uses of the chat models of
-OpenAI, Anthropic and Google: USD per million tokens of input, of input from the cache, of input
-written to the cache and of output, the same for long calls, the longest answer, and whether
-settings such as the temperature are refused.
+the plugin's providers, each of which has litellm's name of the provider as name or alias: USD per
+million tokens of input, of input from the cache, of input written to the cache and of output, the
+same for long calls, the longest answer, and whether settings such as the temperature are refused.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from delf.providers import Providers
+from delf_model_http.providers import PROVIDERS
+
 TARGET = Path(__file__).parents[1] / "plugins/model-http/src/delf_model_http/models.json"
 LIST = "model_prices_and_context_window_backup.json"
-PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "gemini": "google"}
 LONG = re.compile(r"input_cost_per_token_above_(\d+)k_tokens$")
 
 
@@ -30,11 +32,13 @@ def main() -> None:
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("litellm is not installed here: make dev")
     known = json.loads((Path(spec.submodule_search_locations[0]) / LIST).read_text("utf-8"))
-    models: dict[str, dict[str, Any]] = {name: {} for name in PROVIDERS.values()}
+    providers = Providers(PROVIDERS)
+    models: dict[str, dict[str, Any]] = {}
     for name, entry in sorted(known.items()):
-        provider = PROVIDERS.get(entry.get("litellm_provider", ""))
+        provider = providers.by_name(entry.get("litellm_provider", ""))
         if provider and entry.get("mode") == "chat" and (made := facts(entry)):
-            models[provider][name.partition("/")[2] if "/" in name else name] = made
+            model = name.partition("/")[2] if "/" in name else name
+            models.setdefault(provider.name, {})[model] = made
     version = importlib.metadata.version("litellm")
     about = {"made": dt.datetime.now(dt.UTC).date().isoformat(), "from": f"litellm {version}"}
     TARGET.write_text(written({**about, "usd": "per million tokens"}, models), "utf-8")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from delf.llm import LLMConfig
 from delf.messages import (
     FilePart,
     ImagePart,
@@ -19,6 +20,9 @@ from delf.messages import (
     system,
     user,
 )
+from delf.protocols.context import PluginContext
+from delf_model_http.model import HttpModel
+from delf_model_http.providers import PROVIDERS as DECLARED
 from support.model_calls import PNG, PROVIDERS, at
 from support.model_fixtures import ask, read_stream
 from support.workspace import ROOT
@@ -142,3 +146,11 @@ def test_model_catalogue_has_a_date_and_valid_prices():
     assert all(
         entry["usd"][0] >= 0 for models in known["models"].values() for entry in models.values()
     )
+
+
+@pytest.mark.parametrize(
+    "provider", [each for each in DECLARED if each.suggested], ids=lambda each: each.name
+)
+async def test_suggested_model_is_found_with_its_price(provider):
+    context = PluginContext(environ={provider.keys[0]: "key"})
+    assert await HttpModel(context, LLMConfig(provider.suggested)).price() is not None
