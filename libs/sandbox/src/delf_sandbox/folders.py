@@ -17,7 +17,7 @@ def remove_folder(folder: str) -> None:
     limits on recursion, open files or path lengths. No process may be running in the folder.
     Entries that cannot be removed are skipped.
     """
-    with suppress(OSError):
+    with suppress(OSError):  # rmdir() fails if the folder has entries
         Path(folder).rmdir()
         return
     pending = [folder]
@@ -32,9 +32,9 @@ def remove_folder(folder: str) -> None:
                     Path(entry.path).unlink()
                     continue
                 _make_accessible(entry.path)
-                moved = f"{folder}/.removed-{next(numbers)}"
-                while os.path.lexists(moved):  # the script may have used the name
-                    moved = f"{folder}/.removed-{next(numbers)}"
+                new_paths = (f"{folder}/.removed-{number}" for number in numbers)
+                # The script may have used some of these names.
+                moved = next(path for path in new_paths if not os.path.lexists(path))
                 Path(entry.path).rename(moved)
                 pending.append(moved)
         if current != folder:
@@ -70,10 +70,11 @@ def used_space(folder: str, max_bytes: int) -> int:
                 count += 1
                 if count > MAX_ENTRIES:
                     return max_bytes + 1
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError):  # the script removed the entry
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
-                    used_bytes += entry.stat(follow_symlinks=False).st_blocks * 512
+                    block_count = entry.stat(follow_symlinks=False).st_blocks
+                    used_bytes += block_count * 512  # the unit of st_blocks on every system
     except OSError:  # unreadable, or the path is too long
         return max_bytes + 1
     return used_bytes

@@ -41,7 +41,7 @@ class SessionPool(Generic[S, K]):
         self._size = size
         self._start = start
         self._usable = usable
-        self._abandon = abandon  # releases sessions without awaiting: their loop may be closed
+        self._abandon = abandon
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reset()
 
@@ -150,6 +150,7 @@ class SessionPool(Generic[S, K]):
             raise
 
     def _close_abandoned(self, starting: asyncio.Task[S]) -> None:
+        """Close the session of a finished start, unless the start failed."""
         if not starting.cancelled() and starting.exception() is None:
             self.run_in_background(starting.result().aclose())
 

@@ -116,7 +116,7 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     if len(optional_fields) >= 1:
         is_alone = optional_fields[0]
     if len(optional_fields) == 2:
-        line = optional_fields[1] or None
+        line = optional_fields[1] or None  # 0 for an unknown line
     for key in kwargs:
         if type(key) is not str:
             raise WireError("the sandbox sent a call whose arguments have no names")

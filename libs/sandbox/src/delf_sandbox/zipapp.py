@@ -66,7 +66,9 @@ def guest_digest() -> str:
 
 def _compile_source(name: str, source: str) -> bytes:
     """Compile a source to the content of a .pyc file, which is never checked for changes."""
-    # Without docstrings, which no process of a guest needs. The guest has no assertions to lose.
+    # optimize=2 leaves out docstrings and assertions, which no process of a guest needs.
     code = compile(source, name, "exec", dont_inherit=True, optimize=2)
+    # PEP 552: the file has a hash of its source, and Python does not compare the hash.
     flags = (0b01).to_bytes(4, "little")
-    return importlib.util.MAGIC_NUMBER + flags + bytes(8) + marshal.dumps(code)
+    unchecked_hash = bytes(8)
+    return importlib.util.MAGIC_NUMBER + flags + unchecked_hash + marshal.dumps(code)

@@ -571,7 +571,7 @@ class ToolNamespace(_NoValue):
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
             raise AttributeError(f"{self._name} has: {', '.join(self._methods)}")
-        action_name = method
+        action_name = method  # the host refuses a call of an unknown action
         if method not in self._methods:
             spelling = normalized_name(method)
             similar = [name for name in self._methods if normalized_name(name) == spelling]
@@ -639,7 +639,8 @@ class ToolFunction(_NoValue):
 
     def __delf_misuse__(self) -> TypeError:
         """Build the error for a script that uses the action as a value."""
-        return TypeError(misuse_message(f"{self._connection}.{self._method}".rstrip("."), ()))
+        label = f"{self._connection}.{self._method}" if self._method else self._connection
+        return TypeError(misuse_message(label, methods=()))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._caller.call(self._connection, self._method, args, kwargs).result()

@@ -292,8 +292,8 @@ def _to_json_object(record: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _key_text(key: Any) -> str:
     """Convert a key of a dict to text as the json module does; a list becomes its JSON text."""
-    is_number = isinstance(key, float)  # also NaN, which is no value of JSON but may be a key
-    converted = key if is_number else _to_json_types(key)
+    # As a key, NaN stays NaN; as a value, _to_json_types() replaces NaN by None.
+    converted = key if isinstance(key, float) else _to_json_types(key)
     return converted if isinstance(converted, str) else json.dumps(converted, ensure_ascii=False)
 
 

@@ -92,7 +92,7 @@ def find_failed_line(error: BaseException, sources: Mapping[str, str]) -> Script
         sources: A mapping from a script's file name in tracebacks to its text.
     """
     if is_a(error, SyntaxError) and is_a(error.filename, str) and error.filename in sources:
-        number = error.lineno if type(error.lineno) is int else 0
+        number = error.lineno if type(error.lineno) is int else 0  # no script has a line 0
         line = _line_text(sources[error.filename], number)
         if line is not None:
             return ScriptLine(number, line)
@@ -226,7 +226,8 @@ def _describe(value: Any, kind: str) -> str:
         shown_kinds = kinds[:_MAX_KINDS]
         if len(kinds) > _MAX_KINDS:
             shown_kinds.append(f"and {len(kinds) - _MAX_KINDS} more")
-        return f"{kind} of {len(value)} {' | '.join(shown_kinds)}".rstrip()
+        text = f"{kind} of {len(value)} {' | '.join(shown_kinds)}"
+        return text.rstrip()  # an empty list is ``list of 0``
     if _is_dict(value):
         keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
         if value:

@@ -55,9 +55,10 @@ def encode(frame: list[Any], limit: int) -> bytes:
     """
     try:
         payload = _dumps_within(frame, limit)
-    except UnsupportedValueError:
+    except UnsupportedValueError:  # a field has values of a data library, such as numpy
         payload = _dumps_within(plain_or_as_is(frame), limit)
-    if b"\xed" in payload:  # the first byte of each encoded surrogate, faster to search
+    # Each encoded surrogate begins with this byte, for which a search is faster.
+    if b"\xed" in payload:
         payload = UNPAIRED_SURROGATES.sub("\ufffd".encode(), payload)
     return _header(len(payload), limit) + payload
 

@@ -79,7 +79,7 @@ class Functions:
         """Add a function to the mappings by which calls find their functions."""
         node = scope.node
         parent = scope.parent
-        if parent is None or not isinstance(node, FunctionNode):
+        if parent is None or not isinstance(node, FunctionNode):  # a lambda has no name
             return
         if parent.kind == "class":
             # A method is found by its name alone, because the class of an object is unknown.
@@ -127,7 +127,7 @@ class Functions:
                 name = place.node.id
                 binding_scope = place.scope.find(name)
                 names_used_as_values.add((id(binding_scope), name))
-        plain_functions = {
+        functions_that_may_be_async = {
             id(scope)
             for scope in self.syntax.functions
             if self._may_be_async(scope, names_used_as_values)
@@ -135,7 +135,7 @@ class Functions:
         # Repeat until nothing is added, because the callers of each function that becomes async
         # have to await its calls.
         while True:
-            functions_to_make_async = self._functions_that_await() & plain_functions
+            functions_to_make_async = self._functions_that_await() & functions_that_may_be_async
             if functions_to_make_async <= self.made_async:
                 return
             self.made_async |= functions_to_make_async
@@ -159,6 +159,7 @@ class Functions:
         if scope.is_generator or node.decorator_list:
             return False
         owner = parent.owner(node.name)
+        # The script also assigns something else to the name, as in ``send = print``.
         if owner.binding_kinds.get(node.name) != {"function"}:
             return False
         # Of two definitions, such as in both branches of an ``if``, either may be called.

@@ -194,7 +194,9 @@ class DeferredCalls:
         scope = place.scope
         match name, place.node.args:
             case "list" | "tuple" | "iter", [collection, *_]:  # keeps the indexes of the items
-                self._mark_calls_in(collection, scope, path or (EACH_ITEM,))
+                is_whole_result_awaited = not path
+                path_in_collection = (EACH_ITEM,) if is_whole_result_awaited else path
+                self._mark_calls_in(collection, scope, path_in_collection)
             # ``sorted(tasks)[0]`` may be any item of ``tasks``.
             case "set" | "frozenset" | "reversed" | "sorted", [collection, *_]:
                 self._mark_calls_in(collection, scope, _to_any_item(path))

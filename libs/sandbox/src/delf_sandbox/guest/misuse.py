@@ -200,7 +200,7 @@ class _Uses:
                 return name in _BUILTINS_FOR_TOOLS
             case ast.Call():  # ``use(mail.send)``, but not ``mail.send(mail.read)``
                 return id(parent) not in self._tool_calls
-            case ast.keyword():
+            case ast.keyword():  # ``use(tool=mail.send)``
                 return id(self._parents[id(parent)]) not in self._tool_calls
             case ast.Compare(ops=ops):  # ``mail.send is None``, but not ``mail.send == 1``
                 return all(isinstance(op, ast.Is | ast.IsNot) for op in ops)

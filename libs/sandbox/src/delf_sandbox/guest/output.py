@@ -281,7 +281,7 @@ def _find_written_file(scratch: Scratch, name: Any, content: Any) -> str | None:
         return scratch.find(content)
     is_in_memory = hasattr(content, "getvalue")  # such as io.StringIO
     is_open_file = hasattr(content, "read") and not is_in_memory
-    if isinstance(content, str) or not is_open_file:
+    if not is_open_file:
         return None
     path = scratch.find(content)
     if path is not None and not content.closed:

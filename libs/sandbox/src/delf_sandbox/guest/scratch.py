@@ -35,9 +35,10 @@ class Scratch:
 
         Files with a leading dot in a part of their name are caches, and are skipped.
         """
-        todo = [""] if os.path.isdir(self._folder) else []
-        while todo:
-            folder = todo.pop()
+        # Paths below the scratch folder, such as "charts/"; "" is the scratch folder itself.
+        pending_folders = [""] if os.path.isdir(self._folder) else []
+        while pending_folders:
+            folder = pending_folders.pop()
             with os.scandir(os.path.join(self._folder, folder)) as iterator:
                 entries = sorted(iterator, key=lambda entry: entry.name)
             for entry in entries:
@@ -45,7 +46,7 @@ class Scratch:
                 if not _may_be_output(name):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    todo.append(f"{name}/")
+                    pending_folders.append(f"{name}/")
                     continue
                 version = _file_version(entry.path)
                 if version is not None and version != self._sent_versions.get(name):

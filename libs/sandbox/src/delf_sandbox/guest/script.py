@@ -163,7 +163,8 @@ def _only_defines(tree: ast.Module) -> bool:
 def _has_required_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     arguments = function.args
     positional_count = len(arguments.posonlyargs) + len(arguments.args)
-    return positional_count > len(arguments.defaults) or None in arguments.kw_defaults
+    has_required_keyword = None in arguments.kw_defaults  # None stands for no default
+    return positional_count > len(arguments.defaults) or has_required_keyword
 
 
 def keep_last_value(body: list[ast.stmt]) -> None:

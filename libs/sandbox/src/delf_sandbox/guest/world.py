@@ -65,7 +65,7 @@ class RecordedClockAndRandom:
         # uuid1() contains the machine's hardware address, and continues from the time of the last
         # call. RFC 9562 marks a random address by bit 40.
         random_address = hashlib.sha256(b"node/" + self._seed).digest()[:6]
-        _uuid._node = int.from_bytes(random_address) | 1 << 40
+        _uuid._node = int.from_bytes(random_address) | (1 << 40)
         _uuid._last_timestamp = None
 
     def flush(self) -> None:
@@ -186,7 +186,10 @@ _real_urandom = os.urandom
 
 
 def _set_clock(name: str, reader: Callable[..., int]) -> None:
-    """Replace a clock function of the module ``time`` and its variant in nanoseconds."""
+    """Replace a clock function of the module ``time`` and its variant in nanoseconds.
+
+    Only ``clock_gettime`` has an argument: the id of the clock.
+    """
 
     def seconds(*clock: int) -> float:
         return reader(*clock) / 1e9
