@@ -189,6 +189,7 @@ def decided_data(record: RequestRecord, decision: ApprovalDecided | ApprovalVote
     row["answer"] = decision.answer
     row["others"] = list(decision.others)
     rule = ApprovalRule.from_data(record.requested.rule)
+    # Under such a rule, the person who edited a call may not approve it, so another one has to.
     needs_another = rule is not None and rule.needs_others and decision.decision == "edited"
     row["is_final"] = not needs_another
     return row
@@ -268,7 +269,7 @@ async def find_request(
     records = list(await journal.find_requests(text))
     if sees is not None:
         records = [record for record in records if sees(record.task.key)]
-    if len(records) > 1:  # a prefix refers to pending requests first
+    if len(records) > 1:  # the whole id wins over a prefix, and a pending request over others
         exact = [record for record in records if record.requested.request_id == text]
         pending = [record for record in records if record.waits]
         records = exact or pending or records
@@ -409,11 +410,11 @@ async def assignable_people(journal: SharedJournal, record: RequestRecord) -> Se
 
 
 def _require_waiting(record: RequestRecord) -> None:
+    if record.waits:
+        return
     name = record.requested.request_id
     decision = record.decided
     task = record.task
-    if record.waits:
-        return
     if decision is not None and decision.decision == "expired":
         raise _not_pending_error(name, "it expired")
     if decision is not None:
@@ -468,7 +469,7 @@ async def _wait_for_event(
     last_seq = record.requested.seq
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:
-        # Before the events, which therefore hold the decision of a task that is over.
+        # Read the state first: if the task is over, the events that are read then are complete.
         record = replace(record, task=await journal.task(task_id))
         for event in await journal.read(task_id, last_seq):
             last_seq = event.seq

@@ -100,7 +100,8 @@ def trusted_config(ctx: click.Context) -> dict[str, Any]:
     return data
 
 
-def _model_name(item: Any) -> str | None:
-    if isinstance(item, dict):
-        return cast("dict[str, str]", item).get("model")
-    return item
+def _model_name(setting: Any) -> str | None:
+    """Return the name in a setting such as ``"gpt-4o"`` or ``{model = "gpt-4o"}``, if any."""
+    if isinstance(setting, dict):
+        return cast("dict[str, str]", setting).get("model")
+    return setting

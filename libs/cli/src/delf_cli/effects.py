@@ -277,8 +277,10 @@ def _convert_yaml_node(node: Any, outer_ids: frozenset[int], counter: Iterator[i
     """
     if next(counter) >= _MAX_YAML_VALUES or id(node) in outer_ids:
         raise ValueError("it has too many values, or contains itself")
-    if node is None or isinstance(node.value, str):
-        return None if node is None else node.value
+    if node is None:  # the document is empty
+        return None
+    if isinstance(node.value, str):
+        return node.value
     convert = partial(_convert_yaml_node, outer_ids=outer_ids | {id(node)}, counter=counter)
     if node.tag.endswith(":seq"):
         return list(map(convert, node.value))
@@ -331,7 +333,10 @@ def _list_effects(path: tuple[str, ...], value: Any, file: str) -> Iterator[Effe
 
     An item counts as a value at the list's own path; see :func:`_value_effects`.
     """
-    pending: list[tuple[tuple[str, ...], Any]] = [(path, value)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return
+    # A stack, onto which items are put in reverse, so that they are handled in order.
+    pending: list[tuple[tuple[str, ...], Any]] = [(path, value)]
     while pending:
         inner_path, inner = pending.pop()
         if isinstance(inner, list):

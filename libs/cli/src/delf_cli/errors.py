@@ -177,6 +177,6 @@ def say(label: str, message: str) -> None:
         head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " "
         head_width = len(f"{label}: ")
     text = head + streams.wrap_text(visible(message), head=head_width, stream=sys.stderr)
-    # The stream is passed, because click unwraps the one that rich writes above a live status with.
-    # The colour choice is passed, because click reads it from a context that may not exist yet.
+    # Without a stream, click would bypass the one by which rich writes above a live status. Without
+    # a colour choice, click would read it from a context that may not exist yet.
     click.echo(text, file=sys.stderr, err=True, color=colours.explicit_choice())

@@ -59,8 +59,8 @@ def _draw_table(heads: list[Text], rows: list[list[Text]], min_widths: list[int]
 
 def _rows_as_blocks(heads: list[Text], rows: list[list[Text]]) -> Iterator[Text]:
     for number, row in enumerate(rows):
-        if number:
-            yield Text("")
+        if number > 0:
+            yield Text("")  # an empty line between two blocks
         for heading, cell in zip(heads, row, strict=True):
             name = Text(f"{heading.plain.strip()}: " if heading.plain.strip() else "", style="bold")
             yield Text.assemble(name, cell)

@@ -52,9 +52,9 @@ class Screen:
 
     def _colour_console(self) -> Console | None:
         """Return a console for coloured output; None without colours or a terminal."""
-        if self.console is not None or not colours.has_colours(sys.stderr):
-            return self.console
-        return colours.console(sys.stderr, highlight=False, soft_wrap=True)
+        if self.console is None and colours.has_colours(sys.stderr):  # --color=always
+            return colours.console(sys.stderr, highlight=False, soft_wrap=True)
+        return self.console
 
     @property
     def width(self) -> int | None:

@@ -147,6 +147,7 @@ def prune_options(*, older_than_help: str, keep_help: str) -> Callable[[Callable
             return command(*args, pruning=pruning_options, **options)
 
         decorated: Any = ask_and_prune
+        # The help lists the options in the reverse order.
         for option in (
             click.option("--yes", is_flag=True, help="Do not ask at a terminal."),
             click.option(

@@ -102,7 +102,7 @@ def _read_value(node: ast.expr) -> Any:
     """Return the value of a literal, or the path for an expression such as ``item["a"][0]``."""
     keys: list[str | int] = []
     item: ast.expr = node
-    while isinstance(item, ast.Subscript):
+    while isinstance(item, ast.Subscript):  # the outermost subscript has the last key
         key = ast.literal_eval(item.slice)
         if not isinstance(key, (str, int)):
             raise TypeError(key)

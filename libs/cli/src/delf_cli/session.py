@@ -26,6 +26,7 @@ from delf.events import Event, TaskFinished
 from delf.records import dataclass
 from delf.types import IN_PROCESS, TaskState
 from delf_cli import errors, output
+from delf_cli.ids import short_id
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import REPLAYING, LiveStatus, Narrator
 from delf_cli.state import State
@@ -156,7 +157,7 @@ def _hint_after_failure(outcome: _Outcome, options: Options) -> None:
     is_for_programs = options.as_json or options.events
     if has_succeeded or is_for_programs or _error_says_enough(response, outcome.exit_status):
         return
-    name = response.trace.task_id.removeprefix("task_")[:7]
+    name = short_id(response.trace.task_id)
     if options.resumes and response.state is TaskState.STOPPED:
         hint = f"a stopped task does not go on; as a new task: delf runs fork {name}"
     elif response.state is TaskState.INTERRUPTED:

@@ -130,6 +130,7 @@ class State:
         from delf_engine.redact import Redactor
         from delf_engine.secrets import secrets_of_environ
 
+        # Stored before the project is loaded, because log messages of the load are redacted, too.
         redactor = self.redactor = Redactor(secrets_of_environ(own_variables()))
         try:
             # The installed providers name further variables that hold keys.

@@ -118,7 +118,7 @@ def printed_so_far(events: Iterable[ev.Event]) -> str:
 
 
 def printed_lines(event: ev.Printed) -> str:
-    """Format a script's output with ``|`` before each line."""
+    """Format a script's output with ``|`` before each line, also before an empty line."""
     return textwrap.indent(event.text.rstrip("\n"), "  | ", lambda _line: True)
 
 
@@ -149,7 +149,8 @@ def short_name(model: str) -> str:
     """Return a model's name; of a long name, such as a path, only the end."""
     if len(model) <= _MAX_NAME_CHARACTERS:
         return model
-    return f"…{model[1 - _MAX_NAME_CHARACTERS :]}"
+    end_length = _MAX_NAME_CHARACTERS - len("…")
+    return f"…{model[-end_length:]}"
 
 
 def cut(text: str, limit: int) -> str:

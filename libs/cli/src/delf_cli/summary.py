@@ -147,8 +147,9 @@ def outcomes(calls: Iterable[ToolCallTrace]) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Row], width: int | None) -> list[str]:
     cells = [[cut(text, _MAX_CELL_CHARACTERS) for text in row] for row in rows]
-    lines = format_table(cells, heads, None if width is None else width - 2)
-    return [f"  {line}" for line in lines]
+    indent = "  "
+    lines = format_table(cells, heads, None if width is None else width - len(indent))
+    return [f"{indent}{line}" for line in lines]
 
 
 def _ms(duration: float | None) -> str:

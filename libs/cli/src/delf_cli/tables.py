@@ -113,7 +113,8 @@ def project_column(folders: Sequence[str | None]) -> Sequence[Sequence[str]]:
     """
     other_folders = set(folders) - {None, str(Path.cwd())}
     if not other_folders:
-        return [[] for _ in ("project", *folders)]
+        row_count = 1 + len(folders)  # with the header
+        return [[] for _ in range(row_count)]
     return [["project"], *([one_line(PurePath(folder or "-").name)] for folder in folders)]
 
 

@@ -134,11 +134,11 @@ def _indented_lines(
     for kind, heading in KINDS.items():
         kind_effects = [effect for effect in folder_effects if effect.kind == kind]
         if kind_effects:
-            texts = [redact(line) for line in _effect_lines(kind_effects, kind == "set")]
+            texts = [redact(line) for line in _effect_lines(kind_effects, only_names=kind == "set")]
             yield from _section(heading, texts, everything)
 
 
-def _effect_lines(effects: Sequence[Effect], only_names: bool) -> Iterator[str]:
+def _effect_lines(effects: Sequence[Effect], *, only_names: bool) -> Iterator[str]:
     """Yield a line for each program, address or file, with the first place that names it.
 
     A place is a setting in a file. The line also has the number of further places. With

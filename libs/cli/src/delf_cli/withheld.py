@@ -19,7 +19,8 @@ class Withheld:
 
     def __init__(self, values: Iterable[str]) -> None:
         secrets = {value for value in values if len(value) >= _MIN_CHARACTERS}
-        # A message often shows a value as its repr, as that of a KeyError does.
+        # A message often shows a value as its repr, as that of a KeyError does. The quotes around
+        # the repr are not part of the value.
         forms = secrets | {repr(value)[1:-1] for value in secrets}
         self._values = sorted(forms, key=len, reverse=True)
 

@@ -274,8 +274,9 @@ def _find_written_file(scratch: Scratch, name: Any, content: Any) -> str | None:
 
     None if the script passes other content, such as a list of rows.
     """
-    is_name_given_twice = isinstance(content, str) and content == name
-    if content is NOT_GIVEN or is_name_given_twice:
+    if isinstance(content, str):  # a text to write, unless the script gave the name twice
+        return scratch.find(name) if content == name else None
+    if content is NOT_GIVEN:
         return scratch.find(name)
     if isinstance(content, Path):
         return scratch.find(content)
