@@ -150,19 +150,23 @@ class Output(Generic[T]):
         return readable_forms[0]
 
     def of_text(self, text: str) -> Any:
-        """Parse and validate a printed answer.
+        """Parse and validate a printed answer: JSON, or text whose type takes the text itself.
 
         Raises:
-            ToolRefusedError: If the text is not JSON or invalid.
+            ToolRefusedError: If neither fits.
         """
         fenced = _FENCE.fullmatch(text)
+        refusal = f"it is not one JSON value; call {ANSWER}(value), or print nothing else"
         try:
-            data = json.loads(text if fenced is None else fenced[1])
+            return self.plain(json.loads(text if fenced is None else fenced[1]))
+        except ToolRefusedError as error:
+            refusal = error.message
         except (ValueError, RecursionError):
-            raise ToolRefusedError(
-                f"it is not one JSON value; call {ANSWER}(value), or print nothing else"
-            ) from None
-        return self.plain(data)
+            pass
+        try:
+            return self.plain(text.strip())
+        except ToolRefusedError:
+            raise ToolRefusedError(refusal) from None
 
     def prompt_text(self) -> str:
         """Describe the type for a model's prompt."""

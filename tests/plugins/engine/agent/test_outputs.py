@@ -3,7 +3,7 @@
 import dataclasses
 import datetime as dt
 import json
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 import pytest
 from pydantic import BaseModel, Field, computed_field, field_serializer, field_validator
@@ -180,6 +180,24 @@ def test_script_without_the_typed_answer_is_retried(make_agent, scripted_model):
     scripted_model.writes("print('20 euros')", f"await answer({INVOICE!r})")
     assert make_agent().run("x", output=Invoice).value.total == 20
     assert "call answer(value)" in scripted_model.prompts[1]
+
+
+@pytest.mark.parametrize(
+    ("output", "printed", "value"),
+    [
+        (str, "Ada is 36.", "Ada is 36."),
+        (str, "36", "36"),
+        (Literal["yes", "no"], "no", "no"),
+        (dt.date, "2026-01-02", dt.date(2026, 1, 2)),
+        ({"type": "string"}, "yes", "yes"),
+        (int | str, "36", 36),
+    ],
+)
+def test_printed_text_is_the_answer_if_the_type_takes_text(
+    make_agent, scripted_model, output, printed, value
+):
+    scripted_model.writes(f"print({printed!r})")
+    assert make_agent().run("x", output=output).value == value
 
 
 def test_task_without_the_typed_answer_fails(make_agent, scripted_model):
