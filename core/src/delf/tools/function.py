@@ -148,7 +148,7 @@ def tool(
             effect=effect,
             handle_error=_handler(handle_error),
         )
-        _check_callable_by_scripts(target)
+        _warn_of_missing_hints(target)
         if isinstance(tool_action.validate, ArgumentValidator):
             tool_action.validate.build()
             tool_action.validate.check_defaults()
@@ -215,40 +215,16 @@ def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) ->
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
 
-def _check_callable_by_scripts(target: Callable[..., Any]) -> None:
-    """Raise for a generator and a function that takes functions; scripts cannot call these."""
-    name = target.__name__
-    function = inspect.unwrap(target)
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ToolDefinitionError(
-            f"{name} is a generator, and a script needs a whole result", hint="return a list"
-        )
-    try:
-        parameters = inspect.signature(target).parameters.values()
-        hints = typing.get_type_hints(target)
-    except (NameError, TypeError, ValueError, AttributeError):
-        return  # read_signature() reports this fault
+def _warn_of_missing_hints(target: Callable[..., Any]) -> None:
+    parameters = inspect.signature(target).parameters.values()
+    hints = typing.get_type_hints(target)
     named_parameters = [item.name for item in parameters if _is_named(item)]
-    warn_of_missing_hints(name, [each for each in named_parameters if each not in hints])
-    for parameter, hint in hints.items():
-        if parameter != "return" and _has_callable(hint):
-            raise ToolDefinitionError(
-                f"{name} takes a function as {parameter!r}, and a script cannot pass one",
-                hint="take its name or its data instead",
-            )
+    warn_of_missing_hints(target.__name__, [each for each in named_parameters if each not in hints])
 
 
 def _is_named(item: inspect.Parameter) -> bool:
     """Return True if a parameter can be passed by keyword."""
     return item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
-
-
-def _has_callable(hint: Any) -> bool:
-    if hint is Callable or typing.get_origin(hint) is Callable:
-        return True
-    return typing.get_origin(hint) is not typing.Literal and any(
-        map(_has_callable, typing.get_args(hint))
-    )
 
 
 def as_connection(item: Any) -> ConnectionLike:

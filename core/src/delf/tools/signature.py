@@ -8,7 +8,7 @@ import keyword
 import logging
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,8 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         skip_first: Leave out ``self``.
 
     Raises:
-        ToolDefinitionError: If the function cannot be called by keyword.
+        ToolDefinitionError: If a script cannot call the function by keyword with plain data, or
+            cannot get its result.
     """
     function_name = getattr(function, "__qualname__", repr(function))
     try:
@@ -109,6 +110,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
             f"cannot read the signature of {function_name}: {error}",
             hint="annotate its parameters with types that are importable where it is defined",
         ) from error
+    _check_whole_result(function, hints.get("return"), function_name)
     all_parameters = list(raw.parameters.values())
     if skip_first:
         all_parameters = all_parameters[1:]
@@ -122,7 +124,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     parameters: list[Parameter] = []
     defaults: dict[str, Any] = {}
     for item in passed_parameters:
-        _check_parameter(item, function_name)
+        _check_parameter(item, parameter_hints[item.name], function_name)
         description = parsed.parameters.get(item.name, "")
         parameters.append(_make_parameter(item, parameter_hints[item.name], description))
         if item.default is not item.empty:
@@ -180,7 +182,30 @@ def _is_context(hint: Any) -> bool:
     return hint is CallContext or CallContext in typing.get_args(hint)
 
 
-def _check_parameter(item: inspect.Parameter, place: str) -> None:
+def _check_whole_result(function: Callable[..., Any], returns: Any, place: str) -> None:
+    """Raise for a generator, and for a function whose declared result is an iterator."""
+    plain_function = inspect.unwrap(function)
+    result_type = typing.get_origin(returns) or returns
+    if (
+        inspect.isgeneratorfunction(plain_function)
+        or inspect.isasyncgenfunction(plain_function)
+        or (isinstance(result_type, type) and issubclass(result_type, (Iterator, AsyncIterator)))
+    ):
+        raise ToolDefinitionError(
+            f"{place} returns its result in pieces, and a script needs a whole result",
+            hint="return a list",
+        )
+
+
+def _has_callable(hint: Any) -> bool:
+    if hint is Callable or typing.get_origin(hint) is Callable:
+        return True
+    return typing.get_origin(hint) is not typing.Literal and any(
+        map(_has_callable, typing.get_args(hint))
+    )
+
+
+def _check_parameter(item: inspect.Parameter, hint: Any, place: str) -> None:
     if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
         raise ToolDefinitionError(
             f"{place} takes {'*' if item.kind is item.VAR_POSITIONAL else '**'}{item.name}",
@@ -190,6 +215,11 @@ def _check_parameter(item: inspect.Parameter, place: str) -> None:
         raise ToolDefinitionError(
             f"{place} has the positional-only parameter {item.name!r}",
             hint="remove the '/' so that it can be given by name",
+        )
+    if _has_callable(hint):
+        raise ToolDefinitionError(
+            f"{place} takes a function as {item.name!r}, and a script cannot pass one",
+            hint="take its name or its data instead",
         )
 
 

@@ -10,6 +10,7 @@ import pathlib
 import traceback
 import typing
 import uuid
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
@@ -349,6 +350,29 @@ async def ayields(x: int) -> Any:
     yield x
 
 
+def iterates(x: int) -> Iterator[int]:
+    """Return an iterator."""
+    return iter(range(x))
+
+
+class Yielding(Connection):
+    """Have an action that yields."""
+
+    @action(effect="read")
+    async def rows(self) -> Any:
+        """Yield rows."""
+        yield 1
+
+
+class CallingBack(Connection):
+    """Have an action that takes a function."""
+
+    @action(effect="read")
+    async def find(self, then: Callable[[int], int]) -> int:
+        """Find something."""
+        return then(1)
+
+
 async def later(error: Exception) -> str:
     return ""
 
@@ -359,11 +383,14 @@ async def later(error: Exception) -> str:
         (lambda: tool(calls_back), "takes a function as 'then'"),
         (lambda: tool(foreign), "a script cannot pass <class 'asyncio.locks.Event'>"),
         (lambda: tool(misfit), "the default of 'x', 'many', does not fit its type"),
-        (lambda: tool(yields), "yields is a generator, and a script needs a whole result"),
-        (lambda: tool(ayields), "ayields is a generator"),
+        (lambda: tool(yields), "yields returns its result in pieces, and a script needs a"),
+        (lambda: tool(ayields), "ayields returns its result in pieces"),
+        (lambda: tool(iterates), "iterates returns its result in pieces"),
+        (Yielding, "Yielding.rows returns its result in pieces"),
+        (CallingBack, "CallingBack.find takes a function as 'then'"),
         (lambda: tool(handle_error=later)(bare), "handle_error of bare is async"),
     ],
-    ids=range(6),
+    ids=range(9),
 )
 def test_uncallable_tool_is_refused_at_definition(make, message):
     with pytest.raises(ToolDefinitionError, match=message) as caught:
