@@ -297,9 +297,17 @@ class ArgumentValidator:
         """
         if self._schema is None:
             from pydantic.errors import PydanticInvalidForJsonSchema
+            from pydantic.json_schema import GenerateJsonSchema
+
+            class Generator(GenerateJsonSchema):
+                # A default such as object() is left out; pydantic's warning would not help.
+                ignored_warning_kinds = GenerateJsonSchema.ignored_warning_kinds | {
+                    "non-serializable-default"
+                }
 
             try:
-                self._schema = self.build().model_json_schema(by_alias=True)
+                model = self.build()
+                self._schema = model.model_json_schema(by_alias=True, schema_generator=Generator)
             except PydanticInvalidForJsonSchema:
                 self._schema = {"type": "object"}
         return copy.deepcopy(self._schema)

@@ -10,6 +10,7 @@ import pathlib
 import traceback
 import typing
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
@@ -408,6 +409,9 @@ def test_unusual_defaults_are_accepted():
         """Fine."""
 
     assert fine.action.signature.startswith("(a: int = None, b: float = 1, c: ")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "default" not in fine.action.schema()["properties"]["d"]
 
 
 def test_tool_traceback_is_kept_as_cause_and_in_the_debug_log(
