@@ -138,9 +138,14 @@ class QuestionCallback(_Callback):
 
 
 def _valid_decision(answer: object) -> Decision:
-    """Return the answer if it is a valid decision, otherwise a rejection with the reason."""
+    """Return the answer if it is a valid decision.
+
+    Raises:
+        DelfError: If the answer is not a decision.
+    """
     try:
         return checked_decision(answer)
     except DelfError as error:
-        message = f"on_confirm returned no valid decision: {error.message}"
-        return Rejected(reason=f"{message}; it must return True, False or None")
+        raise DelfError(
+            f"{error.message}; the function must return True, False, None or a decision"
+        ) from None
