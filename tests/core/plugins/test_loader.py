@@ -56,8 +56,14 @@ def test_specs_are_collected():
         ("yield ConnectionSpec(name='', summary='', factory='a:b')", "'' is not a name"),
         ("yield ConnectionSpec(name='a b', summary='', factory='a:b')", "'a b' is not a name"),
         ("yield ConnectionSpec(name=3, summary='', factory='a:b')", "3 is not a name"),
-        ("yield ConnectionSpec(name='x', summary='', factory='a.b')", "not 'module:attribute'"),
-        ("yield ConnectionSpec(name='x', summary='', factory=int)", "not 'module:attribute'"),
+        (
+            "yield ConnectionSpec(name='x', summary='', factory='a.b')",
+            "not its name as text: 'module:attribute'",
+        ),
+        (
+            "yield ConnectionSpec(name='x', summary='', factory=int)",
+            "not its name as text: 'module:attribute'",
+        ),
         (
             "for _ in 'ab': yield ConnectionSpec(name='x', summary='', factory='a:b')",
             "it names the connection 'x' twice",

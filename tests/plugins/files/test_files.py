@@ -490,12 +490,37 @@ async def test_suffix_of_two_plugins_is_refused_on_read(reading):
     assert await reading("a.txt", "hey", Formats(host_with("shout", "shout2"))) == "hey"
 
 
-async def test_missing_library_error_names_the_package(reading, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openpyxl", None)
+@pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [
+        ("a.xlsx", "openpyxl", "excel"),
+        ("a.pdf", "pypdf", "pdf"),
+        ("a.parquet", "duckdb", "duckdb"),
+        ("a.arrow", "duckdb", "duckdb"),
+    ],
+)
+async def test_missing_library_is_named_in_error_and_description(
+    reading, monkeypatch, tmp_path, name, module, extra
+):
+    monkeypatch.setitem(sys.modules, module, None)
+    formats = Formats(TestHost.discover(environ={}))
     with pytest.raises(OptionalDependencyError) as caught:
-        await reading("a.xlsx", b"PK")
-    assert caught.value.package == "delf-plugin-files[excel]"
-    assert caught.value.hint == "delf plugins install 'files[excel]'"
+        await reading(name, b"PK", formats)
+    assert caught.value.package == f"delf-plugin-files[{extra}]"
+    assert caught.value.hint == f"delf plugins install 'files[{extra}]'"
+    found = input_files(find_inputs([str(tmp_path / name)]), str)
+    description = await Files(found, formats).context("")
+    assert description.endswith(
+        f"{name}: reading {name[1:]} files needs a library that is not installed "
+        f"(delf plugins install 'files[{extra}]')"
+    )
+
+
+async def test_query_is_not_offered_without_duckdb(monkeypatch):
+    connection = Files((), FORMATS)
+    assert [action.name for action in await connection.actions()] == ["list", "read", "query"]
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert [action.name for action in await connection.actions()] == ["list", "read"]
 
 
 async def test_sheet_option_is_refused_for_other_files(reading):

@@ -225,7 +225,9 @@ def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
         raise _BadPluginError(f"{subject} has no summary")
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
-        raise _BadPluginError(f"{subject} has the factory {factory!r}, not 'module:attribute'")
+        raise _BadPluginError(
+            f"{subject} has the factory {factory!r}, not its name as text: 'module:attribute'"
+        )
     _check_fields(item, subject)
     if isinstance(item, ModelSpec):
         for provider in item.providers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import unicodedata
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
@@ -17,6 +18,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.protocols.formats import InputFile, InstalledFormats
+from delf.tools.action import Action
 from delf.types import Trust
 from delf_confined.limits import Limits
 from delf_confined.readers import Readers
@@ -47,6 +49,14 @@ _KINDS: Final = {
     **dict.fromkeys(_TEXT_ENDINGS.split(), "text"),
     ".pdf": "pdf",
     ".docx": "docx",
+}
+
+# The extra of this package that reads a kind of file, and the modules that the extra installs.
+_LIBRARIES: Final = {
+    "excel": ("excel", "openpyxl", "xlrd"),
+    "pdf": ("pdf", "pypdf"),
+    "parquet": ("duckdb", "duckdb"),
+    "arrow": ("duckdb", "duckdb"),
 }
 
 
@@ -80,6 +90,13 @@ class Files(Connection):
         # By the file's path, the maximum length of the description, and the file's size and mtime.
         self._descriptions: dict[tuple[str, int, int, int], str] = {}
 
+    async def actions(self) -> Sequence[Action]:
+        """Return the actions; without DuckDB, those that need no SQL."""
+        actions = await super().actions()
+        return (
+            actions if find_spec("duckdb") else [each for each in actions if each.name != "query"]
+        )
+
     @action("reading", effect="read")
     async def list(self, context: CallContext | None = None) -> Sequence[FileFacts]:
         """The input files: name, size, type, path for open(), sheets of workbooks, any problem."""
@@ -110,6 +127,9 @@ class Files(Connection):
             raise ToolRefusedError(f"{file.name} has no row that names columns; leave header out")
         if header is not None and header < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
+        missing_library = self._missing_library(file)
+        if missing_library is not None:
+            raise missing_library
         if kind in ("parquet", "arrow"):
             statement = "FROM '{}'".format(file.name.replace("'", "''"))
             return await self.query(statement, context=context)
@@ -123,11 +143,6 @@ class Files(Connection):
                 "header": header,
             }
             return await self._in_child("delf_files.reading:read_rows", arguments, file, context)
-        if kind == "excel":
-            raise OptionalDependencyError(
-                f"reading {file.ending} files needs a library that is not installed",
-                package="delf-plugin-files[excel]",
-            )
         arguments = {
             "path": file.path,
             "name": file.name,
@@ -192,6 +207,9 @@ class Files(Connection):
     async def _describe(self, file: InputFile, max_characters: int) -> str:
         """Return the name and the description of a file; on failure, the name and the error."""
         name = file.name if file.name.isprintable() else repr(file.name)
+        missing_library = self._missing_library(file)
+        if missing_library is not None:
+            return f"{name}: {missing_library.message} ({missing_library.hint})"
         try:
             key = (file.path, max_characters, *_size_and_mtime(file))
             if key not in self._descriptions:
@@ -262,6 +280,16 @@ class Files(Connection):
         raise ToolRefusedError(
             f"there is no input file {name[:200]!r}; input files: {', '.join(names)}"
             f"{did_you_mean(name, names)}"
+        )
+
+    def _missing_library(self, file: InputFile) -> OptionalDependencyError | None:
+        """Return the error for a file whose library is not installed; otherwise None."""
+        extra, *modules = _LIBRARIES.get(_kind(file), ("",))
+        if self._formats.factory(file.ending) is not None or all(map(find_spec, modules)):
+            return None
+        return OptionalDependencyError(
+            f"reading {file.ending} files needs a library that is not installed",
+            package=f"delf-plugin-files[{extra}]",
         )
 
     def _check_size(self, file: InputFile) -> None:

@@ -10,12 +10,11 @@ import importlib.util
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
+from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf.protocols.formats import SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
@@ -110,15 +109,9 @@ def read_document(path: str, name: str, kind: str) -> str | list[str]:
 
     Raises:
         ToolExecutionError: If the document cannot be read.
-        OptionalDependencyError: If the file is a PDF and pypdf is not installed.
     """
     if kind == "docx":
         return "\n".join(docx_lines(path, name))
-    if find_spec("pypdf") is None:
-        raise OptionalDependencyError(
-            f"the text of {name} needs pypdf, which is not installed",
-            package="delf-plugin-files[pdf]",
-        )
     return pdf_pages(path, name).texts
 
 

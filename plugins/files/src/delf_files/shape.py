@@ -551,8 +551,6 @@ def _describe_document(path: str, name: str, kind: str, max_characters: int) -> 
         if not any(map(str.strip, lines)):
             return _Description(f"str, {len(lines):,} lines without text")
         return _describe_lines(f"str, {len(lines):,} lines", lines, max_characters)
-    if find_spec("pypdf") is None:
-        return _Description("a PDF; its text needs delf-plugin-files[pdf]")
     document = pdf_pages(path, name, _MAX_PAGES)
     head = f"list[str], the text of each of {document.total:,} pages"
     head += _joined_words_note(document.texts)
