@@ -301,8 +301,9 @@ class ArgumentValidator:
 
             class Generator(GenerateJsonSchema):
                 # A default such as object() is left out; pydantic's warning would not help.
-                ignored_warning_kinds = GenerateJsonSchema.ignored_warning_kinds | {
-                    "non-serializable-default"
+                ignored_warning_kinds = {  # noqa: RUF012 - a declared attribute of pydantic's
+                    *GenerateJsonSchema.ignored_warning_kinds,
+                    "non-serializable-default",
                 }
 
             try:
