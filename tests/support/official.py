@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from delf.hookspecs import HOOKS
 from delf.plugins.host import PluginHost
-from delf.specs import ModelSpec, PrefilterSpec, Spec
+from delf.specs import ModelSpec, Spec
 from support.workspace import CORE, LIBRARIES, PLUGINS
 
 FILE: Final = CORE / "src/delf/packages/official.json"
@@ -37,12 +37,8 @@ def official() -> str:
             specs += [(spec, package) for spec in host.specs_of(record.name)]
     specs.sort(key=lambda pair: _rank(*pair))
     table: dict[str, dict[str, str]] = {spec.kind: {} for spec in HOOKS.values()}
-    table["prefilter_mode"] = {}
     for spec, package in specs:
         table[spec.kind][spec.name] = package
-        if isinstance(spec, PrefilterSpec):
-            for mode in spec.modes:
-                table["prefilter_mode"][mode] = package
     table["models"] = dict(_patterns([spec for spec, _ in specs if isinstance(spec, ModelSpec)]))
     table["installer"] = {_INSTALLER: table["command"][_INSTALLER]}
     table["exports"] = dict(sorted(exports.items()))

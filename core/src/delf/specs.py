@@ -160,8 +160,6 @@ class MemorySpec(Spec):
 class PrefilterSpec(Spec):
     """A prefilter, which selects the actions that a task needs.
 
-    A parameter ``mode`` of the factory receives the value of ``prefilter_mode``.
-
     Example::
 
         @hookimpl
@@ -170,11 +168,10 @@ class PrefilterSpec(Spec):
                 name="keywords",
                 summary="Actions that share words with the task.",
                 factory="delf_prefilter_keywords.prefilter:KeywordPrefilter",
-                modes=("filter",),
+                asks=False,
             )
 
     Args:
-        modes: The values of ``prefilter_mode`` that the prefilter implements.
         asks: Whether the prefilter asks a model. The setting ``auto`` prefers prefilters that ask
             none.
     """
@@ -183,7 +180,6 @@ class PrefilterSpec(Spec):
     hook: ClassVar[str] = "delf_prefilters"
     protocol: ClassVar[str | None] = "delf.protocols.prefilter:Prefilter"
 
-    modes: tuple[str, ...]
     asks: bool = True
 
 

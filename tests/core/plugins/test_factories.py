@@ -19,7 +19,7 @@ from delf.testing import TestHost
 if TYPE_CHECKING:
     from decimal import Decimal
 
-SPEC = PrefilterSpec(name="words", summary="By words.", factory="a:b", modes=("words",))
+SPEC = PrefilterSpec(name="words", summary="By words.", factory="a:b")
 PLUGIN = "test-prefilter-words"
 
 

@@ -209,7 +209,7 @@ def test_wrong_return_types_of_prefilter_and_memory_are_reported(scripted_model,
     async def search(self, *given):
         return ["a fact"]
 
-    spec = PrefilterSpec(name="words", summary="W.", factory="x:y", modes=("words",))
+    spec = PrefilterSpec(name="words", summary="W.", factory="x:y")
     delf_host.provide(spec, lambda: made("prefilter", select=select))
     options = {"llm": "scripted", "host": delf_host, "tools": [find]}
     scripted_model.writes("print(1)", "print(1)")

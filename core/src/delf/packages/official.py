@@ -33,7 +33,6 @@ def packages(kind: str) -> dict[str, str]:
 
             - ``exports``: public classes and functions.
             - ``library``: modules that several plugins share.
-            - ``prefilter_mode``: values of the option ``prefilter_mode``.
             - ``installer``: the command that installs packages.
     """
     return _table()[kind]

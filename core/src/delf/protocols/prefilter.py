@@ -89,21 +89,3 @@ class Prefilter(Protocol):
             PrefilterError: If it cannot choose; the engine then falls back to word search.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A configured prefilter.
-
-    Args:
-        name: The prefilter's name.
-        mode: The value of ``prefilter_mode``.
-        forced: Whether the user named the prefilter, so the task fails if it is unavailable.
-        load: Returns the prefilter, which all tasks share, creating it on the first call; raises
-            ``DelfError`` if it cannot be created.
-    """
-
-    name: str
-    mode: str
-    forced: bool
-    load: Callable[[], Prefilter]

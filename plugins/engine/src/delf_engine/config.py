@@ -35,7 +35,15 @@ from delf.protocols.strategy import TOOLS_BUDGET
 from delf.providers import Providers
 from delf.records import dataclass
 from delf.settings import LocalPath
-from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, SandboxSpec, Spec, StrategySpec
+from delf.specs import (
+    ApprovalSpec,
+    MemorySpec,
+    ObserverSpec,
+    PrefilterSpec,
+    SandboxSpec,
+    Spec,
+    StrategySpec,
+)
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 from delf.values.sequences import one_or_more
 from delf_engine.memory_config import MemoryConfig
@@ -58,6 +66,9 @@ LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 _AGENT: Final = "Agent"
 # The keywords of ``Agent`` that only a program can give, so that no setting has their name.
 _PROGRAM_ONLY: Final = ("tools", "on_confirm", "on_ask", "output", "host", "project")
+
+# The values of fields that name no plugin, although others name one.
+_NO_PLUGIN: Final = {"sandbox": (AUTO,), "prefilter_mode": (AUTO, "off")}
 
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
 """The keys of a table that configures a model."""
@@ -233,10 +244,9 @@ class AgentConfig(FixedAttributes, BaseModel):
     verbose: bool = Field(
         default=False, description="Write all steps on stderr, with a summary at the end."
     )
-    prefilter_mode: str = Field(
-        default="auto",
-        min_length=1,
-        description="The choice of tools that the model sees: auto, off, or a plugin's mode.",
+    prefilter_mode: Annotated[str, PrefilterSpec] = Field(
+        default=AUTO,
+        description="The choice of tools that the model sees: auto, off or a prefilter.",
     )
     tools_budget: int = Field(
         default=TOOLS_BUDGET,
@@ -481,8 +491,8 @@ class AgentConfig(FixedAttributes, BaseModel):
     def plugins(self) -> Iterator[tuple[type[Spec], str]]:
         """Yield the kind and name of each plugin that the settings require.
 
-        ``auto`` requires no plugin. A list of plugins requires them only if the user has set the
-        list; the plugins in a default list are not required.
+        A list of plugins requires them only if the user has set the list; the plugins in a default
+        list are not required.
         """
         for field, info in type(self).model_fields.items():
             # The metadata of a field that names plugins has the kind of the plugins.
@@ -491,7 +501,7 @@ class AgentConfig(FixedAttributes, BaseModel):
                     continue
                 value: str | Sequence[str] | None = getattr(self, field)
                 if isinstance(value, str):
-                    if value != AUTO:
+                    if value not in _NO_PLUGIN.get(field, ()):
                         yield kind, value
                 elif value is not None and field in self.model_fields_set:
                     for name in value:

@@ -56,7 +56,6 @@ from delf_engine.models.money import Ledger
 from delf_engine.models.pool import ModelPool, load_pricing
 from delf_engine.notice import Notice
 from delf_engine.output import check_output_folder
-from delf_engine.prefilters import Prefilters
 from delf_engine.redact import Redactor
 from delf_engine.sandboxes.starting import ChosenSandbox, choose_sandbox, make_limits
 from delf_engine.secrets import secrets_of_agent, secrets_of_settings
@@ -173,7 +172,6 @@ class Resources:
         journal: The journal.
         approvals: The approvals.
         observers: The observers.
-        prefilters: The prefilters.
         memories: The memories, if a store is configured.
         isolation: The notice about weak isolation, shown once.
         closing: All objects to close.
@@ -188,7 +186,6 @@ class Resources:
     journal: Journal
     approvals: Approvals
     observers: Observers
-    prefilters: Prefilters
     memories: Memories | None
     isolation: Notice
     closing: Closing
@@ -252,10 +249,6 @@ class Resources:
         approvals = _approvals_of(agent, journal, closing)
         closing.closers.append(agent.embedders.aclose)
         _give_context(agent.connections, agent.plugin_context)
-        prefilters = Prefilters(
-            context.host, context.plugin_options, agent.plugin_context, config.prefilter_mode
-        )
-        closing.closers.append(prefilters.aclose)
         memories = _memories_of(agent)
         if memories is not None:
             closing.closers.append(memories.aclose)
@@ -277,7 +270,6 @@ class Resources:
             journal=journal,
             approvals=approvals,
             observers=observers,
-            prefilters=prefilters,
             memories=memories,
             isolation=notice,
             closing=closing,

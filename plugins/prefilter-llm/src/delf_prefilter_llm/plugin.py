@@ -11,14 +11,12 @@ from delf.specs import PrefilterSpec
 @hookimpl
 def delf_prefilters() -> Iterable[PrefilterSpec]:
     yield PrefilterSpec(
-        name="llm-filter",
+        name="filter",
         summary="One question to the light model, with every action in it.",
         factory="delf_prefilter_llm.filter:FilterPrefilter",
-        modes=("filter",),
     )
     yield PrefilterSpec(
-        name="llm-search",
+        name="search",
         summary="The light model searches the actions, in up to five rounds.",
         factory="delf_prefilter_llm.search:SearchPrefilter",
-        modes=("search",),
     )

@@ -152,7 +152,7 @@ def test_prefilter_cannot_hide_the_files_connection(run, delf_host, inputs, even
             assert [entry.name for entry in catalog] == ["add"]
             return Selection(names=frozenset())
 
-    spec = PrefilterSpec(name="none", summary="", factory="a:b", modes=("nothing",))
+    spec = PrefilterSpec(name="nothing", summary="", factory="a:b")
     delf_host.provide(spec, Nothing)
     response = run(
         "print(len(await files.list()))", tools=[add], files=inputs, prefilter_mode="nothing"

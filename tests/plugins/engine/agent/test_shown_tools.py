@@ -38,9 +38,8 @@ def delf_host():
     return TestHost.discover([r.name for r in records if "prefilter" in r.kinds], environ={})
 
 
-def add(host, factory, *modes, name="made-up"):
-    spec = PrefilterSpec(name=name, summary="Made up.", factory="a:b", modes=modes)
-    host.provide(spec, factory)
+def add(host, factory, name, *, asks=True):
+    host.provide(PrefilterSpec(name=name, summary="Made up.", factory="a:b", asks=asks), factory)
 
 
 def keeping(*names, **options):
@@ -87,7 +86,7 @@ def test_hidden_tool_can_be_called(make_agent, delf_host, scripted_model):
     assert "def read_mail" in scripted_model.prompts[0]
     assert "def pay" not in scripted_model.prompts[0]
     assert response.trace.tools_shown == ["read_mail"]
-    assert response.trace.tools_chosen_by == "made-up"
+    assert response.trace.tools_chosen_by == "filter"
 
 
 def test_hidden_tool_needs_approval_like_any_other(
@@ -124,7 +123,7 @@ def test_find_tools_is_absent_if_nothing_is_hidden(make_agent, delf_host, script
 # -- which prefilter ------------------------------------------------------------------------
 
 
-def test_plugin_declares_its_own_modes(make_agent, delf_host, scripted_model):
+def test_requested_prefilter_selects_although_all_tools_fit(make_agent, delf_host, scripted_model):
     prefilter, factory = keeping("pay")
     add(delf_host, factory, "by-team")
     scripted_model.writes("print(1)")
@@ -135,14 +134,12 @@ def test_plugin_declares_its_own_modes(make_agent, delf_host, scripted_model):
 @pytest.mark.parametrize(
     ("mode", "says"),
     [
-        ("semantic", "no plugin serves prefilter_mode 'semantic'"),
-        ("by-tea", r"no plugin serves prefilter_mode 'by-tea'; did you mean 'by-team'\?"),
-        ("filter", "prefilter_mode 'filter' is given by"),
+        ("semantic", "no prefilter 'semantic': plugin 'prefilter-semantic' .* is disabled"),
+        ("by-tea", r"unknown prefilter 'by-tea'; did you mean 'by-team'\?"),
     ],
 )
 def test_unusable_prefilter_mode_raises_at_start(make_agent, delf_host, mode, says):
-    add(delf_host, Keeps, "by-team", "filter", name="one")
-    add(delf_host, Keeps, "filter", name="two")
+    add(delf_host, Keeps, "by-team")
     with pytest.raises(PluginError, match=says):
         make_agent(pay, prefilter_mode=mode).start()
 
@@ -153,8 +150,7 @@ def test_auto_mode_uses_a_free_prefilter_over_the_budget(
 ):
     _, factory = keeping("look_41")
     add(delf_host, lambda: Keeps(error=PrefilterError("it asks a model")), "filter")
-    spec = PrefilterSpec(name="free", summary="s", factory="a:b", modes=("own",), asks=False)
-    delf_host.provide(spec, factory)
+    add(delf_host, factory, "free", asks=False)
     scripted_model.writes("print(1)")
     response = make_agent(*tools(60), tools_budget=budget).run("Go.")
     assert response.trace.tools_chosen_by == by
@@ -163,8 +159,7 @@ def test_auto_mode_uses_a_free_prefilter_over_the_budget(
 
 
 def test_failed_prefilter_is_not_named_as_the_chooser(make_agent, delf_host, scripted_model):
-    spec = PrefilterSpec(name="free", summary="s", factory="a:b", modes=("own",), asks=False)
-    delf_host.provide(spec, lambda: Keeps(error=PrefilterError("it is offline")))
+    add(delf_host, lambda: Keeps(error=PrefilterError("it is offline")), "free", asks=False)
     scripted_model.writes("print(1)")
     response = make_agent(*tools(60), tools_budget=2_000).run("Go.")
     assert response.trace.tools_chosen_by == "words"
@@ -264,8 +259,7 @@ FAILURES = [
 def test_failing_prefilter_falls_back_to_words_with_a_warning(
     make_agent, delf_host, scripted_model, factory, says
 ):
-    spec = PrefilterSpec(name="made-up", summary="s", factory="a:b", modes=("own",), asks=False)
-    delf_host.provide(spec, factory)
+    add(delf_host, factory, "made-up", asks=False)
     scripted_model.writes("print(await look_7())")
     response = make_agent(*tools(60), tools_budget=2_000, timeout=2).run("Use look 7.")
     assert response.text == "7"

@@ -10,8 +10,10 @@ from typing import Final
 
 from delf.errors import DelfError, PrefilterError, describe_exception
 from delf.events import Step, ToolsSelected
+from delf.llm import AUTO
 from delf.plugins.shapes import require_type
-from delf.protocols.prefilter import Choice, Selection
+from delf.protocols.prefilter import Prefilter, Selection
+from delf.specs import PrefilterSpec
 from delf.tools.catalogs import best_first
 from delf.tools.stubs import select_fitting
 from delf_engine.task_run import TaskRun
@@ -54,7 +56,7 @@ def _needs_selection(run: TaskRun) -> bool:
     """Return whether a prefilter has to choose the tools that the model is shown."""
     # ``auto``, ``off`` or the name of a prefilter.
     mode = run.config.prefilter_mode
-    if mode == "auto":
+    if mode == AUTO:
         return not run.tools.fits(run.config.tools_budget)
     return mode != "off"
 
@@ -69,7 +71,7 @@ async def _choose(run: TaskRun, seconds: float) -> str:
     Returns:
         The name of the prefilter, or ``words`` if the tools were chosen by the task's words.
     """
-    prefilter = run.resources.prefilters.choose()
+    prefilter = _prefilter_of(run)
     task = run.log.redactor.redact_text(run.request.task)
     async with run.log.step(Step.SELECT):
         prefilter_names: Sequence[str] | None = None
@@ -78,40 +80,47 @@ async def _choose(run: TaskRun, seconds: float) -> str:
             prefilter_names = await _names_from_prefilter(run, prefilter, task, timeout)
         candidates = run.tools.choice(run.config.tools_budget)
         names = [*(prefilter_names or ())]
-        is_named_by_user = prefilter is not None and prefilter.forced
-        if not is_named_by_user:  # let other tools follow
+        if run.config.prefilter_mode == AUTO:  # let other tools follow
             names += best_first(candidates.catalog, task)
         run.tools = run.tools.showing(select_fitting(candidates, dict.fromkeys(names), task))
-    return _WORDS if prefilter is None or prefilter_names is None else prefilter.name
+    return _WORDS if prefilter is None or prefilter_names is None else prefilter
+
+
+def _prefilter_of(run: TaskRun) -> str | None:
+    """Return the configured prefilter, for ``auto`` one that asks no model; None without one."""
+    if run.config.prefilter_mode != AUTO:
+        return run.config.prefilter_mode
+    specs = run.resources.agent.context.host.specs(PrefilterSpec)
+    return next((spec.name for spec in specs if not spec.asks), None)
 
 
 async def _names_from_prefilter(
-    run: TaskRun, choice: Choice, task: str, seconds: float
+    run: TaskRun, name: str, task: str, seconds: float
 ) -> Sequence[str] | None:
     """Return the action names that a prefilter chose, best first; None if the prefilter failed."""
     redactor = run.log.redactor
     try:
         async with asyncio.timeout(seconds):
-            prefilter = choice.load()
+            prefilter: Prefilter = run.resources.plugin(PrefilterSpec, name)
             ask = functools.partial(run.ask, "prefilter")
             selection = await prefilter.select(task, run.tools.catalog(), ask)
-            require_type(selection, Selection, f"the prefilter {choice.name!r}")
+            require_type(selection, Selection, f"the prefilter {name!r}")
             return selection.names
     except TimeoutError:
         reason = f"it did not end within {seconds:g} s"
     except DelfError as error:
         reason = error.message
     except Exception as error:
-        redactor.log_failure(_log, f"the prefilter {choice.name!r} failed", error)
+        redactor.log_failure(_log, f"the prefilter {name!r} failed", error)
         reason = f"an unexpected {describe_exception(error)}"
     reason = redactor.redact_text(reason)
-    if choice.forced:
+    if run.config.prefilter_mode != AUTO:
         raise PrefilterError(
-            f"the prefilter {choice.name!r} failed: {reason}",
+            f"the prefilter {name!r} failed: {reason}",
             hint='prefilter_mode="auto" needs no prefilter',
         )
     await run.warn(
         "tools are chosen by the words that they share with the task, because "
-        f"the prefilter {choice.name!r} failed: {reason}"
+        f"the prefilter {name!r} failed: {reason}"
     )
     return None
