@@ -30,15 +30,26 @@ Granularity = Literal["event", "token"]
 _GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
 
 
-async def response_at_end(runtime: Runtime, task_id: str, timeout: float | None) -> Response:
-    """Return the response of a finished task from the journal, waiting for its end if needed.
+async def response_at_end(
+    runtime: Runtime, task_id: str, timeout: float | None, task: BackgroundTask | None
+) -> Response:
+    """Return the response of a finished task, waiting for its end if needed.
+
+    Args:
+        runtime: The runtime.
+        task_id: The id of the task.
+        timeout: The maximum wait in seconds; None to wait forever.
+        task: The task, if this process runs it; otherwise its response is read from the journal.
 
     Raises:
         TimeoutError: If the task does not end in time.
         UnknownTaskError: If the journal does not have the task.
     """
-    async with asyncio.timeout(timeout):
-        events = await wait_for_end(runtime.journal, task_id)
+    async with runtime.permit_of_caller_released():
+        if task is not None:
+            return await task.await_end(timeout)
+        async with asyncio.timeout(timeout):
+            events = await wait_for_end(runtime.journal, task_id)
     return past_response(events, next(e for e in reversed(events) if isinstance(e, TaskFinished)))
 
 

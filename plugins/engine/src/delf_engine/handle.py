@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from delf.events import StoppedBy
 from delf_engine.background import response_at_end
 from delf_engine.elsewhere import snapshot_of
+from delf_engine.waiting import Permit
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from delf.events import ApprovalRequest
     from delf_engine.approvals.pending import PendingRequests
-    from delf_engine.background import BackgroundTasks
+    from delf_engine.background import BackgroundTask, BackgroundTasks
     from delf_engine.response import Response
     from delf_engine.sync import RuntimeLoop
     from delf_engine.views.snapshot import StreamSnapshot
@@ -64,19 +65,26 @@ class FollowsTasks:
             AgentStateError: If called from the event loop that the agent works on.
         """
         self._runtime_loop.check_outside_loop("wait", "await_task")
-        if (task := self._tasks.find(task_id)) is not None:
+        task = self._tasks.find(task_id)
+        if task is not None and not self._is_awaited_by_task(task):
             return task.wait(timeout)
         return self._runtime_loop.call(
-            lambda runtime: response_at_end(runtime, str(task_id), timeout), "wait", "await_task"
+            lambda r: response_at_end(r, str(task_id), timeout, task), "wait", "await_task"
         )
 
     async def await_task(self, task_id: str, timeout: float | None = None) -> Response:
         """Async version of :meth:`wait`. Cancelling the wait does not stop the task."""
-        if (task := self._tasks.find(task_id)) is not None:
+        task = self._tasks.find(task_id)
+        if task is not None and not self._is_awaited_by_task(task):
             return await task.await_end(timeout)
         return await self._runtime_loop.call_async(
-            lambda r: response_at_end(r, str(task_id), timeout)
+            lambda r: response_at_end(r, str(task_id), timeout, task)
         )
+
+    @staticmethod
+    def _is_awaited_by_task(task: BackgroundTask) -> bool:
+        """Return True if code of another task waits, whose permit has to be released."""
+        return Permit.of_task.get() is not None and not task.outcome.done()
 
     def cancel(self, task_id: str) -> bool:
         """Stop a submitted task of any process; return False if the task was over.

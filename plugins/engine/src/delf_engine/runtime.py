@@ -6,8 +6,8 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -146,7 +146,8 @@ class Runtime:
         self._claims.claimed.add(request.task_id)
         with self._stops.stoppable(request.task_id, work) as stop:
             try:
-                return await work
+                async with self.permit_of_caller_released(request):
+                    return await work
             except asyncio.CancelledError:
                 if is_cancelled():  # the caller is cancelled
                     raise
@@ -164,6 +165,30 @@ class Runtime:
                     # First wait for the end of the work: another process must not resume the task
                     # while the work of a cancelled caller is ending.
                     await await_despite_cancellation(self._release_claim(work, request.task_id))
+
+    @asynccontextmanager
+    async def permit_of_caller_released(
+        self, request: TaskRequest | None = None
+    ) -> AsyncGenerator[None]:
+        """Release the permit of the task whose code waits in the block for another task, if any.
+
+        If all running tasks kept their permits while their tools wait for tasks of the same agent,
+        these tasks could never start.
+        """
+        permit = self._permit_of_caller()
+        is_child = request is not None and request.child is not None
+        if permit is None or is_child:  # a parent releases its permit itself
+            yield
+        else:
+            async with permit.released():
+                yield
+
+    def _permit_of_caller(self) -> Permit | None:
+        """Return the permit of the running task of this agent whose code calls; else None."""
+        permit = Permit.of_task.get()
+        if permit is None or permit.is_over or permit.permits is not self._task_permits:
+            return None
+        return permit
 
     async def _outcome_of_stopped_task(self, task_id: str) -> TaskOutcome:
         """Return the outcome of a task whose work was stopped, even if the end is not recorded.
@@ -240,8 +265,7 @@ class Runtime:
         try:
             # Reserve file descriptors before the permit to run: a task that waits for descriptors
             # must not hold a permit.
-            await self._reserve_descriptors(request)
-            reserved.callback(self._release_descriptors, request)
+            await self._reserve_descriptors(request, reserved)
             permit = await reserved.enter_async_context(Permit(self._task_permits))
             refusal = await _refusal_of_start(request)
             if refusal is not None:
@@ -286,22 +310,22 @@ class Runtime:
         finally:
             self._pipelines.pop(request.task_id, None)
 
-    async def _reserve_descriptors(self, request: TaskRequest) -> None:
+    async def _reserve_descriptors(self, request: TaskRequest, reserved: AsyncExitStack) -> None:
         """Wait until enough file descriptors are free for a task, and reserve them.
 
-        A child task uses the descriptors of its parent. Unlike the permit to run (``max_tasks``),
-        the descriptors stay reserved while the task waits for a person.
+        A task that another task waits for uses the descriptors of that task. Unlike the permit to
+        run (``max_tasks``), the descriptors stay reserved while the task waits for a person.
         """
-        if request.child is None:
+        if request.child is None and self._permit_of_caller() is None:
             await self._descriptor_permits.acquire()
+            reserved.callback(self._release_descriptors, request.task_id)
+        else:
+            reserved.callback(self._closing_sandboxes.pop, request.task_id, None)
 
-    def _release_descriptors(self, request: TaskRequest) -> None:
+    def _release_descriptors(self, task_id: str) -> None:
         """Release the file descriptors reserved for a task, once its sandbox is closed."""
         # Set if the sandbox is still closing in the background.
-        sandbox_closing = self._closing_sandboxes.pop(request.task_id, None)
-        is_child = request.child is not None
-        if is_child:  # uses the descriptors of its parent
-            return
+        sandbox_closing = self._closing_sandboxes.pop(task_id, None)
         if sandbox_closing is None:
             self._descriptor_permits.release()
         else:

@@ -18,7 +18,7 @@ from delf.machine.forks import reset_in_forks
 from delf.machine.threads import running_loop
 from delf_engine.bounded import SLOW_SECONDS
 from delf_engine.closing import STOP_SECONDS
-from delf_engine.waiting import is_cancelled
+from delf_engine.waiting import Permit, is_cancelled
 
 if TYPE_CHECKING:
     from delf_engine.runtime import Runtime
@@ -533,6 +533,7 @@ class RuntimeLoop:
         log the exception if no caller is left to retrieve it.
         """
         # post() runs this coroutine as an asyncio task of its own, which ends with the exception.
+        Permit.of_task.set(None)  # a task that calls post() does not wait for this work
         own_task = asyncio.current_task()
         if own_task is not None:
             own_task.add_done_callback(_retrieve_exception)

@@ -7,8 +7,9 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from delf.errors import DelfError
 from delf.events import StoppedBy
@@ -29,22 +30,28 @@ class Permit:
         permits: The semaphore that grants the permits in the order of requests.
     """
 
+    of_task: ClassVar[ContextVar[Permit | None]] = ContextVar("permit of a task", default=None)
+    """The permit of the task for which code runs, such as the code of a tool."""
+
     def __init__(self, permits: asyncio.Semaphore) -> None:
-        self._permits = permits
+        self.permits = permits
+        """The semaphore that grants the permits."""
         self._held = False
         # The asyncio tasks of the calls inside of released(): calls that wait for a person or a
         # child task, or were cancelled meanwhile. None stands for code outside of an asyncio task.
         self._calls_in_released: list[asyncio.Task[Any] | None] = []
-        self._is_over = False  # True after ``async with``: the permit is not needed any more
+        self.is_over = False
+        """True after ``async with``: the permit is not needed any more."""
         self.reacquisition: asyncio.Task[None] | None = None
         """The asyncio task that reacquires the permit after a call has waited for a person."""
 
     async def __aenter__(self) -> Self:
         await self._acquire()
+        self.of_task.set(self)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._is_over = True
+        self.is_over = True
         self._release()
 
     @asynccontextmanager
@@ -70,7 +77,7 @@ class Permit:
 
         Call this before heavy work.
         """
-        while not (self._held or self._is_over or self._has_waiting_call):
+        while not (self._held or self.is_over or self._has_waiting_call):
             if self.reacquisition is not None:
                 awaited = {self.reacquisition}
             else:
@@ -93,11 +100,11 @@ class Permit:
 
     def _begin_reacquisition(self) -> None:
         """Reacquire the permit in an asyncio task, which no cancellation of a call ends."""
-        if not self._held and not self._is_over:
+        if not self._held and not self.is_over:
             self.reacquisition = asyncio.create_task(self._acquire())
 
     async def _acquire(self) -> None:
-        await self._permits.acquire()
+        await self.permits.acquire()
         self._held = True
 
     def _release(self) -> None:
@@ -109,7 +116,7 @@ class Permit:
             self.reacquisition = None
         if self._held:
             self._held = False
-            self._permits.release()
+            self.permits.release()
 
 
 def is_cancelled() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
@@ -16,7 +17,7 @@ from delf.messages import ModelDelta
 from delf.specs import JournalSpec
 from delf.types import TaskState
 from delf_devkit.testing.hosts import TestHost
-from delf_devkit.testing.models import ScriptedModel
+from delf_devkit.testing.models import ScriptedModel, script
 from delf_engine.elsewhere import wait_for_end
 from delf_engine.journal.in_process import InProcessJournal
 from support.until import until_now
@@ -181,6 +182,77 @@ class TestSubmit:
         agent = make_agent(max_tasks=2)
         ids = [agent.submit("x") for _ in range(8)]
         assert [agent.wait(task_id, 30).text for task_id in ids] == ["1"] * 8
+
+
+class TestTasksOfTools:
+    """A tool runs a task of its own agent, and waits for the answer."""
+
+    @pytest.fixture
+    def make(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> Callable[..., Agent]:
+        def answer(request: Any) -> str:
+            is_inner = "inner" in request.messages[-1].text
+            return script("print(nap_in_thread(7))" if is_inner else "print(await ask_agent())")
+
+        def nap_in_thread(n: int) -> int:
+            return n
+
+        scripted_model.default = answer
+
+        def make(ask: Callable[[Agent], Any], **options: Any) -> Agent:
+            def ask_in_thread() -> str:
+                return ask(agent)
+
+            async def ask_on_loop() -> str:
+                return await ask(agent)
+
+            is_async = inspect.iscoroutinefunction(ask)
+            ask_tool = tool(name="ask_agent", confirm=False)(
+                ask_on_loop if is_async else ask_in_thread
+            )
+            inner_tool = tool(name="nap_in_thread", confirm=False)(nap_in_thread)
+            agent = make_agent(tools=[ask_tool, inner_tool], **options)
+            return agent
+
+        return make
+
+    @pytest.mark.parametrize("way", ["arun", "run", "stream", "asubmit", "submit"])
+    def test_waiting_tool_lends_its_permit(self, make: Callable[..., Agent], way: str) -> None:
+        async def arun(agent: Agent) -> str:
+            parts = await asyncio.gather(agent.arun("inner"), agent.arun("inner"))
+            return " ".join(part.text for part in parts)
+
+        def run(agent: Agent) -> str:
+            return agent.run("inner").text
+
+        async def stream(agent: Agent) -> str:
+            events = [event async for event in agent.stream("inner")]
+            return next(event.text for event in events if isinstance(event, TaskFinished))
+
+        async def asubmit(agent: Agent) -> str:
+            return (await (await agent.asubmit("inner"))).text
+
+        def submit(agent: Agent) -> str:
+            return agent.submit("inner").result().text
+
+        ways = {each.__name__: each for each in (arun, run, stream, asubmit, submit)}
+        agent = make(ways[way], max_tasks=1)
+        answers = [agent.submit("outer").result(20).text for _ in range(2)]
+        assert answers == ["7 7" if way == "arun" else "7"] * 2
+
+    def test_submitted_task_that_nobody_waits_for_respects_the_limit(
+        self, make: Callable[..., Agent]
+    ) -> None:
+        async def submit(agent: Agent) -> str:
+            return await agent.asubmit("inner")
+
+        agent = make(submit, max_tasks=1)
+        outer = agent.run("outer")
+        assert agent.wait(outer.text, 20).text == "7"
+        events = agent.use_journal(lambda journal: journal.read(outer.text))
+        inner_start = next(event for event in events if isinstance(event, TaskStarted))
+        assert outer.events[-1].at <= inner_start.at
 
 
 class ClosedJournal(InProcessJournal):

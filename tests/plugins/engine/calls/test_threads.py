@@ -223,3 +223,19 @@ def test_function_is_refused_after_the_main_thread_ended(tmp_path):
     )
     assert "refused: RuntimeError: cannot schedule" in done.stdout, done.stderr
     assert done.stdout.endswith("True\n")
+
+
+async def test_functions_that_wait_leave_threads_to_inner_functions(threads: ToolThreads) -> None:
+    loop = asyncio.get_running_loop()
+    both_wait = threading.Barrier(2)
+
+    def run_inner(depth: int) -> int:
+        if depth == 0:
+            both_wait.wait(10)
+        if depth == 5:
+            return depth
+        inner = threads.run(lambda: run_inner(depth + 1))
+        return asyncio.run_coroutine_threadsafe(inner, loop).result(10)
+
+    results = await asyncio.gather(*(threads.run(lambda: run_inner(0)) for _ in range(2)))
+    assert results == [5, 5]

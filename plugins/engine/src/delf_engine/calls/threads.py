@@ -6,19 +6,26 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any
+
+_level: ContextVar[int] = ContextVar("level of a tool's function", default=0)
 
 
 class ToolThreads:
     """A thread pool for functions that would block the event loop.
 
+    A function may run another task of its agent, and wait for it. The functions of that task run in
+    a further pool: in the same pool, the functions that wait could hold all threads.
+
     Args:
-        max_threads: The maximum number of functions that run at the same time.
+        max_threads: The maximum number of functions that run at the same time in each pool.
+        levels: The number of further pools.
     """
 
-    def __init__(self, max_threads: int) -> None:
+    def __init__(self, max_threads: int, levels: int = 5) -> None:
+        self._inner = ToolThreads(max_threads, levels - 1) if levels else None
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
         self._calls: set[Future[None]] = set()  # the calls of queued and running functions
         self._closed = False
@@ -40,9 +47,12 @@ class ToolThreads:
             RuntimeError: After :meth:`close`, at the interpreter's shutdown, or if no thread can be
                 started.
         """
-        work: list[Any] = [partial(copy_context().run, function)]
+        context = copy_context()
+        level = context.get(_level, 0)
+        context.run(_level.set, level + 1)
+        work: list[Any] = [partial(context.run, function)]
         del function  # its arguments are freed when the function is taken out of ``work``
-        call = self._submit(work)
+        call = self.submit(work, level)
         try:
             await _completion(call)
         except asyncio.CancelledError:
@@ -65,12 +75,18 @@ class ToolThreads:
         finally:
             del error  # the traceback leads to this frame, too
 
-    def _submit(self, work: list[Any]) -> Future[None]:
-        """Queue the function in a list for the pool's threads; return the future of its end.
+    def submit(self, work: list[Any], level: int = 0) -> Future[None]:
+        """Queue the function in a list for the threads of a pool; return the future of its end.
+
+        Args:
+            work: The list.
+            level: The number of functions that wait for this function.
 
         Raises:
             RuntimeError: If no thread will ever run the function.
         """
+        if level and self._inner is not None:
+            return self._inner.submit(work, level - 1)
         call: Future[None] = Future()
         try:
             self._pool.submit(_run, work, call)
@@ -92,6 +108,8 @@ class ToolThreads:
     def close(self) -> None:
         """Cancel queued functions and refuse new ones, without waiting for running functions."""
         self._closed = True
+        if self._inner is not None:
+            self._inner.close()
         for call in tuple(self._calls):
             call.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
