@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from delf.errors import DelfError, JournalUnavailableError
+from delf.errors import DelfError, JournalFailedError, JournalUnavailableError
 
 
-class JournalError(DelfError):
+class JournalError(JournalFailedError):
     """The journal cannot be read or written."""
 
     code = "ERR-JOURNAL-001"
+    default_hint = None
 
 
 class JournalSetupError(JournalError, JournalUnavailableError):
@@ -20,7 +21,7 @@ class JournalSetupError(JournalError, JournalUnavailableError):
     )
 
 
-class JournalConflictError(JournalError):
+class JournalConflictError(DelfError):
     """An event cannot follow the stored events of its task, or the task has another owner."""
 
     code = "ERR-JOURNAL-003"

@@ -143,7 +143,7 @@ class Guard:
         except ProblemError as problem:
             await sender.problem(problem)
         except DelfError as error:
-            await sender.problem(problem_of(error))
+            await sender.problem(problem_of(error, sender.request_id))
         except Exception:
             path = ascii(scope["path"])[:200]
             _log.exception("%s %s failed (%s)", scope["method"], path, sender.request_id)

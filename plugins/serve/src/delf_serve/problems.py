@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -11,7 +12,9 @@ from delf.errors import (
     AgentStateError,
     ApprovalRejectedError,
     ConfigurationError,
+    ConnectionUnavailableError,
     DelfError,
+    JournalFailedError,
     JournalUnavailableError,
     ToolRefusedError,
     UnknownRequestError,
@@ -24,12 +27,19 @@ _STATUSES: Final[tuple[tuple[type[DelfError], int], ...]] = (
     (UnknownRequestError, 409),
     (ApprovalRejectedError, 422),
     (ToolRefusedError, 422),
-    (JournalUnavailableError, 503),
     (AgentStateError, 503),
     (ConfigurationError, 422),
 )
+# Errors of the databases of journal and queue. Their messages may name the machine and the user.
+_DATABASE_ERRORS: Final = (
+    JournalFailedError,
+    JournalUnavailableError,
+    ConnectionUnavailableError,
+)
 _INTERNAL_ERROR: Final = 500
 _OPENAI_PREFIX: Final = "/v1/"
+_LOG_HINT: Final = "the server's log has more under this request_id"
+_log = logging.getLogger(__name__)
 
 
 class ProblemError(Exception):
@@ -97,11 +107,19 @@ class ProblemError(Exception):
         return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def problem_of(error: DelfError) -> ProblemError:
+def problem_of(error: DelfError, request_id: str) -> ProblemError:
     """Convert an error to an API error response.
 
-    The error's hint is left out, because it suggests commands of the command line.
+    The error's hint is left out, because it suggests commands of the command line. An error of a
+    database is only logged.
+
+    Args:
+        error: The error.
+        request_id: The request's id in the logs.
     """
+    if isinstance(error, _DATABASE_ERRORS):
+        _log.warning("%s (%s)", error.message, request_id)
+        return ProblemError(503, "the server cannot use its database", _LOG_HINT, code=error.code)
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 409)
     return ProblemError(status, error.message, code=error.code)
 
@@ -114,6 +132,4 @@ def shutting_down() -> ProblemError:
 
 def internal_error() -> ProblemError:
     """Return the error response for an unexpected failure. The details are only logged."""
-    return ProblemError(
-        _INTERNAL_ERROR, "an unexpected failure", "the server's log has more under this request_id"
-    )
+    return ProblemError(_INTERNAL_ERROR, "an unexpected failure", _LOG_HINT)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from delf import Agent
-from delf.errors import ConfigurationError, DelfError, OptionalDependencyError
+from delf.errors import OptionalDependencyError
 from delf.protocols.journal import Journal
 from delf.protocols.people import name_of_holder
 from delf.protocols.shared_journal import SharedJournal
@@ -150,10 +150,6 @@ class ProjectSchedules:
             yield self._schedules
         except OptionalDependencyError as error:
             raise ProblemError(501, error.message) from None
-        except ConfigurationError as error:
-            raise ProblemError(422, error.message) from None
-        except DelfError as error:
-            raise ProblemError(503, error.message) from None
 
     async def aclose(self) -> None:
         """Release the database of the schedules. Idempotent."""
