@@ -245,10 +245,10 @@ STRANGE_ENDS = {
     ),
     "notes that cannot be shown": (
         (
-            "class N:\n    def __str__(self): raise ValueError\n"
+            "class N:\n    def __str__(self): raise ValueError('no text')\n"
             "e = KeyError('a')\ne.__notes__ = [N(), 'b']\nraise e"
         ),
-        "KeyError: 'a'\n(its message cannot be shown: ValueError)\nb",
+        "KeyError: 'a'\n(its message cannot be shown: ValueError: no text)\nb",
     ),
     "notes that cannot be read": (
         "class E(Exception):\n    @property\n    def __notes__(self): raise ValueError\nraise E('a')",

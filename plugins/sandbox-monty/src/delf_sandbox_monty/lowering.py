@@ -212,6 +212,8 @@ class MontyRewriting(Rewriting):
         result of the passed function.
         """
         node = place.node
+        if self._functions.targets(node.func, place.scope):  # the script defines the function
+            return
         match node.func:
             case ast.Name(id=word) if word in _TAKES_FUNCTION:
                 if word in ("map", "filter", "reduce"):

@@ -168,7 +168,9 @@ def _text_of(thing: object) -> str:
         # str() may return an instance of a subclass, whose methods are the script's own.
         return str.__str__(str(thing))
     except BaseException as broken:
-        return f"(its message cannot be shown: {kind_name(broken)})"
+        kind = kind_name(broken)
+        reason = attempt(lambda error=broken: f"{kind}: {error}", kind)
+        return f"(its message cannot be shown: {reason.removesuffix(': ')})"
 
 
 def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from delf_sandbox.guest.names import BUILTINS, ToolNames, normalized_name
+from delf_sandbox.guest.names import ToolNames, normalized_name
 from delf_sandbox.guest.nodes import AmbiguousError
 from delf_sandbox.guest.scopes import AWAITABLE, CallPlace, FunctionNode, Scope
 
@@ -49,6 +49,7 @@ class Functions:
         self.initial_names = names.initial_names
         """The names that are defined when the script starts, such as those of tools."""
         self._tool_names = names
+        self.is_builtin = names.is_builtin
         # For methods whose object is unknown: a method with the name of an action may be a tool.
         self._normalized_action_names = {
             normalized_name(action_name)
@@ -209,7 +210,7 @@ class Functions:
         if owner is None:
             if self.initial_names.is_async(word):
                 return ResultKind.COROUTINE
-            if word in BUILTINS and not self.initial_names.is_bound(word):
+            if self.is_builtin(word, scope):
                 return ResultKind.PLAIN
             return ResultKind.UNKNOWN
         binding_kinds = owner.binding_kinds[word]
@@ -259,7 +260,7 @@ class Functions:
             arguments = place.node.args
             if not isinstance(function, ast.Name) or function.id not in ("any", "all"):
                 continue
-            if not arguments or not self._tool_names.is_free(function.id, place.scope):
+            if not arguments or not self.is_builtin(function.id, place.scope):
                 continue
             label = self.write_action_for_each_item(arguments[0])
             if label is not None:

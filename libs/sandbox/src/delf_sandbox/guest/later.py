@@ -6,7 +6,6 @@ import ast
 from collections.abc import Sequence
 
 from delf_sandbox.guest.functions import Functions
-from delf_sandbox.guest.names import BUILTINS
 from delf_sandbox.guest.scopes import EACH_ITEM, CallPlace, Path, Place, Scope, ValuePart
 
 _MAX_PATH_STEPS = 6
@@ -140,11 +139,7 @@ class DeferredCalls:
         For a call such as ``list(tasks)``, mark the calls in its argument instead.
         """
         function = place.node.func
-        if (
-            isinstance(function, ast.Name)
-            and function.id in BUILTINS
-            and place.scope.find(function.id) is None  # the script has no variable of this name
-        ):
+        if isinstance(function, ast.Name) and self._functions.is_builtin(function.id, place.scope):
             self._mark_calls_in_arguments_of_builtin(function.id, place, path)
             return
         is_result_awaited = not path  # otherwise the script awaits an item of the result

@@ -9,11 +9,12 @@ when the script shows or passes the collection: see ``_NoValue``.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from delf_sandbox.guest.names import BUILTINS, ToolNames, tool_of_item
+from delf_sandbox.guest.names import ToolNames, normalized_name, tool_of_item
 from delf_sandbox.guest.nodes import ToolMisuseError
 from delf_sandbox.guest.scopes import CallPlace, Scope
 
@@ -23,10 +24,11 @@ _PLACES_FOR_TOOLS = (
     *(ast.Tuple, ast.List, ast.Set, ast.Dict, ast.withitem, ast.ExceptHandler),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
-# Builtins to which a script can pass a tool. All others need a plain value.
+# Builtins to which a script can pass a tool, exceptions among them. All others need a plain value.
 _BUILTINS_FOR_TOOLS = frozenset(
     {"callable", "classmethod", "dir", "getattr", "hasattr", "hash", "help", "id", "isinstance"}
     | {"property", "staticmethod", "type", "vars"}
+    | {name for name in dir(builtins) if name.endswith(("Error", "Exception", "Warning", "Exit"))}
 )
 # Functions that call the function passed to them only when their result is iterated.
 _LAZY_FUNCTIONS = frozenset(
@@ -80,14 +82,15 @@ class _Uses:
     """
 
     def __init__(self, tree: ast.Module, names: ToolNames) -> None:
+        self._names = names
         self._syntax = names.syntax
         self._tools = names.initial_names.tools
         self._tool_calls = names.calls
         self._parents: dict[int, Any] = {}
         self._misuses: list[ToolMisuseError] = []
-        # The name in the library for each name in the script: ``{"join": "chain"}`` after ``from
-        # itertools import chain as join``. Builtins such as ``map`` need no import.
-        self._original_name_by_local_name = {name: name for name in _LAZY_FUNCTIONS & BUILTINS}
+        # The name in the library for each imported name: ``{"join": "chain"}`` after ``from
+        # itertools import chain as join``.
+        self._original_name_by_local_name: dict[str, str] = {}
         # The names of the imported modules: ``it`` after ``import itertools as it``.
         self._module_names: set[str] = set()
         # The functions that the script defines: a mapping from name to node.
@@ -178,10 +181,18 @@ class _Uses:
             case ast.Call() if self._original_name_of(parent) in _LAZY_FUNCTIONS:
                 self._check_lazy_call(parent, use.scope, use.label)
             case _ if not self._may_be_tool(use, node, parent):
-                self._add_misuse(node, misuse_message(use.label, use.methods))
+                self._add_misuse(node, self._message_about(use))
             case _:
                 pass
         return ()
+
+    def _message_about(self, use: _Use) -> str:
+        """Return the error message for a misuse; for an unknown action, it lists the actions."""
+        connection, _, action = use.label.partition(".")
+        action_names = self._tools[connection]
+        if action and normalized_name(action) not in map(normalized_name, action_names):
+            return f"there is no {use.label}; {misuse_message(connection, action_names)}"
+        return misuse_message(use.label, use.methods)
 
     def _may_be_tool(self, use: _Use, node: Any, parent: Any) -> bool:
         """Return True if a tool may stand at its place in the script without being called.
@@ -196,8 +207,8 @@ class _Uses:
             # ``mail().send(…)``, the node is ``mail()``, and its parent is an attribute.
             case ast.Call(func=function) if function is node:
                 return not use.is_connection
-            case ast.Call(func=ast.Name(id=name)) if name in BUILTINS:
-                return name in _BUILTINS_FOR_TOOLS
+            case ast.Call() if self._builtin_of(parent):
+                return self._builtin_of(parent) in _BUILTINS_FOR_TOOLS
             case ast.Call():  # ``use(mail.send)``, but not ``mail.send(mail.read)``
                 return id(parent) not in self._tool_calls
             case ast.keyword():  # ``use(tool=mail.send)``
@@ -316,16 +327,23 @@ class _Uses:
         """Return the original name of a called library function, such as ``partial`` or ``map``.
 
         The original name is the name in the library, which may differ from the name in the script
-        after ``import … as``. An empty text stands for a function that is neither a lazy builtin
-        nor a function of ``functools`` or ``itertools``.
+        after ``import … as``. An empty text stands for a function that is neither a builtin nor a
+        function of ``functools`` or ``itertools``.
         """
         match node.func:
             case ast.Name(id=name):
-                return self._original_name_by_local_name.get(name, "")
+                return self._original_name_by_local_name.get(name) or self._builtin_of(node)
             case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in self._module_names:
                 return attr
             case _:
                 return ""
+
+    def _builtin_of(self, node: ast.Call) -> str:
+        """Return the name of a called builtin; empty for any other function."""
+        place = self._syntax.calls.get(id(node))
+        if place is None or not isinstance(node.func, ast.Name):
+            return ""
+        return node.func.id if self._names.is_builtin(node.func.id, place.scope) else ""
 
     def _is_unused(self, node: Any, scope: Scope) -> bool:
         """Return True if the script does not use the value of an expression.

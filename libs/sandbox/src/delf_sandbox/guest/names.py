@@ -126,6 +126,11 @@ class ToolNames:
         """Return True if neither ``scope`` nor a scope that encloses it binds ``word``."""
         return scope.find(word) is None
 
+    def is_builtin(self, word: str, scope: Scope) -> bool:
+        """Return True if a name is that of a builtin, which no script binds to something else."""
+        is_bound = self.initial_names.is_bound(word) or not self.is_free(word, scope)
+        return word in BUILTINS and not is_bound
+
     def _is_unknown(self, word: str, scope: Scope) -> bool:
         """Return True if neither the script, Python, delf nor an earlier script defines a name.
 
@@ -245,8 +250,8 @@ class ToolNames:
     def _resolve_rebound_names(self) -> None:
         """Record the tool names that the script rebinds, and remove copies of tools.
 
-        A function with a tool's name is taken for a copy of the tool's definition in the prompt,
-        and is removed. The name is recorded all the same, so that a note tells the model about it.
+        The name of a removed copy is recorded all the same, so that a note tells the model about
+        it.
         """
         tools = self.initial_names.tools
         for place in self.syntax.definitions:
@@ -254,8 +259,10 @@ class ToolNames:
             is_lambda = isinstance(place.node, ast.Assign)
             defined_name: str = place.node.targets[0].id if is_lambda else place.node.name
             if defined_name in tools and place.scope.kind != "class":
-                self._remove_copied_definition(place, defined_name)
-                self.rebound_names[defined_name] = "function"
+                self._raise_if_definition_calls_tools(place, defined_name)
+                if self._is_copied_definition(place.node, defined_name):
+                    self._remove_copied_definition(place, defined_name)
+                    self.rebound_names[defined_name] = "function"
         for scope in self._all_scopes():
             for word, binding_kinds in scope.binding_kinds.items():
                 is_parameter = "param" in binding_kinds
@@ -266,25 +273,40 @@ class ToolNames:
         yield self.syntax.module
         yield from self.syntax.scopes.values()
 
+    def _raise_if_definition_calls_tools(self, place: Place, tool_name: str) -> None:
+        """Raise if a function or class that has a tool's name calls tools.
+
+        Raises:
+            AmbiguousError: If it does; the tool's name could mean either of the two.
+        """
+        if any(map(self._is_tool_call, ast.walk(place.node))):
+            word = "class" if isinstance(place.node, ast.ClassDef) else "function"
+            raise AmbiguousError.at_node(
+                place.node,
+                f"{tool_name} is the name of a tool, but here also of a {word} that calls tools: "
+                f"give the {word} another name",
+            )
+
+    def _is_copied_definition(self, node: Any, tool_name: str) -> bool:
+        """Return True if a function or class that has a tool's name is a copy from the prompt.
+
+        The prompt shows a plain tool as a function, and a connection as a class with its actions.
+        """
+        if not isinstance(node, ast.ClassDef):
+            return self.initial_names.is_plain_tool(tool_name)
+        actions = self.initial_names.tools[tool_name]
+        return any(getattr(statement, "name", None) in actions for statement in node.body)
+
     def _remove_copied_definition(self, place: Place, tool_name: str) -> None:
-        """Replace a function that has a tool's name by ``pass``, so that the name means the tool.
+        """Replace a copied definition of a tool by ``pass``, so that the name means the tool.
 
         Models sometimes copy the definition of a tool, a ``def`` without a body, from the prompt
         into their scripts.
 
         Args:
-            place: The definition of a function that has a tool's name.
-            tool_name: The name that the function and the tool share.
-
-        Raises:
-            AmbiguousError: If the function calls tools, so that the function is no such copy.
+            place: The definition of a function or class that has a tool's name.
+            tool_name: The name that the definition and the tool share.
         """
-        if any(map(self._is_tool_call, ast.walk(place.node))):
-            raise AmbiguousError.at_node(
-                place.node,
-                f"{tool_name} is the name of a tool, but here also of a function that calls tools: "
-                "give the function another name",
-            )
         for load, is_called in self.syntax.loads:
             means_function = load.node.id == tool_name and load.scope.find(tool_name) is not None
             if means_function and not is_called:  # calls are rewritten by _resolve_tool_call()

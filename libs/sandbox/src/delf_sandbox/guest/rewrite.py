@@ -390,7 +390,9 @@ class Rewriting:
         if place.must_not_await_in_place:
             return False
         match place.node:
-            case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
+            case ast.Call(func=ast.Name(id="map" | "filter" as word), args=[function, *_]) if (
+                self._names.is_builtin(word, place.scope)
+            ):
                 return self._makes_tool_call_for_each_item(function)
             case _:
                 return self._calls_generator_function(place)
