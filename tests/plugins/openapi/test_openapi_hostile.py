@@ -105,12 +105,23 @@ async def test_invalid_names_drop_only_their_operation(name: str, place: str) ->
     assert "POST /x/" in tool.inspect()["warnings"][0]
 
 
-@pytest.mark.parametrize("content", [[5], ["application/json"], 5, "x", None])
-async def test_operation_with_an_invalid_response_is_kept(content: Any) -> None:
-    responses = {"200": {"description": "ok", "content": content}}
-    action = await the_action(one({"responses": responses}))
-    assert action.returns == action.full_types().returns
-    assert action.returns in ("Any", "None")
+@pytest.mark.parametrize("invalid", [[5], ["application/json"], 5, "x", None, True])
+async def test_operation_with_an_invalid_response_is_kept(invalid: Any) -> None:
+    media = {"description": "ok", "content": {"application/json": invalid}}
+    for response in (invalid, {"description": "ok", "content": invalid}, media):
+        action = await the_action(one({"responses": {"200": response}}))
+        assert action.returns == action.full_types().returns
+        assert action.returns in ("Any", "None")
+
+
+@pytest.mark.parametrize("invalid", [[], ["x"], 5, "x", True, False])
+@pytest.mark.parametrize("member", ["operation", "parameters", "requestBody"])
+async def test_invalid_member_drops_its_operation_with_a_warning(member: str, invalid: Any) -> None:
+    bad: Any = {"operationId": "bad", member: [invalid] if member == "parameters" else invalid}
+    fine: dict[str, Any] = {"operationId": "fine", "responses": {}}
+    tool = APITool(spec({"/x": {"post": invalid if member == "operation" else bad, "get": fine}}))
+    assert [action.name for action in await tool.actions()] == ["fine"]
+    assert len(tool.inspect()["warnings"]) == 1
 
 
 # -- YAML ---------------------------------------------------------------------------------

@@ -260,7 +260,9 @@ def _without_summary(line: str, summary: str) -> str:
 
 def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
     """Return the descriptions of an operation's result and of the keys in it."""
-    result = _success_response(document, raw)
+    result = None
+    with contextlib.suppress(SpecError):  # declared, but invalid
+        result = _success_response(document, raw)
     if result is None:
         return ""
     description = sentences(result.description, _MAX_RESULT_DOC)
@@ -471,7 +473,7 @@ def _result_type(
 ) -> _ResultType:
     try:
         result = _success_response(document, raw)
-    except (SpecError, TypeError, AttributeError, LookupError):  # declared, but invalid
+    except SpecError:  # declared, but invalid
         return _ResultType("Any", is_declared=True)
     if result is None:
         return _type_without_content(raw)

@@ -253,8 +253,11 @@ class Document:
     def resolve_reference(self, node: Any) -> dict[str, Any]:
         """Resolve a parameter, body or response like :meth:`resolve` resolves a schema.
 
-        Fields next to a reference are ignored in every version, except annotations.
+        Fields next to a reference are ignored in every version, except annotations. True and False
+        stand for schemas alone.
         """
+        if isinstance(node, bool):
+            raise SpecError("a bool stands where a mapping must be")
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
             if type(mapping.get("$ref")) is str and len(mapping) > 1:
