@@ -659,6 +659,27 @@ async def test_json_keys_differing_by_case_keep_their_text(tmp_path, name, begin
 
 
 @pytest.mark.parametrize(
+    ("name", "begin", "end"),
+    [("rows.jsonl", "", "\n"), ("rows.jsonl", "{oops\n", "\n"), ("rows.json", "[", "]")],
+    ids=["lines", "a broken line", "a list"],
+)
+async def test_inner_json_keys_differing_by_case_are_kept_and_reported(tmp_path, name, begin, end):
+    path = tmp_path / name
+    path.write_text(begin + '{"ID": {"": 0}, "v": [{"ID": {"n": 1, "N": 2}, "id": 3}]}' + end)
+    with notes_of_call() as notes:
+        (row,) = await files_of(path).query(f"FROM '{name}'")
+    assert row == {"ID": {"": 0}, "v": [{"ID": {"n": 1, "N_2": 2}, "id_2": 3}]}
+    assert "'id_2' is 'id' beside 'ID'" in " ".join(notes)
+
+
+async def test_keys_of_json_maps_keep_their_case(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("oops\n" + "".join(f'{{"m": {{"a{n}": 1, "A{n}": 2}}}}\n' for n in range(300)))
+    rows = await files_of(path).query("FROM 'rows.jsonl'")
+    assert rows == [{"m": {f"a{n}": 1, f"A{n}": 2}} for n in range(300)]
+
+
+@pytest.mark.parametrize(
     ("name", "data", "reported"),
     [
         ("rows.csv", b"a,b\n", "only the names of columns: 'a', 'b'"),

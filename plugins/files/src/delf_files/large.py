@@ -118,23 +118,35 @@ class _Folding:
     """Renames keys that differ only by case, because SQL cannot distinguish them.
 
     A key gets the same new name in all records.
+
+    Args:
+        renames_inner_keys: Whether to rename the keys of objects inside of the records, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, renames_inner_keys: bool = False) -> None:
+        self._renames_inner_keys = renames_inner_keys
         # The new name of each key so far.
         self._names: dict[str, str] = {}
         # All new names in lower case, because names that differ only by case count as equal.
         self._used_names: set[str] = set()
+        # Renames the keys of the objects inside of a record, by the record's key.
+        self._inner: dict[str, _Folding] = {}
 
     def renamed(self, value: Any) -> Any:
-        """Return a dict with new names for keys that differ only by case, such as ``ID_2``.
-
-        Any other value is returned unchanged.
-        """
+        """Return a JSON value with names such as ``ID_2`` for keys that differ only by case."""
+        if isinstance(value, list) and self._renames_inner_keys:
+            return [self.renamed(item) for item in cast("list[Any]", value)]
         if not isinstance(value, dict):
             return value
         record = cast("dict[str, Any]", value)
-        return {self._unique_name(key): item for key, item in record.items()}
+        return {self._unique_name(key): self._renamed_item(key, record[key]) for key in record}
+
+    def _renamed_item(self, key: str, item: Any) -> Any:
+        if not self._renames_inner_keys or not isinstance(item, (dict, list)):
+            return item
+        if key not in self._inner:
+            self._inner[key] = _Folding(renames_inner_keys=True)
+        return self._inner[key].renamed(item)
 
     def _unique_name(self, key: str) -> str:
         """Return the new name of a key: the key itself, unless another key differs only by case."""
@@ -149,7 +161,9 @@ class _Folding:
         return self._names[key]
 
 
-def write_json_lines(path: str, copy_path: str, shown_name: str) -> None:
+def write_json_lines(
+    path: str, copy_path: str, shown_name: str, *, renames_inner_keys: bool = False
+) -> None:
     """Copy the valid lines of a JSON Lines file to another file, with a note about invalid lines.
 
     In each object, each key occurs once, and keys that differ only by case get numbers.
@@ -158,17 +172,20 @@ def write_json_lines(path: str, copy_path: str, shown_name: str) -> None:
         path: The path of the file.
         copy_path: The path of the file to write.
         shown_name: The file's name in notes and errors for the model.
+        renames_inner_keys: Whether the numbers are for keys of objects inside of objects, too.
 
     Raises:
         ValueError: If no line is JSON.
     """
     with Path(path).open(encoding="utf-8") as source, _create(copy_path) as out:
         lines = JSONLinesReader(shown_name)
-        _write_values(lines.values(source), out)
+        _write_values(lines.values(source), out, renames_inner_keys)
         lines.add_notes()
 
 
-def write_items_as_json_lines(path: str, copy_path: str, shown_name: str) -> None:
+def write_items_as_json_lines(
+    path: str, copy_path: str, shown_name: str, *, renames_inner_keys: bool = False
+) -> None:
     """Copy a JSON list, or concatenated JSON values, to a file with one item on each line.
 
     Values that Python cannot represent exactly are named in notes of the call.
@@ -177,6 +194,7 @@ def write_items_as_json_lines(path: str, copy_path: str, shown_name: str) -> Non
         path: The path of the file.
         copy_path: The path of the file to write.
         shown_name: The file's name in notes and errors for the model.
+        renames_inner_keys: Whether the numbers are for keys of objects inside of objects, too.
 
     Raises:
         ValueError: If the file is not JSON.
@@ -184,14 +202,14 @@ def write_items_as_json_lines(path: str, copy_path: str, shown_name: str) -> Non
     reader = JSONReader(shown_name)
     with Path(path).open(encoding="utf-8") as source, _create(copy_path) as out:
         try:
-            _write_values(_values(source, reader), out)
+            _write_values(_values(source, reader), out, renames_inner_keys)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{shown_name}: {error}") from None
     reader.add_notes()
 
 
-def _write_values(values: Iterable[Any], out: TextIO) -> None:
-    renamed = _Folding().renamed
+def _write_values(values: Iterable[Any], out: TextIO, renames_inner_keys: bool) -> None:
+    renamed = _Folding(renames_inner_keys=renames_inner_keys).renamed
     out.writelines(f"{json.dumps(renamed(value))}\n" for value in values)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -382,34 +382,41 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     has_duplicate_keys = "has_duplicate_keys" in table
     relation = None if has_duplicate_keys else _relation_of_json(connection, table)
     if relation is None:
-        table = _rewrite_as_json_lines(table)
-        relation = connection.sql(f"FROM {_json_rows(table)}")
-        _add_notes_about_renamed_columns(relation.columns, table["names"][0])
+        table, relation = _rewritten_json(connection, table)
+        for names in (relation.columns, *_names_of_fields(relation.types)):
+            _add_notes_about_renamed_columns(names, table["names"][0])
     inferred_types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     types = _lossless_types(connection, table, relation)
     return _json_rows(table, None if types == inferred_types else types)
 
 
-def _rewrite_as_json_lines(table: dict[str, Any]) -> dict[str, Any]:
-    """Rewrite a JSON file at ``table["copy_path"]``; return the data of the new file's table."""
+def _rewritten_json(connection: Any, table: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Rewrite a JSON file as JSON lines; return the data of the new file's table, and its rows."""
+    import duckdb
+
     write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
-    write(table["path"], table["copy_path"], table["names"][0])
-    return {**table, "path": table["copy_path"]}
+    lines = {**table, "path": table["copy_path"]}
+    write(table["path"], lines["path"], table["names"][0])
+    try:
+        return lines, connection.sql(f"FROM {_json_rows(lines)}")
+    except duckdb.NotImplementedException:  # keys of inner objects differ only by case
+        write(table["path"], lines["path"], table["names"][0], renames_inner_keys=True)
+        return lines, connection.sql(f"FROM {_json_rows(lines)}")
 
 
 def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
     """Return the rows of a JSON file; None if the file has to be rewritten first.
 
     Two kinds of files have to be rewritten: JSON lines with a broken line, which DuckDB does not
-    skip; and records with keys that differ only by case, such as ``id`` and ``ID``.
+    skip; and objects with keys that differ only by case, such as ``id`` and ``ID``.
     """
     import duckdb
 
     try:
         relation = connection.sql(f"FROM {_json_rows(table)}")
-    except duckdb.Error:
+    except duckdb.Error as error:
         may_have_broken_line = table["ending"] != ".json"
-        if may_have_broken_line:
+        if may_have_broken_line or "Duplicate name" in str(error):  # of an inner object
             return None
         raise
     return None if _probably_renamed_columns(relation.columns) else relation
@@ -481,9 +488,12 @@ def _json_type(kind: Any) -> str:
     """Return the SQL name of a type that DuckDB inferred from JSON.
 
     VARCHAR replaces each type that DuckDB guessed from the form of texts: a DATE would lose its
-    time zone, and a UUID its upper case.
+    time zone, and a UUID its upper case. JSON replaces objects with an empty key, which no other
+    type can have.
     """
     if kind.id == "struct":
+        if any(not name for name, _ in kind.children):
+            return "JSON"
         fields = (f"{_name(name)} {_json_type(child)}" for name, child in kind.children)
         return f"STRUCT({', '.join(fields)})"
     if kind.id == "list":
@@ -491,6 +501,15 @@ def _json_type(kind: Any) -> str:
     if kind.id == "map":
         return f"MAP({', '.join(_json_type(child) for _, child in kind.children)})"
     return "VARCHAR" if kind.id.startswith(_TEXT_TYPES) else str(kind)
+
+
+def _names_of_fields(kinds: Iterable[Any]) -> Iterator[list[str]]:
+    """Yield the names of the fields of each object type in some types, at any depth."""
+    for kind in kinds:
+        if kind.id in ("struct", "list", "map"):
+            if kind.id == "struct":
+                yield [name for name, _ in kind.children]
+            yield from _names_of_fields(child for _, child in kind.children)
 
 
 def _add_notes_about_renamed_columns(names: list[str], about: str) -> None:
