@@ -134,8 +134,9 @@ class _Folding:
 
     def renamed(self, value: Any) -> Any:
         """Return a JSON value with names such as ``ID_2`` for keys that differ only by case."""
-        if isinstance(value, list) and self._renames_inner_keys:
-            return [self.renamed(item) for item in cast("list[Any]", value)]
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            return [self.renamed(item) for item in items] if self._renames_inner_keys else items
         if not isinstance(value, dict):
             return value
         record = cast("dict[str, Any]", value)
