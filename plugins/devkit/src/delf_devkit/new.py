@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 import string
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
@@ -16,15 +17,23 @@ import click
 from delf import __version__
 from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, HOOKS, PLUGIN_API
 from delf.packages.official import PLUGIN_PREFIX, all_packages, module_of, package_of
+from delf.types import IN_PROCESS
 from delf_cli.as_json import as_json_option
 from delf_cli.main import COMMANDS
+from delf_engine.toolset import RESERVED
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _RESERVED_NAMES: Final = ("core", "delf", DISTRIBUTION, "testing")
-
+# The names that no setting can choose as a plugin of a kind, because they mean something else.
+_RESERVED_NAMES_BY_KIND: Final[Mapping[str, Collection[str]]] = {
+    "connection": RESERVED.union(dir(builtins)),
+    "journal": (IN_PROCESS,),
+    "prefilter": ("auto", "off"),
+    "sandbox": ("auto",),
+}
 
 _HOOKS: Final = {spec.kind: (hook, spec.__name__) for hook, spec in HOOKS.items()}
 KINDS: Final = tuple(_HOOKS)
@@ -207,7 +216,9 @@ def _check_name(name: str, kind: str, package: str) -> None:
                 param_hint="NAME",
             )
     is_own_command = kind == "command" and name in COMMANDS
-    if name in _RESERVED_NAMES or is_own_command or keyword.iskeyword(name):
+    reserved_names = {*_RESERVED_NAMES, *_RESERVED_NAMES_BY_KIND.get(kind, ())}
+    is_reserved = not reserved_names.isdisjoint((name, name.replace("-", "_")))
+    if is_reserved or is_own_command or keyword.iskeyword(name):
         raise click.BadParameter(f"{name!r} is a reserved name", param_hint="NAME")
 
 
