@@ -597,6 +597,18 @@ async def test_forbidden_references_are_refused(ref: str, tmp_path: pathlib.Path
     )
 
 
+@pytest.mark.timeout(20)
+async def test_reference_to_a_very_long_path_is_refused(tmp_path: pathlib.Path) -> None:
+    ref = f"{'a/' * 60_000}x.json#/a"
+    file = tmp_path / "x.json"
+    file.write_text(
+        json.dumps(spec({"/x": {"get": {"operationId": "call", "parameters": [{"$ref": ref}]}}}))
+    )
+    tool = APITool(str(file), name="api")
+    assert await tool.actions() == ()
+    assert "longer than 4096 characters" in tool.inspect()["warnings"][0]
+
+
 async def test_oversized_specification_is_refused(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "x.json"
     with file.open("wb") as out:

@@ -17,6 +17,7 @@ Read = Callable[[str], Source]
 
 _MAX_CHAINED_REFS: Final = 50
 _MAX_DOCUMENTS: Final = 3000
+_MAX_ADDRESS_CHARS: Final = 4096  # also the longest path on Linux
 # Annotations of a reference; any other key beside ``$ref`` is part of a schema.
 _ANNOTATIONS: Final = frozenset(
     {"description", "summary", "title", "deprecated", "example", "examples", "default"}
@@ -95,6 +96,8 @@ class Trees:
         """
         if not self.uri:
             raise SpecError(f"$ref to {uri}: the specification itself has no address")
+        if len(uri) > _MAX_ADDRESS_CHARS:  # pathlib takes minutes for some long paths
+            raise SpecError(f"$ref to {uri[:200]}… is longer than {_MAX_ADDRESS_CHARS} characters")
         is_local_file = uri.startswith("file:") and urlsplit(uri).netloc in ("", "localhost")
         is_from_web = uri.startswith(("http://", "https://"))
         if is_local_file and self._allows_file(path_of(uri).resolve()):

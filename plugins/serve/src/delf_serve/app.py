@@ -255,7 +255,7 @@ class _LoopEndWatcher(asyncio.Future[None]):
         super().__init__()
         self._agent = agent
         self.is_armed = True
-        """True if the agent's tasks are marked as resumable, or an orderly shutdown will do so."""
+        """False once the agent's tasks are resumable, or an orderly shutdown looks after them."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Mark the agent's tasks as resumable, then cancel this future.
