@@ -16,6 +16,7 @@ from delf_engine.approvals.shared import Approvals
 from delf_engine.approvals.talk import RequestRemarks
 from delf_engine.journal.log import TaskLog
 from delf_engine.task import TaskRequest
+from delf_engine.waiting import is_cancelled
 
 _log = logging.getLogger(__name__)
 
@@ -172,8 +173,7 @@ class Asking:
         try:
             answer = await channel.ask(self._request)
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise  # this task is cancelled; otherwise the channel itself raised the error
             self._redactor.log_failure(_log, f"the approval channel {channel.name!r} failed", error)
             cause = self._redactor.redact_failure(str(error) or type(error).__name__)

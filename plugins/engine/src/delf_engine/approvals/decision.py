@@ -229,10 +229,10 @@ def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def copy_of_request(request: ApprovalRequest) -> ApprovalRequest:
     """Copy a request for a channel or a program, so that neither can change the call."""
     copies: dict[str, Any] = {}
-    for name in [item.name for item in fields(request)]:
-        value = getattr(request, name)
+    for item in fields(request):
+        value = getattr(request, item.name)
         if isinstance(value, Mapping):
-            copies[name] = copy_of(cast("Mapping[str, Any]", value))
+            copies[item.name] = copy_of(cast("Mapping[str, Any]", value))
     return replace(request, **copies)
 
 

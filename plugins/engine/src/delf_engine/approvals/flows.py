@@ -93,8 +93,13 @@ class TaskFlows:
         reason_of: Callable[[_Suspect], str | None],
         learned: Sequence[str] = (),
     ) -> str | None:
+        """Return what ``reason_of`` says about a call; None if no stranger can profit by the call.
+
+        A read without ``egress`` changes nothing and sends no data out.
+        """
         action = call.bound.action
-        if call.bound.built_in or (action.effect == "read" and not action.egress):
+        is_harmless_read = action.effect == "read" and not action.egress
+        if call.bound.built_in or is_harmless_read:
             return None
         self._origins.follow(self._log.events)
         if not self._origins.has_received_untrusted:
@@ -207,8 +212,11 @@ class _Suspect:
                 return self._reason_of_origin(path, origin)
             if origin.kind == "unknown" and reason is None:
                 reason = self._reason_of_origin(path, origin)
-        has_further_parts = next(islice(self._parts(paths), _MAX_PARTS, None), None) is not None
-        return self.reason() if reason is None and has_further_parts else reason
+        searched_and_next = [*islice(self._parts(paths), _MAX_PARTS + 1)]
+        has_unsearched_parts = len(searched_and_next) > _MAX_PARTS
+        if reason is None and has_unsearched_parts:
+            return self.reason()
+        return reason
 
     def _parts(self, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield the path and the text of each part of the values at some paths."""
@@ -262,7 +270,9 @@ class _Suspect:
         if not differences:  # no call of the action is planned
             return self._reason_of([parameter_of(paths_to_review[0])], paths_to_review)
         fewest_differences = min(differences, key=len)
-        return self._reason_of(fewest_differences, paths_to_review) if fewest_differences else None
+        if not fewest_differences:  # the call is planned
+            return None
+        return self._reason_of(fewest_differences, paths_to_review)
 
     def _paths_to_review(self, deciding_paths: Sequence[str]) -> Sequence[str]:
         """Return the paths of the values that need review; empty if the call needs no review."""
@@ -367,9 +377,9 @@ class _Suspect:
         if not self.rules:
             return False
         origin = self.origins.find(self.text_by_path[path])
-        if origin.kind != "result" or (
-            origin.is_mixed and not self._is_computed_from(path, origin)
-        ):
+        if origin.kind != "result":
+            return False
+        if origin.is_mixed and not self._is_computed_from(path, origin):
             return False
         flow = flow_between(str(origin.action), origin.path, self.bound.name, path)
         return any(_is_flow_allowed(flow, rule) for rule in self.rules)

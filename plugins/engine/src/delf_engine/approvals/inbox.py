@@ -87,7 +87,10 @@ def answer_data(
 
 
 def _decider_of(data: Mapping[str, Any]) -> Decider:
-    """Return the author of an answer or a remark, called ``inbox`` if the data has no name."""
+    """Return the author of an answer or a remark, called ``inbox`` if the data has no name.
+
+    Another process wrote the data, so long names are truncated.
+    """
     key = data.get("key")
     teams = data.get("teams")
     if not isinstance(teams, (list, tuple)):

@@ -107,7 +107,8 @@ class PendingRequests:
             self._waiting.pop(request_id, None)
             self._outcomes[request_id] = reason
             if len(self._outcomes) > _MAX_OUTCOMES:
-                del self._outcomes[next(iter(self._outcomes))]
+                oldest_id = next(iter(self._outcomes))
+                del self._outcomes[oldest_id]
 
     def list(self) -> list[ApprovalRequest]:
         """Return all pending requests, oldest first."""

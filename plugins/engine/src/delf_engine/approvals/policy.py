@@ -411,12 +411,16 @@ class TaskApprovals:
         return {path: item for path, item in sources.items() if root_of(path) not in call.edited}
 
     def _shapers(self, asker: str) -> tuple[str, ...]:
-        """Return the names of the owner and of the people who influenced the task's course."""
-        earlier = self._task.setup.get(OTHER_AUTHORS_KEY, ())
+        """Return the names of the people who influenced this task, or a task above this task.
+
+        Args:
+            asker: The name of the task's owner, whose answers do not count.
+        """
+        from_parent_tasks = self._task.setup.get(OTHER_AUTHORS_KEY, ())
         new_events = self._log.events[self._shapers_read_count :]
         self._shapers_read_count += len(new_events)
         self._shaper_names += shapers_of(new_events, asker)
-        return tuple(dict.fromkeys((*earlier, *self._shaper_names)))
+        return tuple(dict.fromkeys((*from_parent_tasks, *self._shaper_names)))
 
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
         """Build a request, with the fields that all requests of the task share.
@@ -462,7 +466,7 @@ def _recorded_answer(case: Case, event: ApprovalDecided) -> Answer:
 
 def _result_type(bound_action: BoundAction) -> str:
     """Return the type of an action's result, without inner keys if it is long."""
-    return shorten(bound_action.action.returns, _MAX_RESULT_TYPE, mentions_no_name)
+    return shorten(bound_action.action.returns, _MAX_RESULT_TYPE, is_mentioned=mentions_no_name)
 
 
 def _preview_digest(case: Case) -> str | None:

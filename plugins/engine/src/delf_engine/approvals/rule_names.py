@@ -75,13 +75,15 @@ def _check(
         suggestion = did_you_mean(connection, connections)
     text = f"approval_rules: {pattern!r} matches none of this agent's actions{suggestion}"
     is_pattern = _before_wildcard(pattern) != pattern
-    if is_pattern or not (suggestion or connection in connections):
+    is_probably_misspelt = bool(suggestion) or connection in connections
+    if is_pattern or not is_probably_misspelt:
         yield text
         return
-    hint = f"correct the name; for a tool that only a worker has, write {pattern + '*'!r}"
     known = ", ".join(name for name in names if name.split(".")[0] == connection)
     if known:
         hint = f"known: {known}; 'NAME.*' stands for all actions of a connection"
+    else:
+        hint = f"correct the name; for a tool that only a worker has, write {pattern + '*'!r}"
     raise AgentConfirmationError(text, hint=hint)
 
 
@@ -91,7 +93,10 @@ def _may_be_in(pattern: str, action: str) -> bool:
     The patterns ``mail.read.sender``, ``mail.read.*`` and ``mail.*`` may be in ``mail.read``.
     """
     start = _before_wildcard(pattern)
-    return start.startswith(f"{action}.") or (start != pattern and action.startswith(start))
+    has_wildcard = start != pattern
+    names_field = start.startswith(f"{action}.")  # ``mail.read.sender`` or ``mail.read.*``
+    includes_action = has_wildcard and action.startswith(start)  # ``mail.*``
+    return names_field or includes_action
 
 
 def _before_wildcard(pattern: str) -> str:

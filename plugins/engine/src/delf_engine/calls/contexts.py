@@ -61,11 +61,11 @@ class CallContexts:
         """
         if (output := self._outputs.pop(call.number, None)) is not None:
             self._record_print(call.number, output.end())
-        # A script that runs again makes the call again, and fetches the results of its children.
-        if not is_cut_off:
-            await self.children.end(call)
-            if self.children.unfinished is not None:
-                raise self.children.unfinished
+        if is_cut_off:
+            return
+        await self.children.end(call)
+        if self.children.unfinished is not None:
+            raise self.children.unfinished
 
     def _record_print(self, call_id: int, text: str) -> None:
         if text:
@@ -133,14 +133,13 @@ class CallContexts:
         """
         file_names = self._files()
         texts = _texts_in(call.arguments)
-        # A script may write a file's name with a folder before it. The task knows the file by the
-        # last part only.
+        # A script may write ``out/notes.txt`` for the file that the task knows as ``notes.txt``.
         argument_texts = {*texts, *(text.rpartition("/")[2] for text in texts)}
         for name in sorted(argument_texts & {*file_names}):
             # The action itself reports an unreadable file.
             with contextlib.suppress(ToolRefusedError, OSError):
                 await asyncio.to_thread(read_once, call.files, file_names, name, _MAX_FROZEN_BYTES)
-        # If a file with the name ``notes.txt`` appears later, the call must not read it, because
+        # If a file with one of the other names appears later, the call must not read it, because
         # nobody has approved its content.
         call.unreadable_names = argument_texts - call.files.keys()
 

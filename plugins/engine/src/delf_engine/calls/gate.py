@@ -233,7 +233,7 @@ class Gate:
 
     async def _validate_and_make(self, request: CallRequest) -> CallAnswer:
         """Validate and make a call; answer the script with a refusal if the call is invalid."""
-        # Before anything is awaited: numbers follow the order in which calls came.
+        # Taken before anything is awaited, so that numbers follow the order in which calls came.
         number = next(self._numbers)
         if self._is_closed:
             return self._answer_after_close()
@@ -294,6 +294,8 @@ class Gate:
         may_have_taken_effect = start is not None and start.effect != "read"
         if may_have_taken_effect:
             return await self._repeat_or_ask(call, recorded_call)
+        # An equal earlier call may have taken effect: an earlier process has asked whether to make
+        # this one, too, or this process has to ask.
         if recorded_call.repeat_request is not None or self._has_unknown_outcome(call):
             return await self._ask_after_unknown_outcome(call, recorded_call)
         return await self._ask_and_make(call, recorded_call)
@@ -767,8 +769,8 @@ class Gate:
 
 def _can_retry(answer: Answer) -> bool:
     """Return whether the model may try another script after a call was not approved."""
-    # Another script would not be answered either.
-    # In a resumed task, a recorded expiry is a rejection by the timeout.
+    # Nobody would answer the request of another script either. In a resumed task, an expired
+    # request has a recorded rejection, whose source is the timeout.
     has_no_author = answer.source in ("nobody", "timeout")
     is_unanswered = has_no_author or isinstance(answer.decision, Expired)
     # Without a reason, the model cannot know what to change in another script.

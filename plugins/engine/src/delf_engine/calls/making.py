@@ -83,7 +83,7 @@ class CallMaker:
         started = time.perf_counter()
         try:
             result, notes = await self._run_action(call)
-            result, encoded, note = await self._results.take(result)
+            result, encoded, conversion_note = await self._results.take(result)
         except asyncio.CancelledError:
             if not is_cancelled():
                 return await self._fail(call, started, f"{call.bound.name} cancelled itself")
@@ -99,8 +99,7 @@ class CallMaker:
             call, "ok", started, result=result, unredacted_fields=_UNREDACTED_FIELDS
         )
         # Warnings are recorded after the end of the call: if one fails, the journal has the end.
-        warnings = [*notes] if note is None else [*notes, note]
-        for warning in warnings:
+        for warning in filter(None, [*notes, conversion_note]):
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)
 

@@ -42,17 +42,16 @@ class Results:
         Raises:
             UnsupportedValueError: If the result is too large, or cannot even be converted to text.
         """
-        note: str | None = None
         try:
             redacted, encoded = await self._redact_and_encode(result)
+            return redacted, encoded, None
         except ResultTooLargeError:
             raise
         except UnsupportedValueError:
-            notes: dict[str, None] = {}
-            data = await run_in_thread(plain, result, notes)
-            if notes:
-                note = f"passed as text: {', '.join(notes)}"
-            redacted, encoded = await self._redact_and_encode(data)
+            converted_parts: dict[str, None] = {}
+            data = await run_in_thread(plain, result, converted_parts)
+        redacted, encoded = await self._redact_and_encode(data)
+        note = f"passed as text: {', '.join(converted_parts)}" if converted_parts else None
         return redacted, encoded, note
 
     async def _redact_and_encode(self, result: Any) -> tuple[Any, bytes]:
@@ -69,7 +68,7 @@ class Results:
             has_secrets = redacted is not decoded
             if has_secrets:
                 return freeze(redacted), self.encode(redacted)
-        if type(result) in PLAIN:
+        if type(result) in PLAIN:  # such as a text, which cannot change and need not be frozen
             return result, encoded
         # Decoding the encoded result gives exactly the value that the script gets.
         return freeze(_decode(encoded)), encoded

@@ -50,6 +50,7 @@ class ToolThreads:
         context = copy_context()
         level = context.get(_level, 0)
         context.run(_level.set, level + 1)
+        # Has the function; after the run, the result and the error: see _run().
         work: list[Any] = [partial(context.run, function)]
         del function  # its arguments are freed when the function is taken out of ``work``
         call = self.submit(work, level)

@@ -23,7 +23,6 @@ _MIN_SEARCHED_LENGTH: Final = 3
 _MIN_PART_LENGTH: Final = 12
 # Stands before and after each value in a joined text, so that a match can require a whole value.
 _SEPARATOR: Final = "\x00"
-_TRUSTS: Final[tuple[Trust, ...]] = ("outside", "own")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ class Origin:
         path = self.path.lstrip(".")
         if len(path) > _MAX_PATH_LENGTH:
             path = f"{path[:_MAX_PATH_LENGTH]}…"
-        if self.call_id:
+        if self.call_id:  # 0 for a text that no call returned, such as an input file
             place = f"call {self.call_id}, {path}" if path else f"call {self.call_id}"
             source = f"{source} ({place})"
         return f"{source}; others wrote it" if self.trust == "outside" else source
@@ -182,9 +181,8 @@ class Results:
         """
         self.count += 1
         if isinstance(call.trust, str):
-            texts = map(normalized_text, (text for _, text in leaves_of(call.result)))
-            is_user_data = call.trust == "own"
-            (self._texts_of_user if is_user_data else self._texts_of_others).update(texts)
+            known = self._texts_of_user if call.trust == "own" else self._texts_of_others
+            known.update(normalized_text(text) for _, text in leaves_of(call.result))
         else:
             self._add_user_fields(call.result, call.trust)
 
@@ -198,14 +196,14 @@ class Results:
             self._trusts_by_field.append(trust_by_field)
         records = fields_at(result, ())  # an empty path: the records themselves
         for record in records:
-            items = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
-            for name, item in items.items():
+            fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
+            for name, value in fields.items():
                 if _trust_of_field(trust_by_field, name) != "own":
                     continue
-                if isinstance(item, str):
-                    self._texts_of_user.add(normalized_text(item))
-                else:  # some of the fields inside may be written by others
-                    self._texts_of_user.update(_user_texts_in(item, trust_by_field))
+                if isinstance(value, str):
+                    self._texts_of_user.add(normalized_text(value))
+                else:  # others may have written some of the inner fields
+                    self._texts_of_user.update(_user_texts_in(value, trust_by_field))
 
     def is_only_in_user_data(self, value: str, fields: Iterable[str]) -> bool:
         """Return whether a value is in the results, and only in data that the user wrote.
@@ -283,7 +281,7 @@ def _delimited(letters: str) -> str:
 def _value_with(pattern: str, calls: Iterable[PastCall]) -> tuple[PastCall, SearchableValue] | None:
     """Return a value that contains a pattern, and its call; prefer untrusted values."""
     matching_calls = [call for call in calls if pattern in call.searchable_text]
-    for trust in _TRUSTS:
+    for trust in ("outside", "own"):
         for call in matching_calls:
             for value in call.searchable_values:
                 if value.trust == trust and pattern in _delimited(value.letters):

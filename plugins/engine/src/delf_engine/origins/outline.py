@@ -155,9 +155,9 @@ class Outline:
             answer with the most equal calls counts, and not the sum over the answers.
         """
         differences: list[Sequence[str]] = []
-        equal_calls: list[Sequence[str]] = []
+        equal_count = 0
         for answer in self._planned_calls:
-            differences_from_answer: list[Sequence[str]] = []
+            differing_by_call: list[Sequence[str]] = []
             for planned_call in _calls_of(answer, action):
                 # A planned ``note(text=...)`` must not allow each call of ``note``.
                 has_literal = any(map(is_constant, self._planned_arguments(planned_call).values()))
@@ -166,11 +166,11 @@ class Outline:
                 differing = self._differing_arguments(
                     planned_call, arguments, may_differ, sources_by_parameter
                 )
-                differences_from_answer.append([*differing])
-            differences += filter(None, differences_from_answer)
-            equal_in_answer = [each for each in differences_from_answer if not each]
-            equal_calls = max(equal_calls, equal_in_answer, key=len)
-        return [*equal_calls, *differences]
+                differing_by_call.append([*differing])
+            differences += [each for each in differing_by_call if each]
+            equal_count = max(equal_count, differing_by_call.count([]))
+        no_difference: Sequence[str] = []
+        return [no_difference] * equal_count + differences
 
     def has_literal_argument(self, action: str, name: str, value: Any) -> bool:
         """Return whether a planned call of the action has this value as a literal argument."""
@@ -232,8 +232,10 @@ class Outline:
             if name in defaults and value == defaults[name]:
                 continue
             for path, text in leaves_of(fields_of(value) or value, name):
-                is_empty = text == str(None) or "[key " in path  # keys are in the paths of values
-                if not is_empty and not is_content(path, text):
+                is_none = text == str(None)
+                # For ``{"a b": 1}``: the path of the value 1 contains the key, too.
+                is_key = "[key " in path
+                if not (is_none or is_key or is_content(path, text)):
                     key.append(f"{'.'.join(names_in(path))} {normalized_text(text)}")
         return (action, *sorted(key))
 

@@ -92,9 +92,11 @@ def _code_pattern(code: str) -> str:
     The digits of a short number may only be grouped by thousands: ``1 2`` is not ``12``.
     """
     is_short_number = code.isdigit() and len(code) < _MIN_CODE_DIGITS
-    if is_short_number and len(code) > 3:
-        return rf"{code[:-3]}\s?{code[-3:]}"
-    return ("" if is_short_number else r"\s?").join(map(re.escape, code))
+    if not is_short_number:
+        return r"\s?".join(map(re.escape, code))
+    if len(code) <= 3:
+        return code
+    return rf"{code[:-3]}\s?{code[-3:]}"  # "1250" may be written "1 250"
 
 
 def _cuts_number(text: str, match: re.Match[str]) -> bool:
@@ -215,4 +217,5 @@ def parts_of(text: str) -> Iterator[str]:
     """Yield the quoted texts, the codes and the words in a text that has more than one of these."""
     literals = [match[1] or match[2] or match[3] for match in _LITERAL.finditer(text)]
     parts = dict.fromkeys([*literals, *_WORD.findall(text)])
-    return iter(()) if text in parts else iter(parts)
+    is_single_part = text in parts
+    return iter(()) if is_single_part else iter(parts)

@@ -84,7 +84,7 @@ def _text_of(value: Any) -> str | None:
         case bytes():
             return value[:_MAX_TEXT_BYTES].decode(errors="replace")
         case dict() | list() if not value:
-            return "[]"
+            return "[]"  # the same text for both types
         case _:
             return None
 
@@ -127,7 +127,8 @@ def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
     For ``{"to": ["ada"]}``, yield ``("[key 0]", "to")`` and ``(".to[0]", "ada")``.
     """
-    return ((inner, text) for _, inner, text in texts_with_trust(value, path=path, is_exact=True))
+    leaves = texts_with_trust(value, path=path, is_exact=True)
+    return ((leaf_path, text) for _, leaf_path, text in leaves)
 
 
 def _to_json_types(value: Any) -> Any:
