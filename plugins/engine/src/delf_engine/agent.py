@@ -180,10 +180,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             tools = [*as_connections(config), *as_connections(tools or ())]
             config = None
         # The names of a memory and a strategy are settings; the objects are kept by this agent.
-        self.memory, memory_name = (None, memory) if isinstance(memory, str) else (memory, None)
-        self._strategy, strategy_name = (
-            (None, strategy) if isinstance(strategy, str) else (strategy, None)
-        )
+        memory_name = memory if isinstance(memory, str) else None
+        self.memory = None if isinstance(memory, str) else memory
+        strategy_name = strategy if isinstance(strategy, str) else None
+        self._strategy = None if isinstance(strategy, str) else strategy
         settings = {**options, "memory": memory_name, "strategy": strategy_name}
         merged = merged_config(None if project is None else project.agent, config, settings)
         self._config = with_strategy(merged, host)
@@ -1063,9 +1063,9 @@ def keep_cancelled_tasks_resumable(agent: Agent[Any]) -> None:
     Args:
         agent: The agent of the tasks.
     """
-    home = agent._runtime_loop  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - not for programs
-    if home.runtime is not None:
-        home.runtime.keep_all_resumable()
+    runtime = agent._runtime_loop.runtime  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - not for programs
+    if runtime is not None:
+        runtime.keep_all_resumable()
 
 
 class ChatsOnTerminal(Protocol):

@@ -38,7 +38,8 @@ class AgentTools:
         self._connections_with_changing_actions = [
             connection for connection in connections if isinstance(connection, SupportsRenewal)
         ]
-        # As they were when the actions were loaded: a later change makes renew() load them again.
+        # The permissions with which the actions were loaded. After a change of these, renew() loads
+        # the actions again.
         self._permissions = [_permissions_of(connection) for connection in connections]
 
     async def renew(self) -> None:

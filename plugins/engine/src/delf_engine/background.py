@@ -18,6 +18,7 @@ from delf_engine.elsewhere import wait_for_end
 from delf_engine.response import Response, past_response
 from delf_engine.task import TaskRequest
 from delf_engine.views.snapshot import snapshot
+from delf_engine.waiting import is_cancelled
 
 if TYPE_CHECKING:
     from delf.events import Event
@@ -109,8 +110,7 @@ class BackgroundTask:
                 return await asyncio.shield(asyncio.wrap_future(self.outcome))
         except asyncio.CancelledError:
             # Either the delf task was stopped, or the caller of this method is cancelled.
-            current_task = asyncio.current_task()
-            is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
+            is_caller_cancelled = is_cancelled()
             if self.outcome.cancelled() and not is_caller_cancelled:
                 raise TaskStoppedError(f"task {self.task_id} was stopped") from None
             raise

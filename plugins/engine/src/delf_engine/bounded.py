@@ -99,7 +99,8 @@ def _is_group_of_delf_errors(error: Exception) -> bool:
     """Return whether an exception is a group that contains only ``DelfError``."""
     if not isinstance(error, ExceptionGroup):
         return False
-    return cast("ExceptionGroup[Exception]", error).split(DelfError)[1] is None
+    _, other_errors = cast("ExceptionGroup[Exception]", error).split(DelfError)
+    return other_errors is None
 
 
 class EndedItselfError(Exception):

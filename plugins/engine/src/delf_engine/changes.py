@@ -70,9 +70,8 @@ def refusal_of(events: Iterable[ev.Event]) -> str | None:
                 reason = refused_call.error or ""
                 # The script may have caught the refusal, and failed with another error.
                 failed_with_refusal = reason in (event.error or "")
-                message = f"{refused_call.action} was refused: {reason}"
-                if not failed_with_refusal:
-                    message = None
+                text = f"{refused_call.action} was refused: {reason}"
+                message = text if failed_with_refusal else None
             case _:
                 pass
     return message

@@ -108,7 +108,8 @@ def _llm_config_of_table(table: Mapping[str, Any]) -> LLMConfig:
         _check_llm_value(key, item)
     if "model" not in fields:
         raise ModelConfigurationError("model is missing")
-    if not isinstance(fallbacks, Sequence) or isinstance(fallbacks, (str, bytes)):
+    is_single = isinstance(fallbacks, (str, bytes)) or not isinstance(fallbacks, Sequence)
+    if is_single:  # the name or the table of one model
         fallbacks = [fallbacks]
     models = _llm_configs([LLMConfig(**fields), *cast("Sequence[Any]", fallbacks)])
     return as_llm_config(models)
@@ -166,7 +167,7 @@ def _check_llm_value(key: str, value: Any) -> None:
     expected_type = Mapping if takes_table else str
     if value is not None and not isinstance(value, expected_type):
         expected = "a table" if takes_table else "text"
-        got = "str" if isinstance(value, str) else type(value).__name__
+        got = "str" if isinstance(value, str) else type(value).__name__  # no subclass of str
         raise ModelConfigurationError(f"{key} must be {expected}, got {got}")
 
 

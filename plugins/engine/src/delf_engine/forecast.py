@@ -244,7 +244,7 @@ def _length(node: ast.AST, variables: Mapping[str, ast.expr]) -> int:
         case ast.Constant(value=str(text)):
             return len(text)
         case ast.Name(id=name) if name in variables:
-            return _length(variables[name], {})
+            return _length(variables[name], variables={})
         case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):
             return _length(inner, variables)
         case ast.Call(func=ast.Name(id="range"), args=args):
@@ -276,4 +276,5 @@ def _length_of_range(args: list[ast.expr]) -> int:
 
 
 def _times(counts: Counter[str], times: int) -> Counter[str]:
+    """Multiply each count; leave out counts of 0."""
     return Counter({name: count * times for name, count in counts.items() if count * times})

@@ -64,9 +64,10 @@ def as_connections(items: Any) -> tuple[ConnectionLike, ...]:
         ToolDefinitionError: If an object is not a tool.
     """
     connections: list[ConnectionLike] = []
-    # Some tools of other frameworks can be iterated, as objects of pydantic can.
-    is_one = isinstance(items, ConnectionLike) or _is_named(items)
-    for item in (items,) if is_one else one_or_more(items):
+    is_single_tool = isinstance(items, ConnectionLike) or _is_named(items)
+    if is_single_tool:  # which may be iterable, as objects of pydantic are
+        items = (items,)
+    for item in one_or_more(items):
         functions = None if isinstance(item, ConnectionLike) else foreign_functions(item)
         if functions is None:
             connections.append(as_connection(item))

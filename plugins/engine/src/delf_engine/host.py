@@ -337,6 +337,7 @@ class TaskHost:
             refusal = await self._refuse_excess(code, attempt)
             if refusal is None and needs_approval:
                 refusal = await self._ask_about(code, attempt, bound_actions)
+            # A script that needed approval and was not refused is approved.
             outcome: Outcome = refusal or await self.scripts.run(
                 code, attempt, guard, is_approved=needs_approval
             )

@@ -118,14 +118,14 @@ class OutputFolder:
         """
         if existing_path is not None:
             return temporary.replace(existing_path)
-        # Also names that differ by case only: on some systems they are one file.
-        used_names = {other.casefold() for other in self.files.values()}
+        # On some systems, paths that differ by case only are one file.
+        used_paths = {used_path.casefold() for used_path in self.files.values()}
         for number in itertools.count(1):
             if number == 1:
                 free_path = path
             else:
                 free_path = path.with_name(f"{path.stem}-{number}{path.suffix}")
-            if str(free_path).casefold() in used_names:
+            if str(free_path).casefold() in used_paths:
                 continue
             try:
                 _link(temporary, free_path)

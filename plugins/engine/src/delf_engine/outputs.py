@@ -119,7 +119,8 @@ class Output(Generic[T]):
         """Return the JSON data from which :meth:`value` makes the typed value again.
 
         The fields of a typed value may have other names in JSON, serializers and validators of
-        their own, or be computed. So the data are the first of several forms that fits.
+        their own, or be computed. So several forms are tried: the first from which :meth:`value`
+        makes an equal object counts, or else the first from which it makes any object.
 
         Args:
             value: The script's value.

@@ -123,8 +123,9 @@ class SecretForms:
             # By first character, for speed: a script may print thousands of lines.
             forms = self._by_start.get(text[start])
             if forms is not None:
-                rest = text[start:]
-                if any(form.startswith(rest) for form in forms):
+                text_end = text[start:]
+                is_beginning_of_secret = any(form.startswith(text_end) for form in forms)
+                if is_beginning_of_secret:
                     return start
         return len(text)
 
@@ -388,14 +389,15 @@ def put_back(edited: Any, shown: Any, hidden: Any) -> Any:
 
 
 def _put_back_items(edited: list[Any], shown: list[Any], hidden: list[Any]) -> list[Any]:
-    """Restore the secrets in a list that a person edited."""
+    """Restore the secrets in a list that a person edited, as :func:`put_back` describes."""
     if len(edited) == len(shown):
         changed_count = sum(item != old for item, old in zip(edited, shown, strict=True))
         if changed_count <= 1:
             return [put_back(*parts) for parts in zip(edited, shown, hidden, strict=True)]
     restored: list[Any] = []
     for item in edited:
-        originals = [each for old, each in zip(shown, hidden, strict=True) if old == item]
+        pairs = zip(shown, hidden, strict=True)
+        originals = [original for shown_item, original in pairs if shown_item == item]
         is_unique = bool(originals) and all(each == originals[0] for each in originals)
         restored.append(originals[0] if is_unique else item)
     return restored

@@ -259,6 +259,7 @@ class Resources:
         strategy = agent.strategy or _plugin(agent, closing, StrategySpec, config.strategy)
         notice = Notice(sandbox.warning, agent.plugin_context.data_dir)
         if sandbox.passed_over and notice.is_new and runs_scripts(strategy):
+            # With ``in_events``, commands do not print the message: the first task records it.
             _log.warning("%s", sandbox.warning, extra={"in_events": True})
         return cls(
             agent=agent,
@@ -593,7 +594,9 @@ def _memories_of(agent: AgentParts) -> Memories | None:
             threshold=options.threshold,
         )
 
-    memories = Memories(make_memory, by_person=memory is None and options.scope == "person")
+    # A store that is given as an object is one store for all people.
+    by_person = memory is None and options.scope == "person"
+    memories = Memories(make_memory, by_person=by_person)
     memories.of(None).start_warm_up()
     return memories
 

@@ -245,8 +245,10 @@ class ScriptRunner(ScriptHost):
         Returns:
             The recorded outcome; None for a script that has to run.
         """
-        end = None if script is None else script.finished
-        if script is None or end is None or end.status not in ("crashed", "limit"):
+        if script is None or script.finished is None:
+            return None
+        end = script.finished
+        if end.status not in ("crashed", "limit"):
             return None
         # The recorded output belongs to the answer, and the script does not print it again.
         self.printed_text += script.printed

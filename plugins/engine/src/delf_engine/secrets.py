@@ -333,11 +333,14 @@ def secrets_in(text: str) -> Iterator[str]:
     Args:
         text: The text.
     """
-    for name, value in _PAIR.findall(text) if "=" in text else ():
-        if _NAME.search(name):
-            yield from _raw_and_decoded(value)
-    for url in _URL.findall(text) if "://" in text else ():
-        yield from _of_login(url)
+    # Both patterns take long in a long text without a match, which most texts are.
+    if "=" in text:
+        for name, value in _PAIR.findall(text):
+            if _NAME.search(name):
+                yield from _raw_and_decoded(value)
+    if "://" in text:
+        for url in _URL.findall(text):
+            yield from _of_login(url)
 
 
 def _of_login(url: str) -> Iterator[str]:

@@ -171,15 +171,20 @@ class _LoopProbe:
 
 def _run_if_idle(loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
     """Run a loop that no thread runs until a future of its work is done."""
-    if loop.is_running() or loop.is_closed() or running_loop() is not None:
+    this_thread_runs_a_loop = running_loop() is not None
+    if loop.is_running() or loop.is_closed() or this_thread_runs_a_loop:
         return
     done = loop.create_future()
 
-    def finish(_: Future[Any]) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(lambda: done.done() or done.set_result(None))
+    def finish() -> None:
+        if not done.done():
+            done.set_result(None)
 
-    future.add_done_callback(finish)
+    def wake_loop(_: Future[Any]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish)
+
+    future.add_done_callback(wake_loop)
     with suppress(RuntimeError):  # another thread runs the loop since a moment ago
         loop.run_until_complete(done)
 
@@ -327,7 +332,7 @@ class _BoundRuntime:
             self._loop_watcher = self._watch_loop()
             await anext(self._loop_watcher)  # begin to watch
         future = self._future
-        if future.done() and future.exception() is None:
+        if future.done() and future.exception() is None:  # the usual case: started earlier
             return future.result()
         try:
             # Shielded: a caller that is cancelled must not end the start for the others.
@@ -502,8 +507,7 @@ class RuntimeLoop:
         loop = bound.loop
         if loop.is_closed():
             bound.abandon()
-        # Called on the loop itself, which cannot wait for its own work.
-        elif running_loop() is loop:
+        elif running_loop() is loop:  # the loop cannot wait for its own work
             loop.create_task(bound.stop())
         else:
             is_borrowed = bound.thread is None

@@ -68,7 +68,8 @@ class Toolset:
         self._forbidden_names = forbidden_names
         self._shown = shown_names
         self._shows_questions = shows_questions
-        # The catalog once it is needed, shared with all copies; a list, because it is empty before.
+        # A list with the catalog, empty until the catalog is needed. All copies share this list, so
+        # that the catalog is made once.
         self._catalog: list[Catalog] = []
         self._fits_by_budget: dict[int, bool] = {}
         self.custom_count = sum(
@@ -264,6 +265,7 @@ class Toolset:
         items = list(self._allowed.items())
         is_old = [bound_action.connection is connection for _, bound_action in items]
         kept = [item for item in items if item[1].connection is not connection]
+        # The new actions come where the first old action was: all actions before it are kept.
         position = is_old.index(True) if any(is_old) else len(kept)
         for name in self._forbidden_names:
             if name.partition(".")[0] != connection.name:

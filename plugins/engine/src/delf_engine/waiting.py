@@ -164,7 +164,8 @@ class TaskClock:
     @contextmanager
     def stopped(self) -> Generator[None]:
         """Pause the clock while the block runs; pauses may overlap."""
-        with nullcontext() if self._parent is None else self._parent.stopped():
+        parent_pause = nullcontext() if self._parent is None else self._parent.stopped()
+        with parent_pause:
             if self._ignores_pauses:
                 yield
                 return

@@ -259,7 +259,7 @@ def _start_of_fork(start: TaskStarted, key: str | None, setup: Mapping[str, Any]
         setup: Setup data to add to the other task's setup data.
     """
     changed_setup = dict(start.setup)
-    changed_setup.pop(ASKED_FROM, None)
+    changed_setup.pop(ASKED_FROM, None)  # the network address of the other task's submitter
     changed_setup |= setup
     if start.key != key:  # the task's text was written by the other task's owner
         authors = (*start.setup.get(OTHER_AUTHORS_KEY, ()), name_of_holder(start.key))

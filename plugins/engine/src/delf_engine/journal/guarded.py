@@ -38,7 +38,8 @@ def guarded(journal: J, name: str) -> J:
     if getattr(kind, _GUARDED_MARK, False):  # another agent has guarded this journal already
         return journal
     methods: dict[str, Any] = {"__slots__": (), "__module__": kind.__module__, _GUARDED_MARK: True}
-    for method in (name_ for name_ in dir(kind) if not name_.startswith("_")):
+    public_names = [each for each in dir(kind) if not each.startswith("_")]
+    for method in public_names:
         function: Any = inspect.getattr_static(kind, method)
         if inspect.iscoroutinefunction(function):
             methods[method] = _with_timeout(function, name)

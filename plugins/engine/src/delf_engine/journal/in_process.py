@@ -144,18 +144,26 @@ class InProcessJournal:
 
     def _forget_old(self) -> None:
         """Drop the oldest finished tasks until the journal is within its limits."""
-        if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
+        if self._is_within_limits:
             return
-        # Keep the newest task: it may still run, and its events are needed.
-        for task_id, entry in [*self._tasks.items()][:-1]:
-            if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
+        *older_tasks, _newest = self._tasks.items()  # the events of the newest are still needed
+        for task_id, entry in older_tasks:
+            if self._is_within_limits:
                 return
             if entry.is_finished:
-                self._size -= entry.size
-                del self._tasks[task_id]
-                for request_id, decision in [*self._remembered.items()]:
-                    if decision.task_id == task_id:
-                        del self._remembered[request_id]
+                self._forget(task_id, entry)
+
+    @property
+    def _is_within_limits(self) -> bool:
+        return len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes
+
+    def _forget(self, task_id: str, entry: _Entry) -> None:
+        """Drop a task, and the remembered decisions that were made in the task."""
+        self._size -= entry.size
+        del self._tasks[task_id]
+        for request_id, decision in [*self._remembered.items()]:
+            if decision.task_id == task_id:
+                del self._remembered[request_id]
 
 
 async def _events_of(queue: asyncio.Queue[Event]) -> AsyncIterator[Event]:

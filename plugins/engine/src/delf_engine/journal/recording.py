@@ -69,7 +69,8 @@ class RecordedCall:
     def edited_start(self) -> ev.CallStarted | None:
         """The start event of the call if a person had edited the call's arguments, else None."""
         started = self.started
-        return None if started is None or started.digest == self.digest else started
+        is_edited = started is not None and started.digest != self.digest
+        return started if is_edited else None
 
     @property
     def has_lost_arguments(self) -> bool:

@@ -112,8 +112,8 @@ class _CallOrder:
             # A blocked script makes no other call, so the steps before this one never happen:
             # waiting would last until the task's timeout.
             raise self._wrong_order_error(recorded_call)
-        # The next step follows when this answer is removed: not before the script gets the answer,
-        # which the next answer would overtake, but also if the script stops waiting for the answer.
+        # The next step follows once this answer is removed. The answer is removed after the wait,
+        # so that no later answer overtakes it, and also if the script stops waiting for the answer.
         try:
             if not is_turn:
                 await self._wait(turn_key)

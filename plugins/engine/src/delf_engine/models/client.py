@@ -173,9 +173,11 @@ class ModelClient:
         now = time.monotonic()
         models = [replace(config, fallbacks=()), *config.fallbacks]
         models = [self.pool.resolve_provider(model) for model in models]
-        return sorted(
-            models, key=lambda model: self._unavailable_until.get(_account_of(model), now) > now
-        )
+
+        def was_unavailable(model: LLMConfig) -> bool:
+            return self._unavailable_until.get(_account_of(model), now) > now
+
+        return sorted(models, key=was_unavailable)  # False comes before True
 
     async def _fall_back(
         self, failed_model: LLMConfig, next_model: LLMConfig, error: DelfError
@@ -534,7 +536,13 @@ class _WholeAnswer:
         return None
 
     def _complete_answer(self, reply: ModelReply, joined_text: str | None) -> ModelReply | None:
-        """Return the reply with the whole answer; None if a further request has to complete it."""
+        """Return the reply with the whole answer; None if a further request has to complete it.
+
+        Args:
+            reply: The last reply.
+            joined_text: The answer so far; None if it is not clear where the reply continues the
+                earlier text.
+        """
         if reply.broken_by == "length" and "max_tokens" in self.original_request.settings:
             return reply  # truncated as requested
         if reply.broken_by is not None:
@@ -545,7 +553,13 @@ class _WholeAnswer:
         return reply if reply.calls else None
 
     def _continue_or_restart(self, reply: ModelReply, joined_text: str | None) -> None:
-        """Request the rest after a truncated reply, or the whole answer again."""
+        """Request the rest after a truncated reply, or the whole answer again.
+
+        Args:
+            reply: The truncated reply.
+            joined_text: The answer so far; None if it is not clear where the reply continues the
+                earlier text.
+        """
         # A truncated call cannot be continued.
         can_continue = joined_text is not None and joined_text.strip() and not reply.calls
         text_so_far = joined_text or self.text
@@ -626,7 +640,7 @@ def _send_recorded(reply: ModelReply, on_delta: OnDelta) -> None:
     if reply.text:
         on_delta(ModelDelta(reply.text))
     for number, call in enumerate(reply.calls):
-        on_delta(ModelDelta(call.arguments, number, call))
+        on_delta(ModelDelta(call.arguments, call=number, whole=call))
 
 
 def _ms_since(started: float) -> float:

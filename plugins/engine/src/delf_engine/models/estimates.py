@@ -62,7 +62,7 @@ def complete_usage(request: ModelRequest, reply: ModelReply) -> Usage:
 
 def input_tokens(request: ModelRequest) -> int:
     """Estimate the number of input tokens of a request."""
-    text_bytes = sum(len(f"{tool}") for tool in request.tools)
+    text_bytes = sum(len(str(tool)) for tool in request.tools)
     attachment_tokens = 0
     for message in request.messages:
         for part in message.parts:

@@ -279,8 +279,10 @@ class Ledger:
             BudgetExceededError: If the expected cost exceeds the remaining budget.
         """
         self.check(estimate.expected)
+        # An earlier reply may have cost more than the longest answer should.
+        highest_cost = max(estimate.expected, estimate.maximum)
         # A call that could cost more than what is left runs alone: it reserves all of the rest.
-        return min(max(estimate.expected, estimate.maximum), self._free)
+        return min(highest_cost, self._free)
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
         """Add the tokens and the cost of a model call.
@@ -302,7 +304,8 @@ class Ledger:
                 self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
                 # Limited, because a server may run for months.
                 while len(self._by_task) > _MAX_TASKS:
-                    del self._by_task[next(iter(self._by_task))]
+                    oldest_task = next(iter(self._by_task))
+                    del self._by_task[oldest_task]
             self.usage = self.usage + usage
             if cost_usd is None:
                 self.unpriced_calls += 1

@@ -51,7 +51,8 @@ class ModelPool:
         redactor: Redactor | None = None,
         pricing: FindPrice | None = None,
     ) -> None:
-        self.find_own_price = load_pricing(()) if pricing is None else pricing
+        no_prices = load_pricing(())
+        self.find_own_price = no_prices if pricing is None else pricing
         self._host = host
         self._redactor = Redactor() if redactor is None else redactor
         self._context = context

@@ -144,7 +144,8 @@ def _root_and_file(search_start: Path, file: Path | None) -> tuple[Path, Path | 
         root = file.parent.resolve()
         return root, root / file.name
     root = project_folder(search_start)
-    return root, root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
+    found_file = root / CONFIG_FILE
+    return root, (found_file if is_file(found_file) else None)
 
 
 def _items_needing_trust(

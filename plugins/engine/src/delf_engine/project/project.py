@@ -311,10 +311,10 @@ def _from_file(path: Path | None, document: Mapping[str, Any]) -> _Sections:
 
 def _settings_of_environ(environ: Mapping[str, str], env_file: Path) -> Iterator[_Setting]:
     """Yield the settings of the agent that environment variables set."""
-    for name, key, value in texts.from_environ(environ):
-        source = source_of(environ[name], "environment")
-        origin = name if source == "environment" else f"{env_file}: {name}"
-        yield _Setting(key, value, origin, source)
+    for variable, path, value in texts.from_environ(environ):
+        source = source_of(environ[variable], "environment")
+        origin = variable if source == "environment" else f"{env_file}: {variable}"
+        yield _Setting(path, value, origin, source)
 
 
 def _settings_of_flags(flags: Mapping[str, Any]) -> Iterator[_Setting]:
@@ -342,14 +342,15 @@ def _values_from_file(path: Path | None, section: str, table: Mapping[str, Any])
 def _put_overrides(overrides: Sequence[str], sections: _Sections) -> list[_Setting]:
     """Apply ``--set`` overrides to connections and plugins; return the agent's overrides."""
     agent_settings: list[_Setting] = []
-    for section, key, value in map(texts.from_override, overrides):
-        label = f"--set {section}.{'.'.join(key)}"
+    for section, path, value in map(texts.from_override, overrides):
+        label = f"--set {section}.{'.'.join(path)}"
         if section == "agent":
-            agent_settings.append(_Setting(key, value, label, _COMMAND_LINE))
+            agent_settings.append(_Setting(path, value, label, _COMMAND_LINE))
         else:
+            name, *keys = path  # ``shop.url`` sets the key ``url`` of the connection ``shop``
             group = sections.connections if section == "connections" else sections.plugins
-            values = group.setdefault(key[0], Values())
-            values.put(key[1:], value, label, source=_COMMAND_LINE)
+            values = group.setdefault(name, Values())
+            values.put(tuple(keys), value, label, source=_COMMAND_LINE)
     return agent_settings
 
 

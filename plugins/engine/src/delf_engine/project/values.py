@@ -87,10 +87,10 @@ class Values:
 
     def drop(self, path: KeyPath) -> None:
         """Remove the value at a path and all values below the path."""
-        for other in list(self._leaves):
-            if other[: len(path)] == path:
+        for other_path in list(self._leaves):
+            if _begins_with(other_path, path):
                 # written() also yields the values that are no longer in force.
-                self._not_in_force.append((other, self._leaves.pop(other)))
+                self._not_in_force.append((other_path, self._leaves.pop(other_path)))
 
     def leaves(self) -> Iterator[tuple[KeyPath, Given]]:
         """Yield the path and value of each setting."""
@@ -103,7 +103,7 @@ class Values:
 
     def has(self, path: KeyPath) -> bool:
         """Return True if the path or a path below it has a value."""
-        return any(other[: len(path)] == path for other in self._leaves)
+        return any(_begins_with(other_path, path) for other_path in self._leaves)
 
     def origin(self, path: KeyPath) -> str | None:
         """Return the origin, such as a file or a variable, of the value at a path of keys.
@@ -116,7 +116,7 @@ class Values:
             if setting is not None:
                 return setting.origin
         for other_path, setting in self._leaves.items():
-            if other_path[: len(path)] == path:
+            if _begins_with(other_path, path):
                 return setting.origin
         return None
 
@@ -213,7 +213,11 @@ def _resolve_reference(match: re.Match[str], environ: Mapping[str, str], origin:
     return value
 
 
+def _begins_with(path: KeyPath, start: KeyPath) -> bool:
+    """Return True if the first keys of a path are ``start``; the two may be equal."""
+    return path[: len(start)] == start
+
+
 def _overlaps(first: KeyPath, second: KeyPath) -> bool:
     """Return True if two sequences of keys are equal, or if one is the beginning of the other."""
-    length = min(len(first), len(second))
-    return first[:length] == second[:length]
+    return _begins_with(first, second) or _begins_with(second, first)

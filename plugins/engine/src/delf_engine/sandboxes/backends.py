@@ -65,12 +65,10 @@ class Probed:
     """
 
     def __init__(self, spec: SandboxSpec, backend: SandboxBackend) -> None:
-        declared_isolation: Any = getattr(backend, "isolation", spec.isolation)
-        if declared_isolation in ISOLATION_ORDER:
-            claimed_isolation = declared_isolation
-        else:
-            claimed_isolation = "process"
-        self.claimed: Isolation = min(spec.isolation, claimed_isolation, key=isolation_rank)
+        by_backend: Any = getattr(backend, "isolation", spec.isolation)
+        if by_backend not in ISOLATION_ORDER:  # a plugin may declare anything
+            by_backend = "process"
+        self.claimed: Isolation = min(spec.isolation, by_backend, key=isolation_rank)
         """The isolation that spec and backend declare, the weaker of both."""
         self._name = spec.name
         self._backend = backend

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ from delf.protocols.sandbox import (
     SessionSpec,
 )
 from delf.records import dataclass
-from delf.types import Isolation
+from delf.types import Isolation, isolation_rank
 
 _SECONDS: Final = 30.0
 _LIMITS: Final = Limits(cpu_seconds=20.0, memory_bytes=512 * 1024 * 1024)
@@ -39,8 +39,6 @@ _LIMITS: Final = Limits(cpu_seconds=20.0, memory_bytes=512 * 1024 * 1024)
 _MEMORY: Final = 256 * 1024 * 1024
 _CPU: Final = 0.5
 _CANARY: Final = ("-I", "-S", "-c", "import sys; sys.stdin.read()")
-# From weak to strong.
-_ISOLATIONS: Final[Sequence[Isolation]] = ("process", "interpreter", "container", "vm")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -90,8 +88,7 @@ class Measured:
             measured = "interpreter"  # without system calls, the kernel cannot be tested
         else:
             measured = "vm" if self.has_own_kernel else "container"
-        is_claim_weaker = _ISOLATIONS.index(claimed) < _ISOLATIONS.index(measured)
-        return claimed if is_claim_weaker else measured
+        return min(claimed, measured, key=isolation_rank)
 
 
 class _Host(ScriptHost):

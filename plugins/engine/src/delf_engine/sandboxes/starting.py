@@ -283,7 +283,7 @@ def _size(name: str, value: Any) -> float:
     """Parse a size in bytes: a number, or a text with a unit such as ``512m``."""
     if not isinstance(value, str):
         return _number(name, value)
-    text = value.strip().lower().removesuffix("b").removesuffix("i")
+    text = value.strip().lower().removesuffix("b").removesuffix("i")  # "512MiB" -> "512m"
     unit = text[-1] if text.endswith(("k", "m", "g")) else ""
     digits = text.removesuffix(unit)
     try:

@@ -15,5 +15,5 @@ COPIED: Final = "forked_events"
 
 def copied_event_count(events: Sequence[Event]) -> int:
     """Return how many of a fork's events were copied from the forked task; 0 for other tasks."""
-    began = next((event for event in events if isinstance(event, TaskStarted)), None)
-    return 0 if began is None else int(began.setup.get(COPIED, 0))
+    start = next((event for event in events if isinstance(event, TaskStarted)), None)
+    return 0 if start is None else int(start.setup.get(COPIED, 0))

@@ -88,8 +88,9 @@ def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, s
         prompt, compressed.
     """
     shared_count = 0
-    for one, other in zip(messages, before, strict=False):
-        if one is not other and one != other:
+    for message, earlier in zip(messages, before, strict=False):
+        is_same = message is earlier or message == earlier  # equal texts take long to compare
+        if not is_same:
             break
         shared_count += 1
     new_messages = [[message.role, _text_of(message)] for message in messages[shared_count:]]

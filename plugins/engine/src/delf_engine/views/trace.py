@@ -127,10 +127,10 @@ class Trace:
                 )
             case ev.StepFinished():
                 self._current_step = ""
-                at = event.at - event.duration_ms / 1000
                 entry = self._running_entries.pop(event.step, None)
-                if entry is None:
-                    entry = self._add_timeline_entry("phase", event.step, at)
+                if entry is None:  # the events of a resumed task may begin within a step
+                    started_at = event.at - event.duration_ms / 1000
+                    entry = self._add_timeline_entry("phase", event.step, started_at)
                 _finish(entry, event.duration_ms, ok=True)
                 if event.step == ev.Step.SETUP:
                     self._setup_trace().duration_ms = event.duration_ms
@@ -179,12 +179,11 @@ class Trace:
             case ev.ApprovalDecided():
                 approval = self._approval_by_request.get(event.request_id)
                 if approval is not None:
-                    approval.decision, approval.by, approval.reason = (
-                        event.decision,
-                        event.by,
-                        event.reason,
-                    )
-                    approval.edited, approval.answer = event.arguments, event.answer
+                    approval.decision = event.decision
+                    approval.by = event.by
+                    approval.reason = event.reason
+                    approval.edited = event.arguments
+                    approval.answer = event.answer
                     # The recorded origins are not those of the arguments that a person edited.
                     if event.arguments is not None:
                         self._origins.pop(approval.call_id, None)
@@ -203,14 +202,14 @@ class Trace:
     def _add_timeline_entry(
         self, kind: str, label: str, at: float, status: str = "running"
     ) -> TimelineEntry:
-        line = TimelineEntry(kind=kind, label=label, status=status, started_at=at)
-        self._timeline.append(line)
-        return line
+        entry = TimelineEntry(kind=kind, label=label, status=status, started_at=at)
+        self._timeline.append(entry)
+        return entry
 
     def _close_running_entries(self, at: float) -> None:
         """Close the entries that are still running when the task ends."""
-        for line in self._running_entries.values():
-            _finish(line, (at - line.started_at) * 1000, ok=False)
+        for entry in self._running_entries.values():
+            _finish(entry, (at - entry.started_at) * 1000, ok=False)
         self._running_entries.clear()
 
     def _add_printed_text(self, event: ev.Printed) -> None:
@@ -419,11 +418,11 @@ def _sum(first: float | None, second: float | None) -> float | None:
     return first + second
 
 
-def _finish(line: TimelineEntry, duration_ms: float, *, ok: bool) -> None:
+def _finish(entry: TimelineEntry, duration_ms: float, *, ok: bool) -> None:
     """Close an entry of the timeline; an entry that has already failed stays failed."""
-    line.duration_ms = round(duration_ms)
-    has_failed = not ok or line.status == "error"
-    line.status = "error" if has_failed else "success"
+    entry.duration_ms = round(duration_ms)
+    has_failed = not ok or entry.status == "error"
+    entry.status = "error" if has_failed else "success"
 
 
 class PrintsTasks(Protocol):
