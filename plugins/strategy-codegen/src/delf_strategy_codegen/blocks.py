@@ -220,6 +220,7 @@ class _BlockParser:
 def _closing_fence(line: str, opened: _Open) -> re.Match[str] | None:
     """Match a line that closes a block; the line may also open the next block, as in ```json."""
     fence = _FENCE.fullmatch(line)
+    # The closing fence has the same marks, and at least as many.
     if fence is None or not fence["marks"].startswith(opened.marks):
         return None
     # With further marks in the line, as in ```a```, the line is inline code instead of a fence.

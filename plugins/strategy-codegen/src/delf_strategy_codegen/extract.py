@@ -165,7 +165,7 @@ def _tagged_block(content: str, start: int, end: int, answer: str) -> Block:
     """
     fences = blocks_of(content)
     if fences:
-        script = _script_in_blocks(fences, "").code
+        script = _script_in_blocks(fences, text="").code  # no tags within tags are searched
     elif (call := from_json(content, find_script)) is not None:
         script = call.code
     else:

@@ -74,8 +74,9 @@ def _without_installs(code: str) -> str:
     lines = code.split("\n")
     for number, line in enumerate(lines):
         if _INSTALLS.fullmatch(line.strip()):
+            indentation = line[: len(line) - len(line.lstrip())]
             # ``pass``, because the indented block may have no other statement.
-            lines[number] = f"{line[: len(line) - len(line.lstrip())]}pass"
+            lines[number] = f"{indentation}pass"
     return "\n".join(lines)
 
 

@@ -406,6 +406,9 @@ class _RerunCounter:
         self.has_changed = False
         """True after a write call, even if its outcome is unknown."""
         self._max_reruns_after_change = max_reruns_after_change
+        self._max_reruns_before_change = 0
+        if max_reruns_after_change:
+            self._max_reruns_before_change = max(_MAX_RERUNS_BEFORE_CHANGE, max_reruns_after_change)
         self._reruns_before_change = 0
         self._reruns_after_change = 0
 
@@ -415,18 +418,13 @@ class _RerunCounter:
         Raises:
             SandboxExecutionError: If no reruns are left.
         """
-        # Scripts before the first change only read, and their reruns have a limit of their own.
         if self.has_changed:
             used = self._reruns_after_change
             limit = self._max_reruns_after_change
             self._reruns_after_change += 1
         else:
             used = self._reruns_before_change
-            # A limit of 0 forbids reruns that only read, too.
-            if self._max_reruns_after_change:
-                limit = max(_MAX_RERUNS_BEFORE_CHANGE, self._max_reruns_after_change)
-            else:
-                limit = 0
+            limit = self._max_reruns_before_change
             self._reruns_before_change += 1
         if used >= limit:
             raise SandboxExecutionError(

@@ -122,6 +122,7 @@ def from_tags(text: str) -> list[tuple[str, int, int]]:
     """Return the scripts between tags; each with the indexes where its tags start and end."""
     # A tool call as XML has the script in a parameter, as in <parameter name="code">.
     for pattern in _PARAMETER:
+        # A match with a second group has no end tag.
         matches = [match for match in pattern.finditer(text) if match.lastindex == 1]
         if matches:
             return [(_content(match[1]), match.start(), match.end()) for match in matches]

@@ -28,6 +28,7 @@ _FENCES: Final = ("```", "~~~")
 _OPENING_QUOTES: Final = ('"', "'", "`", "“", "‘", "«", "„")
 _ONLY_FENCED: Final = re.compile(r"\s*```\w*\s*<execute>.*</execute>\s*```\s*", re.DOTALL)
 _MAX_INVENTED_CHARS: Final = 10_000
+_MAX_UNPARSABLE_CHARS: Final = 1_000
 # The number of tags that are ordinary text, after which the rest of an answer is only text.
 #
 # A model that repeats a tag endlessly would otherwise take quadratic time.
@@ -119,7 +120,7 @@ class Parser:
             events.append(UnparsableCall(text=rest, why="it has no end"))
         elif state == self._between_calls:
             # An incomplete "```json" before a call is not reported.
-            is_incomplete_fence = _JSON_FENCE.startswith(rest)
+            is_incomplete_fence = _may_become(rest, _JSON_FENCE)
             if not is_incomplete_fence:
                 self._text_between_calls.append(rest)
 
@@ -192,11 +193,13 @@ class Parser:
             self._choose_state_for_tag(tag)
             return True
         if tag is None and not self._is_input_complete:
-            may_become_tag = any(each.startswith(self._unparsed) for each in self._tags)
-            if may_become_tag:
+            is_incomplete_tag = any(_may_become(self._unparsed, each) for each in self._tags)
+            if is_incomplete_tag:
                 return False
-        plain_text = tag or "<"
-        self._tags_in_text += tag is not None
+        plain_text = "<"
+        if tag is not None:
+            plain_text = tag
+            self._tags_in_text += 1
         self._add_text_for_user(plain_text, events)
         self._unparsed = self._unparsed[len(plain_text) :]
         return True
@@ -297,8 +300,7 @@ class Parser:
         if upcoming.startswith(("[", "{", "`", _END_EXECUTE)):
             self._state = self._between_calls
             return True
-        may_begin_end_tag = _END_EXECUTE.startswith(upcoming)  # also if there is no input yet
-        if may_begin_end_tag:
+        if _may_become(upcoming, _END_EXECUTE):
             return False
         # A call in Python's notation is a name, which may go on in the next piece, and a bracket.
         name = _NAME.match(upcoming)
@@ -324,7 +326,7 @@ class Parser:
         text, end_tag, rest = self._unparsed.partition(_END_EXECUTE)
         if not end_tag and not self._is_input_complete:
             return False
-        events.append(UnparsableCall(text.strip()[:1000], _NOT_JSON))
+        events.append(UnparsableCall(text.strip()[:_MAX_UNPARSABLE_CHARS], _NOT_JSON))
         self._unparsed = rest
         self._state = self._after_calls
         return bool(end_tag)
@@ -340,8 +342,8 @@ class Parser:
             self._unparsed = rest.removeprefix(_END_EXECUTE)
             self._report_text_between_calls(events)
             self._state = self._after_calls
-        elif _END_EXECUTE.startswith(rest) or _JSON_FENCE.startswith(rest):
-            return False  # there is no input yet, or the rest of the tag or fence may follow
+        elif _may_become(rest, _END_EXECUTE) or _may_become(rest, _JSON_FENCE):
+            return False
         elif rest.startswith("{"):
             self._state = self._inside_call
             self._search_start = 0
@@ -376,8 +378,8 @@ class Parser:
                 self._end_call(start)
                 return True
             upcoming = self._unparsed[start : start + len(_END_EXECUTE)]
-            if mark == "<" and _END_EXECUTE.startswith(upcoming):
-                self._search_start = start  # the rest of the tag may follow
+            if mark == "<" and _may_become(upcoming, _END_EXECUTE):
+                self._search_start = start
                 return False
             self._search_start = end
             self._count_bracket_or_quote(mark)
@@ -406,7 +408,9 @@ class Parser:
                 self._in_string = False
                 return True
         ends_with_backslash = self._unparsed.endswith("\\", self._search_start)
-        self._search_start = len(self._unparsed) - (1 if ends_with_backslash else 0)
+        self._search_start = len(self._unparsed)
+        if ends_with_backslash:
+            self._search_start -= 1
         return False
 
     def _end_call(self, end: int) -> None:
@@ -424,8 +428,7 @@ class Parser:
             self._unparsed = upcoming.removeprefix(_EXECUTE)
             self._state = self._after_execute_tag
             return True
-        may_begin_tag = _EXECUTE.startswith(upcoming)
-        if may_begin_tag:
+        if _may_become(upcoming, _EXECUTE):
             return False
         self._unparsed = upcoming
         self._state = self._collect_ignored_text
@@ -458,9 +461,16 @@ class Parser:
         text = "".join(self._text_between_calls).strip()
         self._text_between_calls.clear()
         if text:
-            events.append(
-                UnparsableCall(text[:1000], "it is not a call; an array of objects is expected")
-            )
+            why = "it is not a call; an array of objects is expected"
+            events.append(UnparsableCall(text[:_MAX_UNPARSABLE_CHARS], why))
+
+
+def _may_become(text: str, tag: str) -> bool:
+    """Return whether further input may complete a text to a tag, as ``<exe`` to ``<execute>``.
+
+    An empty text may become any tag.
+    """
+    return tag.startswith(text)
 
 
 def _partial_tag_length(text: str, tag: str) -> int:
