@@ -200,18 +200,23 @@ def _make_chat(setup: Setup, *, must_persist: bool) -> Chat:
         setup: The setup with the journal.
         must_persist: Whether the chat must be stored, because the user continues a conversation.
     """
-    from delf_chat.lines import is_interactive
     from delf_chat.slash import new_conversation
 
-    persist = True
-    if not must_persist and setup.in_memory_was_chosen:
-        persist = False
-    elif not must_persist:
-        try:
-            need_durable_journal(setup.host, "a conversation that is kept")
-        except DelfError as error:
-            persist = False
-            if is_interactive():
-                say("warning", f"the conversation is not kept: {error.message}")
+    persist = must_persist or _can_persist(setup)
     name = setup.options.conversation or new_conversation()
     return Chat(persist=persist, conversation_id=name)
+
+
+def _can_persist(setup: Setup) -> bool:
+    """Return whether conversations are stored; if they cannot be, warn the person at a terminal."""
+    from delf_chat.lines import is_interactive
+
+    if setup.in_memory_was_chosen:
+        return False
+    try:
+        need_durable_journal(setup.host, "a conversation that is kept")
+    except DelfError as error:
+        if is_interactive():
+            say("warning", f"the conversation is not kept: {error.message}")
+        return False
+    return True

@@ -202,8 +202,9 @@ def _print_removed(
         row = _RemovedRow(dry_run=dry_run, conversations=records, messages=messages)
         click.echo(json_text(row, indent=2))
         return
-    for record in found if dry_run else ():
-        click.echo(one_line(record.conversation))
+    if dry_run:
+        for record in found:
+            click.echo(one_line(record.conversation))
     verb = "would be forgotten" if dry_run else "forgotten"
     count = format_count(len(found), "conversation")
     click.echo(f"{count} with {format_count(messages, 'message')} {verb}", err=dry_run)

@@ -133,7 +133,7 @@ class MemoryConversations:
                     was_removed = not entry.message_count
                     if was_removed and entry.updated_at < now - _REMEMBERED_SECONDS:
                         del self._entries[name]
-        return old[::-1]
+        return list(reversed(old))
 
     def _records(self) -> list[ConversationRecord]:
         records = [

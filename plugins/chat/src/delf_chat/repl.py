@@ -25,6 +25,7 @@ from delf_cli.progress import LiveStatus, Narrator
 from delf_cli.session import TIMEOUT_SECONDS, named_tools
 from delf_cli.story import short_name
 from delf_cli.streams import real_stdout
+from delf_engine.waiting import is_cancelled
 
 if TYPE_CHECKING:
     from delf import Agent, Response
@@ -152,8 +153,7 @@ class Repl:
         except DelfError as error:
             return error
         except asyncio.CancelledError:
-            session_task = asyncio.current_task()
-            if session_task is not None and session_task.cancelling():
+            if is_cancelled():
                 raise  # the session ends; Ctrl-C would only have cancelled ``work``
             await events.wait_for_end()
             return None

@@ -106,10 +106,11 @@ def summary_prompt(summary: str | None, messages: Sequence[ChatMessage]) -> str:
 def _fit_into_request(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """Return as many of the first messages as fit into a request, but at least one."""
     size = 0
-    for number, message in enumerate(messages):
+    for index, message in enumerate(messages):
         size += len(_cut(message.content))
-        if size > _MAX_REQUEST_CHARACTERS and number:
-            return messages[:number]
+        is_first = index == 0
+        if size > _MAX_REQUEST_CHARACTERS and not is_first:
+            return messages[:index]
     return messages
 
 
