@@ -222,7 +222,8 @@ def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence
         recorded: The recorded run.
     """
     connections: dict[str, _RecordedConnection] = {}
-    for full_name in dict.fromkeys([*actions, *(call.action for call in recorded.unused)]):
+    recorded_names = [call.action for call in recorded.unused]  # some may not be in ``actions``
+    for full_name in dict.fromkeys([*actions, *recorded_names]):
         if full_name == ASK:
             continue  # answered by people, not by a connection
         name, _, method = full_name.partition(".")

@@ -302,8 +302,9 @@ def save(
 
 def _show_draft(draft: BoundDraft, *, as_json: bool) -> None:
     """Show a draft with its cost and warnings; raise if its replay differs from the task."""
-    if draft.cost_usd != 0:  # None if the price of the model is unknown
-        cost = f", which cost {draft.cost_usd:.4f} USD" if draft.cost_usd else ""
+    cost_usd = draft.cost_usd
+    if cost_usd != 0:
+        cost = "" if cost_usd is None else f", which cost {cost_usd:.4f} USD"
         click.echo(f"a model merged the task's scripts into one script{cost}", err=True)
     click.echo(visible(draft.change), nl=False, err=as_json)
     # With the task's recorded results, the routine must make the task's calls and give its answer.

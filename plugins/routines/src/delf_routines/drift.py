@@ -168,9 +168,10 @@ def _name(parameter: str) -> str:
 def _type(parameter: str) -> str:
     """Return the type of a parameter: ``int`` for ``limit: int = 50``."""
     _, _, type_and_default = parameter.partition(":")
-    # The texts of a Literal may have "=", too.
-    without_texts = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), type_and_default)
-    return type_and_default[: len(without_texts.partition("=")[0])].strip()
+    # The texts of a Literal may have "=", too, so they are masked by as many other characters.
+    masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), type_and_default)
+    masked_type, _, _ = masked.partition("=")
+    return type_and_default[: len(masked_type)].strip()
 
 
 def named_actions(

@@ -100,9 +100,11 @@ def _in_quotes(value: ast.FormattedValue, f_string: ast.JoinedStr) -> bool:
     """Return True if an f-string has quotes around a value: ``'{name}'`` or ``{name!r}``."""
     if value.format_spec is not None:  # a format may cut off a quote, as in {name!r:.3}
         return False
-    if _open_quote(_text_without_values(f_string.values)):  # the apostrophe of "it's" is unpaired
+    pieces = f_string.values
+    if _open_quote(_text_without_values(pieces)):  # the apostrophe of "it's" is unpaired
         return False
-    open_quote = _open_quote(_text_without_values(f_string.values[: f_string.values.index(value)]))
+    pieces_before_value = pieces[: pieces.index(value)]
+    open_quote = _open_quote(_text_without_values(pieces_before_value))
     if value.conversion == ord("r"):  # the quotes of {name!r} close an open one: ''Ann''
         return open_quote != "'"
     return open_quote != ""

@@ -67,5 +67,5 @@ def _contains(literal: object, parameter: Parameter) -> bool:
 
 def _spells_out(date: str, text: str) -> bool:
     """Return True if a text has the name of a date's month, as in ``October 2026``."""
-    month = _MONTHS.get(date[5:7])
+    month = _MONTHS.get(date[5:7])  # the "10" of "2026-10-31"
     return month is not None and re.search(whole_word(month), text) is not None

@@ -81,7 +81,8 @@ class WholeScriptHost:
         Args:
             rules: Instructions for the model about its work.
         """
-        return (*self._host.begin(rules)[:-1], user(self._prompt))
+        *other_messages, _task_message = self._host.begin(rules)
+        return (*other_messages, user(self._prompt))
 
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
         """Run a script after assigning the routine's parameters.

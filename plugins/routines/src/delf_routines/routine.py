@@ -28,7 +28,7 @@ import math
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Annotated, Any, Final, Literal, cast
@@ -382,6 +382,7 @@ def is_date(text: str) -> bool:
     match = _DATE.fullmatch(text)
     if match is None:
         return False
+    # A missing month or day counts as 1.
     year, month, day = (int(number or 1) for number in match.groups())
     try:
         date(year, month, day)
@@ -425,13 +426,15 @@ def _header_of(table: Mapping[str, Any], place: str) -> _Header:
         return _Header.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        first = next(
-            (problem for problem in problems if problem["type"] in _UNKNOWN_KEY_ERRORS), problems[0]
-        )
-        where = ".".join(map(str, first["loc"]))
-        if first["type"] in _UNKNOWN_KEY_ERRORS:
-            raise _file_error(place, f"unknown key {where!r}") from None
-        raise _file_error(place, f"{where}: {first['msg']}") from None
+        for problem in problems:  # a misspelt key may be the cause of another problem
+            if problem["type"] in _UNKNOWN_KEY_ERRORS:
+                raise _file_error(place, f"unknown key {_dotted(problem['loc'])!r}") from None
+        first = problems[0]
+        raise _file_error(place, f"{_dotted(first['loc'])}: {first['msg']}") from None
+
+
+def _dotted(keys: Iterable[str | int]) -> str:
+    return ".".join(map(str, keys))
 
 
 def _parameter(name: str, fields: _HeaderParameter, place: str) -> Parameter:

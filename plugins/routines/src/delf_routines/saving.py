@@ -505,7 +505,7 @@ class _LiteralFinder(ast.NodeVisitor):
         """
         words = "_".join(_WORD.findall(self._names_from_first_pass.get(_key(value), ""))).lower()
         if kind == "date":
-            by_length = {4: "year", 7: "month"}
+            by_length = {4: "year", 7: "month"}  # 2026 and 2026-10
             usual = by_length.get(len(str(value)), "day")
         else:
             usual = "number" if kind in ("integer", "number") else "value"

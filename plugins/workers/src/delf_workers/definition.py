@@ -441,7 +441,7 @@ def _check_values(front: frontmatter.FrontMatter, worker: WorkerDefinition, name
             ("name",),
             f"remove the key `name`, or set it to {name}",
         )
-    key = "server_side_tools"
+    key = "server_side_tools"  # the key that an error is about
     try:
         normalise_settings({key: list(worker.server_side_tools)})
         key = "model"

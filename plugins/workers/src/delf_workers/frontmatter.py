@@ -106,7 +106,7 @@ def parse(path: Path, text: str) -> FrontMatter:
         raise ConfigurationError(f"{path}, line 1: there is no table", hint=_HINT)
     if len(mark_numbers) == 1:
         raise ConfigurationError(f"{path}, line 1: the table is not closed", hint=_HINT)
-    end = mark_numbers[1]
+    end = mark_numbers[1]  # the line number of the second mark; the first one is in line 1
     head = "".join(lines[1 : end - 1])
     line_numbers: dict[tuple[str, ...], int] = {}
     table = _load(path, head, line_numbers)

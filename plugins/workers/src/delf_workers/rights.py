@@ -301,7 +301,7 @@ def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> Co
     maker_names = _names_in(connection.allow)
     narrowed = copy.copy(connection)
     allowed_names = [name for name in names if maker_names is None or name in maker_names]
-    narrowed.allow = tuple(allowed_names) or False
+    narrowed.allow = tuple(allowed_names) if allowed_names else False
     return narrowed
 
 
