@@ -301,7 +301,6 @@ def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:
 def _parse_expiry(text: Any) -> Any:
     if not isinstance(text, str):
         return None
-
     try:
         expiry = dt.datetime.fromisoformat(text)
     except ValueError:
@@ -318,8 +317,10 @@ def _is_header_value(token: Any) -> bool:
 
 
 def _first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or the error's type without a message."""
     text = str(error.args[0]) if error.args else type(error).__name__
-    return text.split("\n", 1)[0].removesuffix(": None")[:200]
+    first_line = text.split("\n", 1)[0]
+    return first_line.removesuffix(": None")[:200]  # google-auth adds a missing description
 
 
 class _TokenRequests:

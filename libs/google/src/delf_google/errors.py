@@ -102,9 +102,10 @@ class Problem:
     @property
     def is_rate_limited(self) -> bool:
         """True if the request exceeded a rate limit, so that waiting helps."""
-        return self.status == 429 or (
-            self.status == 403 and bool(self.reasons & _RATE_LIMIT_REASONS)
-        )
+        if self.status == 429:
+            return True
+        # With the status 403, only the reason distinguishes a rate limit from a missing right.
+        return self.status == 403 and bool(self.reasons & _RATE_LIMIT_REASONS)
 
     @property
     def is_scope_missing(self) -> bool:

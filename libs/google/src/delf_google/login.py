@@ -89,9 +89,8 @@ def sign_in(
 
 
 def _sign_in_by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str], str]) -> Any:
-    flow.redirect_uri = (
-        "http://localhost:1/"  # no server is needed: the user pastes this URL with the code
-    )
+    # No server is needed: the user pastes this URL with the code.
+    flow.redirect_uri = "http://localhost:1/"
     address, _ = flow.authorization_url(prompt="consent")
     show(f"Open this address in any browser, and agree:\n\n{address}\n")
     show("The browser then ends at a page that it cannot open: http://localhost:1/…")

@@ -129,4 +129,5 @@ def segment(text: str) -> str:
 
 
 def _text(value: Any) -> str:
+    """Return the text of a query parameter: ``true`` for True, as in JSON."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -252,7 +252,9 @@ class Transport:
             target, root = urlsplit(url), urlsplit(self._root)
         except ValueError:
             return False
-        if "://" not in url or (target.scheme, target.netloc) == (root.scheme, root.netloc):
+        is_path = "://" not in url
+        has_base_url = (target.scheme, target.netloc) == (root.scheme, root.netloc)
+        if is_path or has_base_url:
             return True
         is_of_google = (target.hostname or "").endswith(".googleapis.com")
         return target.scheme == "https" and is_of_google and "@" not in target.netloc

@@ -135,7 +135,9 @@ def action_from_schema(
         if observed_types is None:
             return types
         observed = observed_types()
-        returns = types.returns if result is not None else observed.results or unknown_result_type
+        returns = types.returns
+        if result is None and observed.results is not None:  # no schema, but an earlier result
+            returns = observed.results
         # If a result had None where the schema has only ``int``, the type becomes ``int | None``.
         return replace(types, returns=with_types(returns, observed.undeclared))
 
@@ -219,7 +221,8 @@ class _Arguments:
             raise ToolDefinitionError(
                 f"{action} takes {len(properties):,} arguments; at most {_MAX_ARGUMENTS} are read"
             )
-        for name in sorted(properties, key=lambda name: name not in required):
+        required_first = sorted(properties, key=lambda name: name not in required)
+        for name in required_first:
             arg = unique(argument_name(name), self._schema_names)
             self._schema_names[arg], self._schemas[arg] = name, properties[name]
         self._required = required

@@ -44,7 +44,7 @@ def hints_of(document: Document, schema: Any, max_chars: int, depth: int) -> str
         hint = f"{path}: {text}" if path else text
         if size + len(hint) <= max_chars:
             hints.append(hint)
-            size += len(hint) + 2
+            size += len(hint) + len("; ")
     return "; ".join(hints)
 
 
@@ -79,7 +79,8 @@ class _HintFinder:
                 return
             parent_refs = (*parent_refs, ref)
         resolved = resolve_or_empty(self._document, schema)
-        if path and resolved.get("readOnly") is True:
+        is_part = bool(path)  # of the parameter
+        if is_part and resolved.get("readOnly") is True:  # only results have the part
             return
         if text := _constraints(resolved):
             yield path, text

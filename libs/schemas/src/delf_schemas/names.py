@@ -120,11 +120,14 @@ def action_name(name: str) -> str:
 def _python_name(name: str, prefix: str) -> str:
     """Return a valid Python name; hashes keep shortened and replaced names different."""
     name = name.strip("_")
-    if not name or not (name[0].isalpha()):
-        name = f"{prefix}_{name}".rstrip("_")
+    if not name:
+        name = prefix
+    elif not name[0].isalpha():  # such as "2fa_code"
+        name = f"{prefix}_{name}"
     if len(name) > _MAX_NAME:
-        hash_text = short_hash(name, digest_size=2)
-        name = f"{name[: _MAX_NAME - 1 - len(hash_text)].rstrip('_')}_{hash_text}"
+        ending = f"_{short_hash(name, digest_size=2)}"
+        beginning = name[: _MAX_NAME - len(ending)].rstrip("_")
+        name = f"{beginning}{ending}"
     if keyword.iskeyword(name):
         return f"{name}_"
     return name if name.isidentifier() else f"{prefix}_{short_hash(name)}"

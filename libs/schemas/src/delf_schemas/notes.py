@@ -199,7 +199,8 @@ def _first_sentences(text: str) -> str:
     if len(unit_sentence) > _MAX_DOC:
         unit_sentence = _PARENTHESES.sub("", unit_sentence)
     candidates = (f"{opening} {unit_sentence}".strip(), unit_sentence, first)
-    return next(each for each in candidates if len(each) <= _UNIT_FACTOR * _MAX_DOC)
+    # One of the texts always fits: ``first`` has at most _MAX_DOC characters.
+    return next(text for text in candidates if len(text) <= _UNIT_FACTOR * _MAX_DOC)
 
 
 def _range_and_format(schema: Mapping[str, Any]) -> str:

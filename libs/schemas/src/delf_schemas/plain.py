@@ -16,6 +16,7 @@ from delf.errors import DelfError
 
 _MAX_DIGITS: Final = 1000
 _MAX_DEPTH: Final = 40
+_MAX_PLAIN_DEPTH: Final = 100
 _MAX_BRANCHES: Final = 64
 
 
@@ -45,7 +46,7 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         return _without_lone_surrogates(value, path)
     if isinstance(value, (int, float, decimal.Decimal)):
         return _plain_number(value, path)
-    if depth > 100:
+    if depth > _MAX_PLAIN_DEPTH:
         raise Misfit(path, "it is nested too deeply")
     if isinstance(value, (dt.datetime, dt.date, dt.time)):
         return value.isoformat()
@@ -88,16 +89,17 @@ def numbers_as_text(
         return _text_if_required(value, _branches(schema, resolve))
     if isinstance(value, Mapping):
         branches = _branches(schema, resolve)
-        items = cast("Mapping[Any, Any]", value).items()
+        mapping = cast("Mapping[Any, Any]", value)
         return {
-            k: numbers_as_text(v, _property_schema(branches, k), resolve, depth + 1)
-            for k, v in items
+            key: numbers_as_text(item, _property_schema(branches, key), resolve, depth + 1)
+            for key, item in mapping.items()
         }
     if isinstance(value, (list, tuple)):
-        items = [part["items"] for part in _branches(schema, resolve) if "items" in part]
-        item_schema: Any = items[0] if items else True
-        parts = cast("Sequence[Any]", value)
-        return [numbers_as_text(part, item_schema, resolve, depth + 1) for part in parts]
+        branches = _branches(schema, resolve)
+        item_schemas = (branch["items"] for branch in branches if "items" in branch)
+        item_schema: Any = next(item_schemas, True)  # the schema True accepts any item
+        items = cast("Sequence[Any]", value)
+        return [numbers_as_text(item, item_schema, resolve, depth + 1) for item in items]
     return value
 
 

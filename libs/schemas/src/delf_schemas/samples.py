@@ -207,7 +207,7 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
     """
     if isinstance(value, bool):
         return {"type": "boolean"}
-    if isinstance(value, str) and not depth:
+    if isinstance(value, str) and depth == 0:
         return {"type": "string", **_content(value)}
     kinds: dict[type, str] = {
         int: "integer", float: "number", str: "string", type(None): "null", bytes: "bytes"
@@ -251,7 +251,10 @@ def _content(text: str) -> Mapping[str, Any]:
             value = parser(text)
         except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             continue  # a literal with a list as a key raises a TypeError
-        return {CONTENT: shape_of(value, 1), **({NOTATION: notation} if notation else {})}
+        content: dict[str, Any] = {CONTENT: shape_of(value, depth=1)}
+        if notation:
+            content[NOTATION] = notation
+        return content
     return {}
 
 
@@ -281,7 +284,9 @@ _PARSERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
 
 def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
     """Return True if three or more objects have one shape, as in a mapping from id to record."""
-    first = shapes[0] if len(shapes) >= _MIN_ALIKE else {}
+    if len(shapes) < _MIN_ALIKE:
+        return False
+    first = shapes[0]
     return bool(first.get("properties")) and all(shape == first for shape in shapes)
 
 

@@ -36,6 +36,7 @@ _NOTATIONS: Final = {
 }
 _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _DATES: Final = {"date": "date", "date-time": "datetime"}
+_OUTER_TYPES: Final = {"list[": "list", "dict[": "dict", "{": "dict", "Literal[": "str"}
 _MAX_LITERAL_CHARS: Final = 160
 _MAX_DEFAULT: Final = 24
 _MAX_MERGE_DEPTH: Final = 40
@@ -189,7 +190,7 @@ class Shapes:
             DelfError: If a reference cannot be resolved.
         """
         type_name = ""
-        for depth in range(self._extent.depth, -1, -1):
+        for depth in reversed(range(self._extent.depth + 1)):  # the deepest type that fits
             self._open_refs.clear()
             self._refs_with_name.clear()
             self._visits_of_current_type = 0
@@ -334,7 +335,10 @@ class Shapes:
         objects = reader.objects(schema)
         self._visits_of_current_type += reader.visits
         self._remaining_schemas -= reader.visits
-        if objects is None or not (parts or len(objects) > 1):
+        if objects is None:
+            return None
+        has_alternatives = len(objects) > 1
+        if not parts and not has_alternatives:
             return None
         if len(objects) == 1 and not objects[0].properties:
             return None
@@ -345,7 +349,10 @@ class Shapes:
         """Return the type of the part of ``allOf`` that says most; of equal ones, the first."""
         texts = [self._type_text(part, depth, mode) for part in parts]
         # Of {"maxLength": 9}, {"type": "string"} and {"enum": ["a"]}, the last says most.
-        return min(texts, key=lambda text: (text == "Any", text == "dict", text[:7] != "Literal"))
+        return min(
+            texts,
+            key=lambda text: (text == "Any", text == "dict", not text.startswith("Literal[")),
+        )
 
     def _type_of_kind(self, kind: Any, schema: dict[str, Any], depth: int, mode: Mode) -> str:
         """Return the Python type for a schema with ``kind`` as its only ``type``.
@@ -535,10 +542,10 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
 
 def _outer_type(text: str) -> str:
     """Return only the outermost type of a type's text, as ``list`` for ``list[int]``."""
-    for start in ("list[", "dict[", "Literal["):
+    for start, outer_type in _OUTER_TYPES.items():
         if text.startswith(start):
-            return {"list[": "list", "dict[": "dict", "Literal[": "str"}[start]
-    return "dict" if text.startswith("{") else "Any"
+            return outer_type
+    return "Any"
 
 
 def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
@@ -563,7 +570,6 @@ def default_text(schema: Mapping[str, Any]) -> str:
         text = repr(value)
         if len(text) <= _MAX_DEFAULT and "`" not in text:
             return text
-        return "..."
     return "..."
 
 
@@ -661,11 +667,13 @@ class _ObjectReader:
             # Otherwise, the part is ignored: an object matches no part such as a string.
         for keyword in ("oneOf", "anyOf"):
             if alternatives := _alternatives(resolved, keyword):
-                choices = [self.objects(each, depth + 1) for each in alternatives]
-                if None in choices:
-                    return None
-                others = [one for each in choices for one in each or ()]
-                objects = _combinations(objects, others, _refined)
+                choices: list[Merged] = []
+                for alternative in alternatives:
+                    alternative_objects = self.objects(alternative, depth + 1)
+                    if alternative_objects is None:
+                        return None
+                    choices += alternative_objects
+                objects = _combinations(objects, choices, _refined)
         if resolved.get("additionalProperties") is False:  # even if a part allows other properties
             for each in objects:
                 each.additional = False
