@@ -47,7 +47,6 @@ Calls with higher numbers are newer, and fail as if the kernel did not know them
 _WRITING_CALLS: Final = frozenset(
     ["creat", "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "rename", "renameat", "ftruncate"]
 )
-_COLUMN: Final = {"x86_64": 1, "aarch64": 2}
 
 
 def numbers(machine: str, *, writes: bool = True) -> list[int]:
@@ -57,12 +56,12 @@ def numbers(machine: str, *, writes: bool = True) -> list[int]:
         machine: ``x86_64`` or ``aarch64``.
         writes: Whether to include the calls that create, move, truncate and remove files.
     """
-    column = _COLUMN[machine]
     allowed: list[int] = []
     for entry in _TABLE.split():
-        columns = entry.split(":")
-        if columns[0] in _WRITING_CALLS and not writes:
+        name, x86_64_number, aarch64_number = entry.split(":")
+        if name in _WRITING_CALLS and not writes:
             continue
-        if columns[column] != "-":  # the machine has the call
-            allowed.append(int(columns[column]))
+        number = x86_64_number if machine == "x86_64" else aarch64_number
+        if number != "-":  # the machine has the call
+            allowed.append(int(number))
     return sorted(allowed)

@@ -91,11 +91,12 @@ def guess(data: bytes) -> tuple[str, str]:
     """Return the most probable encoding of a text, and its name for messages."""
     sample = _sample_of(data)
     confidence = _confidence_by_encoding(sample)
-    candidates = [*_latin_encodings(sample)]
+    candidates = list(_latin_encodings(sample))
     if candidates:
         best = max(candidates, key=lambda name: confidence[name])
-        if confidence[candidates[0]] >= _MIN_SHARE * confidence[best]:
-            best = candidates[0]
+        most_common = candidates[0]
+        if confidence[most_common] >= _MIN_SHARE * confidence[best]:
+            best = most_common
     elif len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII:  # a currency sign, for example
         best = WESTERN
     else:
@@ -114,11 +115,11 @@ def _confidence_by_encoding(sample: bytes) -> defaultdict[str, float]:
     import chardet
 
     lines = sample.splitlines(keepends=True)
-    part_lines = math.ceil(len(lines) / _PARTS)
-    starts = range(0, len(lines), part_lines)
-    parts = [b"".join(lines[start : start + part_lines]) for start in starts]
+    lines_per_part = math.ceil(len(lines) / _PARTS)
+    starts = range(0, len(lines), lines_per_part)
+    parts = [b"".join(lines[start : start + lines_per_part]) for start in starts]
     confidence: defaultdict[str, float] = defaultdict(float)
-    for part in {sample, *parts}:
+    for part in {sample, *parts}:  # a text of one line is its only part, and counts once
         for found in chardet.detect_all(
             part, include_encodings=_NAMES, ignore_threshold=True, compat_names=False
         ):

@@ -65,6 +65,7 @@ def _set_resource_limits(limits: dict[str, Any], readable: Sequence[str], *, wri
     address_space_bytes, data_bytes = _memory_in_use()
     # Libraries may map these files into the address space.
     readable_files_bytes = sum(map(_size, readable))
+    # Threads may use all processors during the whole time of the call.
     cpu_seconds = math.ceil((os.cpu_count() or 1) * limits["seconds"]) + 1
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit raises OSError
     bounds = {

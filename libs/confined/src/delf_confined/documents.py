@@ -335,7 +335,9 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
         raise ToolExecutionError(f"{name} cannot be read as a .docx: {error}") from error
     if body is None or not any(part.text for part in body.iter(f"{_WORD}t")):
         note(f"{name} holds no text")
-    for block in () if body is None else body:
+    if body is None:
+        return
+    for block in body:
         if block.tag == f"{_WORD}tbl":
             for row in block.findall(f"{_WORD}tr"):
                 cells = row.findall(f"{_WORD}tc")

@@ -23,11 +23,12 @@ _VERSION_FLAG: Final = 1
 _RULE_PATH_BENEATH: Final = 1
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
+_EXECUTE: Final = 1 << 0
+_WRITE_FILE: Final = 1 << 1
 _READ_FILE: Final = 1 << 2
 _READ_DIR: Final = 1 << 3
-_WRITE_FILE: Final = 1 << 1
 _TRUNCATE: Final = 1 << 14
-_RIGHTS_OF_FILES: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE | 1
+_RIGHTS_OF_FILES: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE | _EXECUTE
 _READ_RIGHTS: Final = _READ_FILE | _READ_DIR
 # remove, make and move directories and regular files; no devices, sockets, pipes or links
 _REFER: Final = 1 << 13

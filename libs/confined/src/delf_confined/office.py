@@ -130,7 +130,7 @@ def _usual_rels_path(path: str, spellings: Mapping[str, str]) -> str:
     part = path[:rels_start] + file_name[: -len(".rels")]  # such as Word/Styles.xml
     usual_part = spellings.get(_normalise_name(part), part)
     folder, _, part_file = usual_part.rpartition("/")
-    return f"{folder}/_rels/{part_file}.rels".lstrip("/")
+    return f"{folder}/_rels/{part_file}.rels".lstrip("/")  # the folder may be empty
 
 
 def _normalise_name(name: str) -> str:
@@ -139,7 +139,11 @@ def _normalise_name(name: str) -> str:
 
 
 def _references(text: str) -> Iterable[str]:
-    return (first or second for first, second in _REFERENCE.findall(text))
+    """Return the values of ``Target`` and ``PartName`` in an XML text, in any kind of quotes."""
+    return (
+        in_double_quotes or in_single_quotes
+        for in_double_quotes, in_single_quotes in _REFERENCE.findall(text)
+    )
 
 
 def _resolve_path(steps: Iterable[str]) -> str:
@@ -174,9 +178,9 @@ def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> I
                 continue
             done_names.add(usual_name)
             data = archive.read(name)
-            if usual_name.lower().endswith(_XML_SUFFIXES):
+            lower = usual_name.lower()
+            if lower.endswith(_XML_SUFFIXES):
                 data = _STRICT_NAMESPACE.sub(_transitional_namespace, data)
-                lower = usual_name.lower()
                 if lower == _CONTENT_TYPES.lower() or lower.endswith(".rels"):
                     data = data.replace(b"\\", b"/")  # references as on Windows
             copy.writestr(usual_name, data)

@@ -31,6 +31,7 @@ _JUMP_AT_LEAST: Final = 0x35
 _JUMP_ABOVE: Final = 0x25
 _JUMP_ANY_BIT: Final = 0x45
 _RETURN: Final = 0x06
+_INSTRUCTION: Final = struct.Struct("=HBBI")
 _OFFSET_NUMBER: Final = 0
 _OFFSET_ARCH: Final = 4
 _OFFSET_ARGUMENTS: Final = 16
@@ -160,15 +161,13 @@ def build(machine: str, permissions: Permissions) -> bytes:
         machine: ``x86_64`` or ``aarch64``.
         permissions: The permissions of the confined process.
     """
-    allow = [_instruction(_RETURN, 0, 0, _ALLOW)]
-    refuse = [_instruction(_RETURN, 0, 0, _REFUSE)]
-    kill_process = [_instruction(_RETURN, 0, 0, _KILL_PROCESS)]
-    report_unknown_call = [_instruction(_RETURN, 0, 0, _UNKNOWN_CALL)]
+    allow = _return(_ALLOW)
+    refuse = _return(_REFUSE)
     code = [
-        _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
+        _load(_OFFSET_ARCH),
         # Call numbers mean other calls on another architecture, which a 64-bit process can enter.
-        *_unless_equal(_ARCH[machine], kill_process),
-        _instruction(_LOAD, 0, 0, _OFFSET_NUMBER),
+        *_unless_equal(_ARCH[machine], _return(_KILL_PROCESS)),
+        _load(_OFFSET_NUMBER),
     ]
     if machine == "x86_64":
         # The x32 calls are the same kernel functions under other numbers.
@@ -181,7 +180,7 @@ def build(machine: str, permissions: Permissions) -> bytes:
     for first, last in _number_ranges(calls.numbers(machine, writes=permissions.writes)):
         code += _if_between(first, last, allow)
     # ENOSYS lets the C library fall back from calls that are newer than this table.
-    code += _if_above(calls.HIGHEST_NUMBER, report_unknown_call)
+    code += _if_above(calls.HIGHEST_NUMBER, _return(_UNKNOWN_CALL))
     code += refuse
     return b"".join(code)
 
@@ -223,7 +222,7 @@ def install(permissions: Permissions) -> None:
     libc = system.libc()
     code = build(platform.machine(), permissions)
     code = code.replace(struct.pack("=I", _PLACEHOLDER_PID), struct.pack("=I", os.getpid()))
-    program = _Program(len(code) // 8, code)
+    program = _Program(len(code) // _INSTRUCTION.size, code)
     for arguments in (
         (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
         (_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0),
@@ -279,7 +278,17 @@ def _argument_checks(permissions: Permissions) -> dict[str, list[bytes]]:
 
 
 def _return(value: int) -> list[bytes]:
-    return [_instruction(_RETURN, 0, 0, value)]
+    return [_instruction(_RETURN, if_true=0, if_false=0, value=value)]
+
+
+def _load(offset: int) -> bytes:
+    """Return the BPF instruction that loads 32 bits of the data about a system call."""
+    return _instruction(_LOAD, if_true=0, if_false=0, value=offset)
+
+
+def _and(mask: int) -> bytes:
+    """Return the BPF instruction that keeps only the bits of a mask in the loaded number."""
+    return _instruction(_AND, if_true=0, if_false=0, value=mask)
 
 
 def _load_argument(index: int, *, upper: bool = False) -> bytes:
@@ -287,7 +296,8 @@ def _load_argument(index: int, *, upper: bool = False) -> bytes:
 
     Arguments have 64 bits, of which the lower 32 come first.
     """
-    return _instruction(_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * index + 4 * upper)
+    offset_in_argument = 4 if upper else 0
+    return _load(_OFFSET_ARGUMENTS + 8 * index + offset_in_argument)
 
 
 def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = None) -> list[bytes]:
@@ -297,7 +307,7 @@ def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = No
     """
     block = [_load_argument(argument)]
     if mask is not None:
-        block.append(_instruction(_AND, 0, 0, mask))
+        block.append(_and(mask))
     for value in values:  # for any other value, jump over the return
         block += [_instruction(_JUMP_EQUAL, if_true=0, if_false=1, value=value), *_return(_ALLOW)]
     return [*block, *_return(_REFUSE)]
@@ -349,7 +359,7 @@ def _allow_opening(flags_index: int) -> list[bytes]:
         flags_index: The index of the system call's argument with the opening flags.
     """
     block = _refuse_bits(flags_index, ~_OPEN_FLAGS)  # the argument stays loaded
-    block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))  # drops all other flags
+    block.append(_and(_ACCESS_MODE | _TRUNCATE))  # drops all other flags
     forbidden_combinations = (
         # O_RDONLY, which is 0, with O_TRUNC: truncates read-only files under Landlock before ABI 3.
         _TRUNCATE,
@@ -417,4 +427,4 @@ def _number_ranges(values: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _instruction(code: int, if_true: int, if_false: int, value: int) -> bytes:
-    return struct.pack("=HBBI", code, if_true, if_false, value)
+    return _INSTRUCTION.pack(code, if_true, if_false, value)

@@ -176,7 +176,8 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _GI
     if _is_mostly_utf8(data):
         return "utf-8"  # the caller replaces the few invalid bytes
     encoding, name = guess(data)
-    line = _line_number(data, decode_error.start) + first_line - 1
+    lines_before_text = first_line - 1
+    line = lines_before_text + _line_number(data, decode_error.start)
     invalid_byte = f"byte 0x{data[decode_error.start]:02x} on line {line}"
     note(f"{about} is not UTF-8 ({invalid_byte}) and was read as {name}{warning}")
     return encoding
@@ -229,7 +230,7 @@ def _is_mostly_utf8(data: bytes) -> bool:
 def decode_if_text(data: bytes) -> str | None:
     """Return bytes as text if they are UTF-8 or have a byte order mark, else None."""
     encoding = _encoding_by_mark(data)
-    if encoding is None and b"\0" in data:
+    if encoding is None and b"\0" in data:  # binary data, although it may be valid UTF-8
         return None
     try:
         return data.decode(encoding or "utf-8").removeprefix("\ufeff")

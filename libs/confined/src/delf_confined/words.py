@@ -37,5 +37,5 @@ def _without_folder(path_match: re.Match[str]) -> str:
     """
     folder, _, name = path_match.group().rpartition("/")
     # Unlike Path.is_dir(), os.path.isdir() raises no error for a name that is too long.
-    is_folder = folder.count("/") >= 1 and os.path.isdir(folder)  # noqa: PTH112
+    is_folder = os.path.isdir(folder)  # noqa: PTH112
     return name if is_folder else path_match.group()

@@ -99,7 +99,7 @@ def _converted(message: Message) -> list[dict[str, Any]]:
         return converted_results
     converted: dict[str, Any] = {"role": message.role, "content": _content(contents)}
     if calls:
-        converted["content"] = converted["content"] or None
+        converted["content"] = converted["content"] or None  # beside calls, the API has no ""
         converted["tool_calls"] = [_call(call) for call in calls]
     # The provider's own fields of the message, such as ``reasoning_content``, are kept with the
     # calls, and go back into the message.

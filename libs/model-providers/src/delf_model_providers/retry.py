@@ -53,7 +53,7 @@ class RetryPolicy:
         if attempt > max_retries:
             return None
         backoff = min(self.first_delay * 2.0 ** (attempt - 1), self.max_delay)
-        backoff *= 0.75 + 0.5 * self.jitter()
+        backoff *= 0.75 + 0.5 * self.jitter()  # 75 % to 125 %
         if failure.retry_after is None:
             return backoff
         if failure.retry_after > self.max_retry_after:

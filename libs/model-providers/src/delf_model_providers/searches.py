@@ -73,11 +73,11 @@ def of_google() -> dict[str, Any]:
 
 def of_responses(tool: Tool) -> dict[str, Any]:
     """Return the tool definition for a web search by OpenAI's responses API."""
+    definition: dict[str, Any] = {"type": "web_search"}
     allowed_domains = tool.get("allowed_domains")
-    return {
-        "type": "web_search",
-        **({"filters": {"allowed_domains": allowed_domains}} if allowed_domains else {}),
-    }
+    if allowed_domains:
+        definition["filters"] = {"allowed_domains": allowed_domains}
+    return definition
 
 
 def of_openai() -> dict[str, Any]:
