@@ -127,7 +127,7 @@ class Opening(NamedTuple):
 
 def find_reasoning_opening(text: str) -> Opening | None:
     """Return the opening mark of reasoning if the text starts with such a mark, else None."""
-    start = len(text) - len(text.lstrip())
+    start = len(text) - len(text.lstrip())  # the index of the first character but blanks
     if not _ANY_OPENING.match(text, start):
         return None
     for opening_pattern, closing_template in _MARK_PATTERNS:
@@ -240,7 +240,8 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
         return reply
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
     finish_reason = reply.finish_reason
-    if not has_end and reply.broken_by is None and not reply.calls:
+    has_known_reason = reply.broken_by is not None
+    if not has_end and not has_known_reason and not reply.calls:
         finish_reason = "cut"
     return replace(reply, text=text, reasoning=reasoning, finish_reason=finish_reason)
 

@@ -626,6 +626,7 @@ def check_above_zero(subject: str, value: object) -> None:
     Raises:
         ConfigurationError: If the value is not a number above zero.
     """
+    # NaN is neither above 0 nor below.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ConfigurationError(f"{subject} is {value!r}", hint="give a number above 0")
 

@@ -822,9 +822,10 @@ class ClockRead(_Event):
     """The script read the time; a resumed task gets the same times.
 
     ``readings`` are the times in nanoseconds, in the order in which the script read them. Each is a
-    Unix time, a processor time, or a time of the script's event loop. ``turns`` has two numbers for
-    each call result or timer that the script's event loop handled: the number of the loop's
-    iteration, then the number of the call in the script. Calls count from 1; a timer has 0.
+    Unix time, a processor time, or a time of the script's event loop. ``turns`` has pairs of an
+    iteration of that loop and an event, in a flat list: a positive event is the number of a call
+    that was answered, from 1, a negative one that of a timer that fired, and 0 any other act of the
+    script long after the last event.
     """
 
     readings: tuple[int, ...] = ()

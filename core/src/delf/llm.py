@@ -163,7 +163,10 @@ class LLMConfig:
 
     @property
     def address(self) -> str | None:
-        """The base URL without credentials and query, safe to display."""
+        """The base URL without credentials and query, safe to display.
+
+        For ``https://name:key@host/v1?version=2``, this is ``https://host/v1``.
+        """
         if self.base_url is None:
             return None
         scheme, slashes, rest = self.base_url.rpartition("://")

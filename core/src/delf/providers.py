@@ -28,12 +28,10 @@ class Providers:
     """
 
     def __init__(self, providers: Iterable[Provider] = ()) -> None:
-        all_providers = list(providers)
-        # Reversed, so that the first of several providers with the same name is used.
-        by_name = {provider.name: provider for provider in reversed(all_providers)}
-        self.all = tuple(
-            by_name[name] for name in dict.fromkeys(each.name for each in all_providers)
-        )
+        by_name: dict[str, Provider] = {}
+        for provider in providers:
+            by_name.setdefault(provider.name, provider)
+        self.all = tuple(by_name.values())
         self._by_name_or_alias: dict[str, Provider] = {}
         for provider in self.all:
             for word in provider.words:  # the provider's name and aliases
@@ -88,8 +86,8 @@ class Providers:
         """
         name = model.lower()
         spellings = {name}
-        # The rest is empty for a name without ":" and "/".
-        prefix, rest = [*re.split("[:/]", name, maxsplit=1), ""][:2]
+        prefix, *parts_after_prefix = re.split("[:/]", name, maxsplit=1)
+        rest = parts_after_prefix[0] if parts_after_prefix else ""
         if rest:
             spellings |= {f"{prefix}/{rest}", f"{prefix}:{rest}", rest}
         if "/" in rest:  # the name of another provider may follow, as in router/provider/model

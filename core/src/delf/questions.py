@@ -72,10 +72,10 @@ class Question:
         """
         if not self.text.strip():
             raise ToolRefusedError("the question is empty")
-        length = max(map(len, (self.text, *self.options)))
-        if length > _MAX_QUESTION_CHARACTERS:
+        longest = max(map(len, (self.text, *self.options)))
+        if longest > _MAX_QUESTION_CHARACTERS:
             raise ToolRefusedError(
-                f"the question or an option has {length:,} characters; a person reads at most "
+                f"the question or an option has {longest:,} characters; a person reads at most "
                 f"{_MAX_QUESTION_CHARACTERS:,}"
             )
         answer_kind = self.answer

@@ -278,8 +278,10 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
         KeyAddressError: If the address is from a project's file and a variable is set; the error
             names the variable.
     """
+    if source != "project":
+        return
     set_variable = next((variable for variable in variables if os.environ.get(variable)), None)
-    if set_variable is not None and source == "project":
+    if set_variable is not None:
         raise KeyAddressError(
             f"{name}: a file of the project gives the address, and {set_variable} is set in the "
             "environment",

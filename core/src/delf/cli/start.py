@@ -64,7 +64,8 @@ def _interrupt_again(failure: sys.UnraisableHookArgs) -> None:
     if not issubclass(failure.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(failure)
         return
-    main_thread = threading.main_thread().ident or 0  # a signal to another thread does not wake it
+    # A signal to another thread would not wake up the main thread.
+    main_thread = threading.main_thread().ident or 0
     timer = threading.Timer(_RESEND_SECONDS, signal.pthread_kill, (main_thread, signal.SIGINT))
     timer.daemon = True
     timer.start()

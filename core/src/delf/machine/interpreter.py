@@ -73,11 +73,11 @@ def _find_python(configured_path: str | None, program: str | None, frozen: bool)
 
 
 def _candidates(frozen: bool) -> Iterator[str]:
-    names = (f"python{_VERSION}", "python3", "python")
+    exact_name = f"python{_VERSION}"
     if not frozen:
         for folder in dict.fromkeys((sys.exec_prefix, sys.base_exec_prefix)):
-            yield f"{folder}/bin/{names[0]}"
-    for name in names:
+            yield f"{folder}/bin/{exact_name}"
+    for name in (exact_name, "python3", "python"):
         # A relative entry of PATH would let the working folder choose the interpreter.
         entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
         path = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))  # noqa: PTH117

@@ -129,4 +129,5 @@ def replace_file(path: Path, text: str) -> None:
 def _is_private(status: os.stat_result) -> bool:
     if not hasattr(os, "geteuid"):  # Windows: the user's profile is the user's alone
         return True
-    return status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    is_accessible_to_others = bool(status.st_mode & 0o077)
+    return status.st_uid == os.geteuid() and not is_accessible_to_others

@@ -36,16 +36,18 @@ def local_zone() -> Zone:
 def _zone_of_variable(tz: str) -> Zone:
     """Return the time zone for a value of ``TZ``; an empty value means the machine's zone."""
     path = _find_zone_file(tz.removeprefix(":"))
-    if path is None and tz:  # not a name such as "Europe/Berlin", but a rule such as "CET-1"
+    if path is not None:
+        rule = _read_posix_rule(path)
+        if rule:
+            return Zone(rule, _iana_name(path))
+    elif tz:  # not a name such as "Europe/Berlin", but a rule such as "CET-1"
         return Zone(tz)
-    rule = None if path is None else _read_posix_rule(path)
-    if path is not None and rule:
-        return Zone(rule, _iana_name(path))
     # No rule is known, so take the machine's present offset from UTC.
     return Zone(_format_fixed_offset(time.localtime().tm_gmtoff))
 
 
 def _find_zone_file(name: str) -> Path | None:
+    """Return the file of a zone such as ``Europe/Berlin``; for an empty name, the machine's."""
     if not name:
         return _LOCAL if _LOCAL.exists() else None
     paths = [Path(name)] if name.startswith("/") else [folder / name for folder in _FOLDERS]

@@ -34,7 +34,8 @@ def is_private(host: str) -> bool:
         addresses = {ipaddress.ip_address(host.strip("[]"))}
     except ValueError:
         try:
-            addresses = {ipaddress.ip_address(i[4][0]) for i in socket.getaddrinfo(host, None)}
+            resolved = socket.getaddrinfo(host, None)
+            addresses = {ipaddress.ip_address(socket_name[0]) for *_, socket_name in resolved}
         except (OSError, ValueError):
             return False
     return any(not is_public(address) for address in addresses)

@@ -136,13 +136,17 @@ class Inflater:
             return
         if self._decompressor is None:
             self._decompressor = zlib.decompressobj(self._window_bits(data[0]))
-        while data and (not self._decompressor.eof or self._begins_member(data)):
-            data, self._start_of_member = self._start_of_member + data, b""
+        while data:
+            if self._decompressor.eof and not self._begins_member(data):
+                return
+            data = self._start_of_member + data
+            self._start_of_member = b""
             yield from self._inflate_member(data)
             data = self._decompressor.unused_data
 
     def _begins_member(self, data: bytes) -> bool:
         """Begin the next member of a gzip body. Return False if no member follows so far."""
+        # The first byte of the magic number may have come with earlier data.
         start = (self._start_of_member + data)[: len(_GZIP_MAGIC)]
         if self._encoding == "gzip" and start == _GZIP_MAGIC:
             self._decompressor = zlib.decompressobj(_GZIP)

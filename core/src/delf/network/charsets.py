@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from contextlib import suppress
 from typing import Final
 
 _DECLARED: Final = re.compile(
@@ -94,10 +95,8 @@ def decode_charset(data: bytes, label: str | None) -> str | None:
     """
     codec = codec_of(label)
     is_often_valid_utf8 = codec is not None and _OFTEN_VALID_UTF8.match(codec) is not None
-    for name in (codec, "utf-8") if is_often_valid_utf8 else ("utf-8", codec):
-        try:
-            if name is not None:
-                return data.decode(name)
-        except UnicodeError:
-            continue
+    codecs_to_try = (codec, "utf-8") if is_often_valid_utf8 else ("utf-8", codec)
+    for name in filter(None, codecs_to_try):
+        with suppress(UnicodeError):
+            return data.decode(name)
     return None

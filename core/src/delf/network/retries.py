@@ -20,7 +20,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         headers: The response headers, with lower-case or case-insensitive names.
     """
     header = headers.get("retry-after", "").strip()
-    # Seconds, or a date: RFC 9110 allows both.
+    # RFC 9110 allows seconds or a date. Some servers send a fraction, such as 1.5.
     if header.replace(".", "", 1).isdecimal():
         return float(header)
     try:
@@ -37,4 +37,5 @@ def pause(attempt: int, longest: float = 32.0) -> float:
         longest: The maximum in seconds; jitter of up to 25 % is added or subtracted afterwards.
     """
     jitter = 0.75 + random.random() / 2  # noqa: S311 - no secret
-    return min(FIRST_PAUSE * 2.0 ** min(attempt, 60), longest) * jitter
+    doublings = min(attempt, 60)  # a power of more than 1023 would be too large for a float
+    return min(FIRST_PAUSE * 2.0**doublings, longest) * jitter

@@ -12,7 +12,7 @@ def split_url(url: str) -> SplitResult | None:
     """
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        _ = parts.port  # raises for an invalid port
     except ValueError:
         return None
     return parts

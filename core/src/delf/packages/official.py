@@ -90,8 +90,11 @@ def client_of_prefix(model: str) -> tuple[str, str] | None:
         The pattern of such names (``word:*``) and the name of the client; None if the name has no
         prefix of an official client.
     """
-    pattern = f"{model.partition(':')[0]}:*"
-    client = model_clients().get(pattern) if ":" in model else None
+    prefix, colon, _ = model.partition(":")
+    if not colon:
+        return None
+    pattern = f"{prefix}:*"
+    client = model_clients().get(pattern)
     return None if client is None else (pattern, client)
 
 

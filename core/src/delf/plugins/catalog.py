@@ -94,7 +94,7 @@ class Catalog:
             conflicts.append(f"plugin {plugin.name!r} is also in {_names_of_plugins(namesakes)}")
         for spec in record.specs:
             offers = self._offers[spec.kind, spec.name]
-            winner = self._winner(offers)
+            winner = self._winning_offer(offers)
             if winner == Offer(spec, plugin):
                 continue
             rivals = [offer.plugin for offer in offers if offer.plugin != plugin]
@@ -141,7 +141,11 @@ class Catalog:
         Of several plugins that offer the same name, only the preferred plugin's offer is returned,
         or none without a preference.
         """
-        winners = (self._winner(offers) for (k, _), offers in self._offers.items() if k == kind)
+        winners = (
+            self._winning_offer(offers)
+            for (each_kind, _), offers in self._offers.items()
+            if each_kind == kind
+        )
         return [offer for offer in winners if offer is not None]
 
     def owner(self, spec: Spec) -> Candidate | None:
@@ -171,16 +175,17 @@ class Catalog:
             owner = self.owner(spec)
             if owner:
                 offers.append(Offer(spec, owner))
-        chosen = self._winning_offer(offers, purpose).spec  # of the type Spec, not SpecT
+        chosen = self._chosen_offer(offers, purpose).spec  # of the type Spec, not SpecT
         return next(spec for spec in specs if spec == chosen)
 
-    def _winning_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
+    def _chosen_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
         """Return the preferred offer; raise an error that says how to choose between several."""
         plugin = choose([offer.plugin for offer in offers], self._preferred_plugins, purpose)
         return next(offer for offer in offers if offer.plugin is plugin)
 
-    def _winner(self, offers: Sequence[Offer]) -> Offer | None:
-        plugin = _winner([offer.plugin for offer in offers], self._preferred_plugins)
+    def _winning_offer(self, offers: Sequence[Offer]) -> Offer | None:
+        """Return the only or the preferred offer; None if the user has to choose."""
+        plugin = _winning_plugin([offer.plugin for offer in offers], self._preferred_plugins)
         return next((offer for offer in offers if offer.plugin is plugin), None)
 
     def find(self, kind: str, name: str) -> Spec:
@@ -188,7 +193,7 @@ class Catalog:
         offers = self._offers.get((kind, name))
         if not offers:
             raise self.with_load_failures(self._unknown_name_error(kind, name))
-        return self._winning_offer(offers, f"{kind} {name!r}").spec
+        return self._chosen_offer(offers, f"{kind} {name!r}").spec
 
     @cached_property
     def providers(self) -> Providers:
@@ -269,7 +274,7 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
     Raises:
         PluginError: If several plugins offer the name and none is preferred.
     """
-    winner = _winner(plugins, prefer)
+    winner = _winning_plugin(plugins, prefer)
     if winner is not None:
         return winner
     example = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
@@ -278,7 +283,7 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
     )
 
 
-def _winner(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Candidate | None:
+def _winning_plugin(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Candidate | None:
     """Return the only plugin, or the plugin that the first fitting preference names, or None.
 
     A preference that names several of the plugins, such as their common distribution, does not fit.

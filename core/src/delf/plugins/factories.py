@@ -254,5 +254,6 @@ def check_protocol(kind: str, instance: object, subject: str) -> None:
         raise ConfigurationError(
             f"{subject} is the class {instance.__name__}: give an object of it"
         )
-    for fault in faults(kind, instance):
-        raise ConfigurationError(f"{subject}, a {type(instance).__name__}, {fault}")
+    first_fault = next(faults(kind, instance), None)
+    if first_fault is not None:
+        raise ConfigurationError(f"{subject}, a {type(instance).__name__}, {first_fault}")

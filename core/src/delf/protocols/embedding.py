@@ -33,7 +33,7 @@ async def embed_or_refuse(
     except DelfError as error:
         if _is_temporary(error) or not texts:
             raise
-        await embed([_PROBE_TEXT])
+        await embed([_PROBE_TEXT])  # raises if the embedder fails for any text
         if len(texts) == 1:
             return [error]
     # The embedder works, but refuses at least one of several texts.

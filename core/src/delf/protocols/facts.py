@@ -190,14 +190,13 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         arguments: All arguments after the edit.
     """
     old_arguments = request.arguments
-    missing = object()
-    unchanged: set[str] = set()
-    for name, value in arguments.items():
-        if old_arguments.get(name, missing) == value:
-            unchanged.add(name)
-    no_argument_is_missing_or_new = len(arguments) == len(old_arguments)
-    if no_argument_is_missing_or_new and len(unchanged) == len(arguments):
+    if dict(arguments) == dict(old_arguments):
         return request
+    unchanged = {
+        name
+        for name, value in arguments.items()
+        if name in old_arguments and old_arguments[name] == value
+    }
     flow = request.flow
     if flow is not None:
         # A warning about one argument begins with its path, as in ``to[0]: …``. A warning about
@@ -624,23 +623,25 @@ _UNITS: Final = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 def _expiry_facts(request: ApprovalRequest) -> Iterator[Fact]:
     """Yield the fact that says when the request expires, and the consequence."""
-    if request.expires_after is not None:
-        seconds = request.expires_after
-        # The largest unit of which there are at least two: "36 hours" instead of "1.5 days".
-        fitting_units = (unit for unit in _UNITS if seconds >= 2 * unit[0])
-        unit_seconds, unit_name = next(fitting_units, (1.0, "seconds"))
-        after = f"{seconds / unit_seconds:.3g} {unit_name}"
-        question = request.question
-        consequence = "it counts as rejected"
-        if question is not None:
-            default = question.default
-            if default is None:
-                consequence = "the script fails"
-            else:
-                consequence = f"the answer is {value_text(default)}"
-        yield Fact(
-            kind=FactKind.EXPIRY,
-            label="expires",
-            text=visible(f"without an answer within {after} {consequence}"),
-            required=False,
-        )
+    seconds = request.expires_after
+    if seconds is None:
+        return
+    # The largest unit of which there are at least two: "36 hours" instead of "1.5 days".
+    fitting_units = (unit for unit in _UNITS if seconds >= 2 * unit[0])
+    unit_seconds, unit_name = next(fitting_units, (1.0, "seconds"))
+    after = f"{seconds / unit_seconds:.3g} {unit_name}"
+    consequence = _consequence_of_expiry(request.question)
+    yield Fact(
+        kind=FactKind.EXPIRY,
+        label="expires",
+        text=visible(f"without an answer within {after} {consequence}"),
+        required=False,
+    )
+
+
+def _consequence_of_expiry(question: Question | None) -> str:
+    if question is None:
+        return "it counts as rejected"
+    if question.default is None:
+        return "the script fails"
+    return f"the answer is {value_text(question.default)}"

@@ -64,7 +64,8 @@ def field_docs(owner: type[Any]) -> Mapping[str, str]:
         owner: A record type or an enum.
     """
     docs: dict[str, str] = {}
-    for each in reversed([*_documented_classes(owner)]):
+    # Base classes first, so that the text of a derived class replaces theirs.
+    for each in reversed(list(_documented_classes(owner))):
         parsed = read_docstring(_doc(each))
         docs |= {name: _line(text) for name, text in parsed.parameters.items() if text}
         docs |= {name: _line(text) for name, text in parsed.attributes.items() if text}
