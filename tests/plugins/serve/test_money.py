@@ -304,6 +304,20 @@ async def test_budget_is_shared_across_servers(serve):
     assert (await spend(other, "ada"))["status"] == 402
 
 
+async def test_running_task_stops_at_the_budget_spent_on_another_server(serve):
+    one = await serve("ada-key", agent={**PAID, "retry_count": 5}, budgets={"ada": 1.0})
+    await add(one, person("ada"))
+    other = await serve(agent=PAID, budgets={"ada": 1.0})
+    order = {"task": doing("await hold()\n1 / 0")}
+    held = (await one.client.post("/run", json=order, headers=bearer("ada-key"))).json()["task_id"]
+    await one.events(held, until="CallStarted")
+    assert (await spend(other, "ada"))["state"] == "done"
+    one.box.gate.set()
+    ended = await one.until(held, "done", "failed")
+    assert (ended["state"], ended["cost_usd"]) == ("failed", 0.5)
+    assert "budget" in ended["error"]
+
+
 async def test_key_from_the_settings_has_its_own_budget(serve):
     keys = "ci:ci-key,ada:ada-key"
     server = await serve("ci-key", agent=PAID, api_key=keys, budgets={"ci": 0.5})

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Literal
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, DelfError
 from delf.protocols.search import TaskFilter
 from delf.protocols.shared_journal import SharedJournal
+from delf_engine.models.estimates import Estimate
 from delf_engine.models.money import Ledger, SharedLedger
 from delf_serve.keys import Caller, Keys
 from delf_serve.problems import ProblemError
@@ -23,11 +27,49 @@ _INDEX_SECONDS: Final = 0.25
 _LedgerKey = tuple[Literal["team", "person"], str | None]
 
 
+class _BudgetLedger(Ledger):
+    """The ledger of a budget, with the costs of all processes that share the journal.
+
+    Args:
+        budget_usd: The limit in US dollars.
+        read_cost: Reads the costs so far of the budget's tasks from the journal.
+    """
+
+    def __init__(self, budget_usd: float, read_cost: Callable[[], Awaitable[float]]) -> None:
+        super().__init__(budget_usd)
+        self._read_cost = read_cost
+        self._is_refreshing = False
+
+    async def refresh(self) -> None:
+        """Add the costs that other processes have recorded.
+
+        Raises:
+            ProblemError: If the journal computes no costs, so that no limit can be enforced.
+            DelfError: If the journal does not respond.
+        """
+        self._is_refreshing = True
+        try:
+            recorded_cost = await self._read_cost()
+        finally:
+            self._is_refreshing = False
+        # The ledger may already know of costs that the journal does not have yet.
+        self.cost_usd = max(self.cost_usd, recorded_cost)
+
+    @asynccontextmanager
+    async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
+        """Reserve the cost of a call, after a look at the costs of other processes."""
+        if not self._is_refreshing:
+            with contextlib.suppress(DelfError):  # during an outage, the known costs count
+                await self.refresh()
+        async with super().reserved(estimate):
+            yield
+
+
 class Budgets:
     """The monthly budgets of a server's users, keys and teams.
 
-    The journal has the costs of all servers, but not of running tasks. Each budget's ledger adds
-    the costs of this process's running tasks, so that concurrent tasks do not spend the same money.
+    The journal has the costs of all servers and runners. Each budget's ledger adds reservations of
+    this process's running calls, so that concurrent tasks do not spend the same money.
 
     Args:
         limits: The limits in US dollars, by name of a user, key or team.
@@ -44,7 +86,7 @@ class Budgets:
         self._limits = limits
         self._keys = keys
         self._journal = journal
-        self._ledgers: dict[_LedgerKey, Ledger] = {}
+        self._ledgers: dict[_LedgerKey, _BudgetLedger] = {}
         self._month = ""
 
     async def ledger(
@@ -144,10 +186,9 @@ class Budgets:
             self._month = month
             self._ledgers = {}
         limit = self._limits.get(name, self._limits.get(EVERYBODY, 0.0))
-        ledger = self._ledgers.setdefault(ledger_key, Ledger(limit))
-        recorded_costs = await self._cost_of(begin.timestamp(), owners)
-        # The ledger may already know of costs that the journal does not have yet.
-        ledger.cost_usd = max(ledger.cost_usd, recorded_costs)
+        read_cost = partial(self._cost_of, begin.timestamp(), owners)
+        ledger = self._ledgers.setdefault(ledger_key, _BudgetLedger(limit, read_cost))
+        await ledger.refresh()
         return ledger
 
     async def _cost_of(self, since: float, owners: Collection[str] | None) -> float:
