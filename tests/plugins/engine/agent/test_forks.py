@@ -221,6 +221,17 @@ def test_fork_renames_requests_and_numbers_events_without_gaps() -> None:
     assert not old & {e.request_id for e in made if hasattr(e, "request_id")}
 
 
+@pytest.mark.parametrize(
+    ("key", "flags"), [("eve:1", {}), (None, {"approval_mode": "approve_all"})]
+)
+def test_fork_by_another_person_has_no_options_of_the_command(key: str | None, flags: dict) -> None:
+    setup = {"folder": "/shop", "flags": {"approval_mode": "approve_all"}, "overrides": []}
+    start = TaskStarted(task_id="task_local", seq=1, at=1.0, task="Pay", setup=setup)
+    made = forked([start], 1, "task_fork", key)
+    assert isinstance(made[0], TaskStarted)
+    assert made[0].setup["flags"] == flags
+
+
 async def test_fork_runs_a_replacement_script() -> None:
     shop = Shop()
     events = await first(shop)
