@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -83,6 +84,15 @@ async def test_message_starts_no_second_task_after_the_first_was_deleted(serve):
     assert (again.status_code, "was deleted" in again.text) == (409, True)
     assert (await server.client.get("/tasks")).json()["tasks"] == []
     assert (await send(server, name="msg-2")).status_code == 202
+
+
+async def test_message_starts_no_second_task_for_the_successor_of_its_person(serve):
+    server = await serve(hooks=hook(person="ada"))
+    await add(server, ada := person("ada"))
+    first = (await send(server)).json()
+    await change(server, ada, gone := replace(ada, revoked_at=time.time()))
+    await change(server, gone, replace(ada, uid="new-uid", former_uids=(ada.uid,)))
+    assert (await send(server)).json() == {"task_id": first["task_id"], "is_new": False}
 
 
 @pytest.mark.parametrize(

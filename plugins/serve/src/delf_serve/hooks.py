@@ -87,7 +87,9 @@ class Hooks:
             # from the sender, and the routine checks them.
             RunRequest.model_construct(task=await self._task_text(hook, message)),
             owner,
-            idempotency_key=f"hook\n{name}\n{message_id}",
+            idempotency_key=message_id,
+            # Not the owner, who may be replaced before the message comes again.
+            key_scope=f"hook\n{name}",
             strategy="routine" if hook.routine else None,
             client=client,
             external_variables=variables,

@@ -260,6 +260,7 @@ class Tasks:
             await asyncio.wait([asyncio.ensure_future(end) for end in ends], timeout=seconds)
 
     # -- handing in -----------------------------------------------------------------------
+        key_scope: str | None = None,
 
     async def submit(
         self,
@@ -273,6 +274,7 @@ class Tasks:
         other_authors: Sequence[str] = (),
         external_variables: Mapping[str, Any] | None = None,
         trust: Trust = "own",
+            key_scope: The requests among which the key is unique; by default those of the caller.
     ) -> Submitted:
         """Submit a task, and return once the journal has recorded it.
 
@@ -309,7 +311,7 @@ class Tasks:
         if idempotency_key is None:
             return await self._submit_new(f"task_{secrets.token_hex(8)}", submission)
         # Every server derives the same id, so that concurrent requests start one task.
-        task_id = _task_id_of_key(idempotency_key, caller)
+        task_id = _task_id_of_key(idempotency_key, key_scope or caller.holder or caller.name)
         return await self._submit_once(task_id, submission, digest)
 
     async def _submit_once(self, task_id: str, submission: _Submission, digest: str) -> Submitted:
@@ -1064,9 +1066,8 @@ def shared(agent: Agent) -> SharedJournal:
     )
 
 
-def _task_id_of_key(idempotency_key: str, caller: Caller) -> str:
-    owner = caller.holder or caller.name
-    hashed = hashlib.sha256(f"{owner}\n{idempotency_key}".encode("utf-8", "replace"))
+def _task_id_of_key(idempotency_key: str, scope: str) -> str:
+    hashed = hashlib.sha256(f"{scope}\n{idempotency_key}".encode("utf-8", "replace"))
     return f"task_{hashed.hexdigest()[:32]}"
 
 
