@@ -163,7 +163,7 @@ async def test_stopping_server_answers_waiting_clients(serve):
         asyncio.create_task(server.client.post("/run", json=order)),
         asyncio.create_task(server.client.get(f"/tasks/{task['task_id']}", params={"wait": 600})),
     ]
-    await until(lambda: server.app.tasks.waits == 2)
+    await until(lambda: server.app.sessions.open_count == 2)
     server.app.begin_stop()
     answers = [await asyncio.wait_for(each, 15) for each in waits]
     assert [answer.status_code for answer in answers] == [202, 200]

@@ -18,6 +18,7 @@ from delf.protocols.sessions import SessionRecord
 from delf_cli.main import cli
 from delf_serve.keys import Keys
 from support.serving import Outbox, bearer, doing, make_agent, serving
+from support.until import until
 
 RIGHTS = ("read", "run", "decide", "delete")
 
@@ -146,6 +147,47 @@ async def test_waiting_task_of_a_removed_person_fails_unstarted(serve):
     await add(server, ada)
     running_id = (await server.run("print(await hold())"))["task_id"]
     await server.until(running_id, "running")
+async def test_wait_ends_with_the_access_of_its_caller(team):
+    mo = next(one for one in await team.app.tasks.journal.people() if one.name == "mo")
+    await change(team, mo, sees_all := replace(mo, scope="all"))
+    cookies = (await team.client.post("/login", json={"key": "mo-key"})).cookies
+    team.client.cookies.clear()
+    task = {"task": doing("print(await hold())")}
+    held = (await team.client.post("/run", json=task, headers=bearer("ada-key"))).json()["task_id"]
+    chat = {"model": "delf", "messages": [{"role": "user", "content": task["task"]}]}
+    path = f"/tasks/{held}?wait=60"
+    session = {"cookie": f"delf_session={cookies['delf_session']}"}
+    waits = [
+        asyncio.create_task(team.client.get(path, headers=bearer("mo-key"))),
+        asyncio.create_task(team.client.get(path, headers=session)),
+        asyncio.create_task(
+            team.client.post("/v1/chat/completions", json=chat, headers=bearer("mo-key"))
+        ),
+    ]
+    await until(lambda: team.app.sessions.open_count == 3)
+    await change(team, sees_all, replace(sees_all, revoked_at=time.time()))
+    for answer in await asyncio.wait_for(asyncio.gather(*waits), 15):
+        assert answer.status_code == 401
+    team.box.gate.set()
+
+
+async def test_wait_answers_with_the_scope_that_its_caller_has_at_its_end(team):
+    mo = next(one for one in await team.app.tasks.journal.people() if one.name == "mo")
+    await change(team, mo, sees_all := replace(mo, scope="all"))
+    task = {"task": doing("print(await hold())")}
+    held = (await team.client.post("/run", json=task, headers=bearer("ada-key"))).json()["task_id"]
+    path = f"/tasks/{held}?wait=60"
+    waits = [
+        asyncio.create_task(team.client.get(path, headers=bearer(key)))
+        for key in ("mo-key", "bo-key")
+    ]
+    await until(lambda: team.app.sessions.open_count == 2)
+    await change(team, sees_all, replace(mo, teams=("finance", "ops"), scope="own"))
+    team.box.gate.set()
+    lowered, member = await asyncio.wait_for(asyncio.gather(*waits), 15)
+    assert (lowered.status_code, member.json()["result"]) == (404, "held")
+
+
     order = {"task": doing("print(await send('bob'))")}
     answer = await server.client.post("/run", json=order, headers=bearer("ada-key"))
     waiting_id = answer.json()["task_id"]

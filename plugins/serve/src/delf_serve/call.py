@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -101,6 +101,34 @@ class Call:
     def cookie(self) -> str | None:
         """The session cookie; None if the request has no session."""
         return self.http.scope.get("delf.cookie")
+
+    async def wait(self, task_id: str, seconds: float) -> Call:
+        """Wait until a task ends or needs a person, or until the server shuts down.
+
+        Args:
+            task_id: The id of the task, which may run in any process.
+            seconds: The maximum time to wait.
+
+        Returns:
+            This call with the present rights of its caller, which may have changed meanwhile.
+
+        Raises:
+            ProblemError: If the caller's key or session has ended, or if too many requests wait.
+        """
+        with self.service.sessions.count_open_request(self.caller, self.cookie) as open_request:
+            waiting = asyncio.ensure_future(self.service.tasks.wait(task_id, seconds))
+            open_request.end = waiting.cancel
+            open_request.needs_same_rights = False
+            try:
+                await asyncio.wait({waiting})
+            finally:
+                waiting.cancel()
+        caller = self.service.keys.current(self.caller)
+        if caller is None or open_request.is_session_over:
+            raise ProblemError(401, "the key or the session has ended")
+        if not waiting.cancelled():
+            waiting.result()  # raises the error of the journal
+        return replace(self, caller=caller)
 
     def path_parameter(self, name: str) -> str:
         """Return the value of a path parameter."""

@@ -243,12 +243,16 @@ class Keys:
         """
         return frozenset(person.holder for person in self._all_people if team in person.teams)
 
-    def is_still_valid(self, caller: Caller) -> bool:
-        """Return True if a caller still has access, with the same rights, scope and teams."""
-        if not self._requires_login or self._callers_by_digest.get(caller.digest) == caller:
-            return True
-        # A login by proxy has no API key.
-        return self._callers_by_holder.get(caller.holder or "") == caller
+    def current(self, caller: Caller) -> Caller | None:
+        """Return a caller with the present rights, scope and teams; None without access now."""
+        if not self._requires_login:
+            return caller
+        if caller.digest:
+            current = self._callers_by_digest.get(caller.digest)
+        else:  # a login by proxy or OpenID Connect has no API key
+            current = self._callers_by_holder.get(caller.holder or "")
+        # The API key may have been given to another person since.
+        return current if current is not None and current.holder == caller.holder else None
 
     async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
         """Reload the people and their keys from the journal, at most once a second.

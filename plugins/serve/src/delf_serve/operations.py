@@ -267,9 +267,7 @@ async def _wait_for_task(call: Call, task_id: str, seconds: float) -> s.TaskDeta
         seconds: The maximum time to wait.
     """
     if seconds:
-        # The number of requests of a caller that wait at the same time is limited.
-        with call.service.sessions.count_open_request(call.caller, call.cookie):
-            await call.service.tasks.wait(task_id, seconds)
+        call = await call.wait(task_id, seconds)
     return await call.service.tasks.detail(task_id, call.caller)
 
 

@@ -30,17 +30,21 @@ _MAX_BROWSER_CHARACTERS: Final = 200
 
 @dataclass(eq=False)
 class OpenRequest:
-    """A long-lived request, such as an event stream.
+    """A long-lived request: an event stream, or a wait for a task.
 
     Args:
         caller: The authenticated caller.
         session: The digest of the session; None for a request without a session.
         end: A function that ends the request.
+        needs_same_rights: Whether the request ends when the caller's rights change.
+        is_session_over: Whether the session has ended since the request began.
     """
 
     caller: Caller
     session: str | None
     end: Callable[[], object] = lambda: None
+    needs_same_rights: bool = True
+    is_session_over: bool = False
 
 
 class Sessions:
@@ -121,9 +125,14 @@ class Sessions:
     async def end_digest(self, digest: str) -> None:
         """End a session by its digest, in all processes."""
         await self._tasks.journal.end_login(digest)
-        self._end(lambda open_request: open_request.session == digest)
+        self._end_invalid({digest})
 
     # -- what is held for long ------------------------------------------------------------
+
+    @property
+    def open_count(self) -> int:
+        """The number of open event streams and waits."""
+        return len(self._open_requests)
 
     @contextmanager
     def count_open_request(self, caller: Caller, cookie: str | None) -> Generator[OpenRequest]:
@@ -176,14 +185,16 @@ class Sessions:
             self._end_invalid(open_sessions - valid_sessions)
 
     def _end_invalid(self, ended_sessions: set[str]) -> None:
-        self._end(lambda s: s.session in ended_sessions or not self._keys.is_still_valid(s.caller))
+        for request in list(self._open_requests):
+            request.is_session_over |= request.session in ended_sessions
+            current = self._keys.current(request.caller)
+            has_other_rights = request.needs_same_rights and current != request.caller
+            if request.is_session_over or current is None or has_other_rights:
+                request.end()
 
     def end_all(self) -> None:
-        """End all event streams. Clients then reconnect to another process."""
-        self._end(lambda _: True)
-
-    def _end(self, is_over: Callable[[OpenRequest], bool]) -> None:
-        for request in [request for request in self._open_requests if is_over(request)]:
+        """End all event streams and waits. Clients then reconnect to another process."""
+        for request in list(self._open_requests):
             request.end()
 
 

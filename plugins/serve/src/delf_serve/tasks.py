@@ -8,8 +8,7 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -199,7 +198,6 @@ class Tasks:
         self._settings = settings
         self._running_tasks: dict[str, _RunningTask] = {}
         self._owners_by_task_id: dict[str, str | None] = {}
-        self._timeouts: set[asyncio.Timeout] = set()
         self._is_shutting_down = False
         self._end_notices = EndNotices(settings, keys)
         # Interrupted tasks that this server leaves alone, because they are not a server's tasks,
@@ -216,11 +214,6 @@ class Tasks:
         if self._journal is None:
             self._journal = shared(self._agent)
         return self._journal
-
-    @property
-    def waits(self) -> int:
-        """The number of HTTP requests of this process that wait for a task."""
-        return len(self._timeouts)
 
     @property
     def working(self) -> int:
@@ -592,26 +585,14 @@ class Tasks:
                 return
             # Check the state again after a short time: the task's process may die without an event.
             with contextlib.suppress(TimeoutError):
-                async with self._timeout_or_shutdown(min(remaining, _LOOK_SECONDS)):
+                async with asyncio.timeout(min(remaining, _LOOK_SECONDS)):
                     is_journal_open = await _receive_end_or_request(events)
                     if not is_journal_open:
                         return
 
-    @asynccontextmanager
-    async def _timeout_or_shutdown(self, seconds: float) -> AsyncGenerator[None]:
-        """Raise TimeoutError in the block after some seconds, or when the server shuts down."""
-        async with asyncio.timeout(seconds) as limit:
-            self._timeouts.add(limit)
-            try:
-                yield
-            finally:
-                self._timeouts.discard(limit)
-
     def end_waits(self) -> None:
-        """End all waits; the waiting requests return the current state of their tasks."""
+        """Make waits return after their next look, and later waits at once."""
         self._is_shutting_down = True
-        for limit in [limit for limit in self._timeouts if not limit.expired()]:
-            limit.reschedule(asyncio.get_running_loop().time())
 
     # -- looking up -----------------------------------------------------------------------
 

@@ -311,9 +311,7 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
         seconds: The maximum time to wait.
     """
     service = call.service
-    # The number of requests of a caller that wait at the same time is limited.
-    with service.sessions.count_open_request(call.caller, call.cookie):
-        await service.tasks.wait(task_id, seconds)
+    call = await call.wait(task_id, seconds)
     detail = await service.tasks.detail(task_id, call.caller)
     events = await service.tasks.journal.read(detail.task_id)
     usage = await asyncio.to_thread(lambda: Trace(events).usage)
