@@ -111,6 +111,25 @@ async def test_additional_key_has_at_most_the_rights_of_its_person(serve):
     assert {one["name"] for one in known} == {"ada"}
 
 
+@pytest.mark.parametrize("limits", [{"rights": ("read",)}, {"scope": "own"}])
+async def test_key_with_fewer_rights_cannot_change_settings_of_its_person(serve, limits):
+    server = await serve(api_key="boss:boss-key", notice_hosts=["hooks.example.com"])
+    key = PersonKey(label="ci", digest=digest_of("ci-key"), made_at=1.0, **limits)
+    ada = person("ada", scope="all")
+    await add(server, replace(ada, keys=(*ada.keys, key)))
+    cookies = (await server.client.post("/login", json={"key": "ada-key"})).cookies
+    server.client.cookies.clear()
+    (session,) = (await server.client.get("/sessions", headers=bearer("ci-key"))).json()["sessions"]
+    place = {"notices": ["asked"], "ways": ["webhook"], "webhook": "https://hooks.example.com/x"}
+    for key, status in (("ci-key", 403), ("ada-key", 200)):
+        answer = await server.client.post("/notices", json=place, headers=bearer(key))
+        assert answer.status_code == status
+    path = f"/sessions/{session['id']}"
+    assert (await server.client.delete(path, headers=bearer("ci-key"))).status_code == 403
+    login = {"cookie": f"delf_session={cookies['delf_session']}"}
+    assert (await server.client.get("/tasks", headers=login)).is_success
+
+
 async def test_revoked_person_loses_session_and_stream(serve):
     server = await serve(api_key="boss:boss-key")
     ada = person("ada")
@@ -128,25 +147,6 @@ async def test_revoked_person_loses_session_and_stream(serve):
     assert (await server.client.get("/tasks", headers=cookie)).status_code == 401
 
 
-async def test_interrupted_task_of_a_removed_person_fails_instead_of_resuming(serve, tmp_path):
-    box = Outbox()
-    ada = person("ada")
-    async with serving(make_agent(str(tmp_path), box), box, "ada-key") as first:
-        await add(first, ada)
-        task_id = (await first.run("print(await send('bob'))"))["task_id"]
-        await first.until(task_id, "waiting")
-        await change(first, ada, replace(ada, revoked_at=2.0))
-    server = await serve("boss-key", api_key="boss:boss-key")
-    task = await server.until(task_id, "failed")
-    assert task["error"] == "ada may not run tasks any more"
-
-
-async def test_waiting_task_of_a_removed_person_fails_unstarted(serve):
-    server = await serve("boss-key", api_key="boss:boss-key", agent={"max_tasks": 1})
-    ada = person("ada")
-    await add(server, ada)
-    running_id = (await server.run("print(await hold())"))["task_id"]
-    await server.until(running_id, "running")
 async def test_wait_ends_with_the_access_of_its_caller(team):
     mo = next(one for one in await team.app.tasks.journal.people() if one.name == "mo")
     await change(team, mo, sees_all := replace(mo, scope="all"))
@@ -188,6 +188,25 @@ async def test_wait_answers_with_the_scope_that_its_caller_has_at_its_end(team):
     assert (lowered.status_code, member.json()["result"]) == (404, "held")
 
 
+async def test_interrupted_task_of_a_removed_person_fails_instead_of_resuming(serve, tmp_path):
+    box = Outbox()
+    ada = person("ada")
+    async with serving(make_agent(str(tmp_path), box), box, "ada-key") as first:
+        await add(first, ada)
+        task_id = (await first.run("print(await send('bob'))"))["task_id"]
+        await first.until(task_id, "waiting")
+        await change(first, ada, replace(ada, revoked_at=2.0))
+    server = await serve("boss-key", api_key="boss:boss-key")
+    task = await server.until(task_id, "failed")
+    assert task["error"] == "ada may not run tasks any more"
+
+
+async def test_waiting_task_of_a_removed_person_fails_unstarted(serve):
+    server = await serve("boss-key", api_key="boss:boss-key", agent={"max_tasks": 1})
+    ada = person("ada")
+    await add(server, ada)
+    running_id = (await server.run("print(await hold())"))["task_id"]
+    await server.until(running_id, "running")
     order = {"task": doing("print(await send('bob'))")}
     answer = await server.client.post("/run", json=order, headers=bearer("ada-key"))
     waiting_id = answer.json()["task_id"]

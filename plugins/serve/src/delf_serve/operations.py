@@ -606,6 +606,7 @@ async def get_notices(call: Call) -> s.NoticesView:
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     """Choose which notices the caller gets, and through which channels."""
     name = _own_person(call).name
+    _require_all_rights(call)
     address = None if body.webhook is None else body.webhook.strip()
     if address:
         try:
@@ -626,6 +627,20 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     # An unchanged address keeps its old secret. A secret is shown only once.
     uses_new_secret = bool(address) and person.webhook_secret == new_secret
     return _notices_of(call, person, new_secret if uses_new_secret else None)
+
+
+def _require_all_rights(call: Call) -> None:
+    """Refuse an API key with fewer rights than its person has.
+
+    Otherwise such a key could send to an address of its own what only the person may see.
+    """
+    caller = call.caller
+    person = call.service.keys.of_holder(caller.holder or "")
+    if person is not None and (caller.rights, caller.scope) != (person.rights, person.scope):
+        raise ProblemError(
+            403,
+            "this key has fewer rights than its person, and cannot change the person's settings",
+        )
 
 
 def _new_webhook_secret() -> str:
@@ -779,6 +794,7 @@ async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
 @OPERATIONS.add("DELETE", "/sessions/{session_id}", "read", other_responses=_UNKNOWN)
 async def end_session(call: Call) -> None:
     """End one of your sessions."""
+    _require_all_rights(call)
     await call.service.sessions.end_of(call.caller, call.path_parameter("session_id"))
 
 
