@@ -536,6 +536,28 @@ async def test_task_of_the_servers_own_project_is_not_named_by_project(serve, tm
         assert [one["project"] for one in (await server.client.get(path)).json()[key]] == [None]
 
 
+async def test_server_of_another_project_leaves_an_interrupted_task_alone(serve, tmp_path):
+    shop, bank = [tmp_path / name for name in ("shop", "bank")]
+    shop.mkdir()
+    bank.mkdir()
+    box = Outbox()
+    agent = make_agent(str(tmp_path), box, project=load_project(shop))
+    async with serving(agent, box) as one:
+        task_id = (await one.run("print(await send('bob'))"))["task_id"]
+        await one.until(task_id, "waiting")
+    other = await serve(agent={"project": load_project(bank)})
+    own = (await other.run("print(await send('eve'))"))["task_id"]
+    await other.until(own, "waiting")  # its first look for tasks of dead servers is over
+    answer = await other.client.post(f"/tasks/{task_id}/resume")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "the task belongs to the project shop, whose tools this server does not have",
+    )
+    assert (await other.client.get(f"/tasks/{task_id}")).json()["state"] == "interrupted"
+    again = await serve(agent={"project": load_project(shop)})
+    await again.until(task_id, "waiting")
+
+
 @pytest.mark.slow
 async def test_task_of_repeatedly_dying_servers_is_left_interrupted(serve, tmp_path):
     task_id = ""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from delf import tool
 from delf.errors import ConnectionUnavailableError
-from support.serving import doing
+from support.serving import Outbox, doing, make_agent
 
 SCRIPT = "await send('ada')\nimport asyncio\nawait asyncio.sleep(7)\nprint('done')"
 
@@ -49,3 +52,25 @@ async def test_task_can_be_resumed_after_a_resume_that_failed(serve, monkeypatch
     assert (await server.client.post(path, json={"timeout": 60})).is_error
     assert (await server.client.post(path, json={"timeout": 60})).status_code == 202
     await server.until(failed["task_id"], "done")
+
+
+async def test_task_with_stricter_options_of_its_own_is_not_resumed(serve, tmp_path):
+    """The test of a schedule may only read; the agent of the server makes changes."""
+    made = []
+
+    @tool(effect="write", confirm=False)
+    async def enter(name: str) -> None:
+        """Enter a name."""
+        made.append(name)
+
+    setup = {"folder": str(Path.cwd()), "flags": {"approval_mode": "read_only"}, "overrides": []}
+    options = {"approval_mode": "read_only", "connections": (enter,), "timeout": 1}
+    async with make_agent(str(tmp_path), Outbox(), **options) as agent:
+        script = "import asyncio\nawait asyncio.sleep(3)\nawait enter('ada')"
+        failed = await agent.arun(doing(script), setup=setup)
+        assert "Timeout" in str(failed.error)
+    server = await serve(agent={"connections": (enter,)})
+    path = f"/tasks/{failed.trace.task_id}/resume"
+    answer = await server.client.post(path, json={"timeout": 60})
+    assert (answer.status_code, made) == (409, [])
+    assert "options of its own" in answer.json()["detail"]

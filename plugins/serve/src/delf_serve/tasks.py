@@ -819,11 +819,25 @@ class Tasks:
             ProblemError: If the task is queued or running, or has ended for another reason.
         """
         record = await self._by_full_id(task_id, caller)
-        end = end_event(await self.journal.read(record.task_id))
+        events = await self.journal.read(record.task_id)
+        end = end_event(events)
         at_limit = end is not None and end.at_limit
         if record.state is not TaskState.INTERRUPTED and not at_limit:
             reason = "it is over" if record.state.is_terminal else f"it is {record.state}"
             raise ProblemError(409, f"the task cannot be resumed: {reason}")
+        if (project := self.foreign_project(record)) is not None:
+            raise ProblemError(
+                409,
+                f"the task belongs to the project {project}, whose tools this server does not have",
+                "a server of that project can resume it",
+            )
+        if _has_own_options(events):
+            raise ProblemError(
+                409,
+                "the task was started with options of its own, such as what it may change, which "
+                "this server does not have",
+                "resume it where it was started",
+            )
         try:
             await self._check_owner(record.key)
         except ConfigurationError as error:
@@ -946,7 +960,9 @@ class Tasks:
                     PAGE, state=TaskState.INTERRUPTED, after=place
                 ):
                     for record in tasks:
-                        await self._adopt(record.task_id)
+                        # The tools of another project have the same names, but not the same data.
+                        if self.foreign_project(record) is None:
+                            await self._adopt(record.task_id)
                     place = tasks[-1].place
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -1135,6 +1151,18 @@ def shown_name(conversation: str, caller: Caller) -> str:
 def is_kept_by_client(conversation: str) -> bool:
     """Return True if a stored conversation is a copy of messages that the client keeps."""
     return conversation.rpartition(OWNER_SEPARATOR)[2].startswith(CLIENT_CONVERSATION_PREFIX)
+
+def _has_own_options(events: Sequence[Event]) -> bool:
+    """Return True for the task of a command or of a schedule's test, with options for its agent.
+
+    An option may be stricter than the server's agent, such as to refuse all calls that change
+    something. The tasks of servers, and forks by servers, run with the server's agent.
+    """
+    start = start_event(events)
+    if start is None or SERVER_FIELD in start.setup:
+        return False
+    return bool(start.setup.get("flags") or start.setup.get("overrides"))
+
 
 
 def _is_resumed_too_often(events: Sequence[Event]) -> bool:
