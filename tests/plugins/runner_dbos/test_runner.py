@@ -541,8 +541,8 @@ async def test_failed_first_firing_leaves_the_next_one_the_first(
 class Ends(list[str]):
     """The ends of tasks of which a person is notified."""
 
-    def tell(self, task: str, end: TaskFinished, owner: str | None) -> None:
-        self.append(f"{owner}: {end.state}")
+    def tell(self, end: TaskFinished) -> None:
+        self.append(f"{end.task_id}: {end.state}")
 
 
 async def test_task_of_a_person_obeys_their_budget_and_reports_its_end(
@@ -566,4 +566,4 @@ async def test_task_of_a_person_obeys_their_budget_and_reports_its_end(
             ended.append(await runner.work(name, place))
         assert ended == ["done", "failed", "done"]
         assert "budget" in str((await journal.task("t2")).error)
-    assert ends == ["ada:1: done", "ada:1: failed"]
+    assert ends == ["t1: done", "t2: failed"]

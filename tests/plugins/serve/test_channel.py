@@ -211,6 +211,17 @@ async def test_webhook_gets_a_notice_with_a_link(serve, receive):
     assert json.loads(receiver.got[1][1])["event"] == "task_finished"
 
 
+async def test_notice_of_an_end_has_no_declared_secret(serve, receive):
+    receiver, secret = receive(), "sk-declared-secret-4711"
+    server = await serve(agent={"providers": {"openai": secret}})
+    task = await server.run("print('done')", f"use {secret}")
+    await until(lambda: receiver.got)
+    text = receiver.got[0][1].decode()
+    assert task["task_id"] in text
+    assert "use [redacted]" in text
+    assert secret not in text
+
+
 async def test_webhook_and_mail_report_the_end_of_tasks(serve, receive, monkeypatch):
     receiver = receive()
     with smtp() as box:

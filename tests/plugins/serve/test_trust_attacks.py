@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -255,17 +256,25 @@ async def test_invalid_webhook_address_of_a_person_is_refused(office):
 
 
 async def test_removed_person_gets_no_notice_of_a_tasks_end(quickly):  # noqa: F811
-    ada = person("ada", mail="ada@example.com", notices=("ended",), revoked_at=2.0)
+    """Ada is removed while her task runs; her namesake and the local user have chosen nothing."""
+    ada = person("ada", mail="ada@example.com", notices=("ended",))
+    bo = person("bo", mail="bo@example.com", notices=("ended",))
     keys, journal = Keys(), AsyncMock()
-    journal.people.return_value = [ada]
+    journal.people.return_value = [ada, bo]
     await keys.reload(journal)
-    end = TaskFinished(task_id="t", seq=2, at=2.0, status=True, text="", duration_ms=1.0)
+    journal.people.return_value = [replace(ada, revoked_at=2.0), bo]
+    owners = {"t1": ada.holder, "t2": "ada:another", "t3": None, "t4": bo.holder}
+    journal.task.side_effect = lambda name: SimpleNamespace(task="Pay", key=owners[name])
     with smtp() as box:
-        ends = EndNotices(ServeSettings(smtp_url=f"smtp://127.0.0.1:{box.port}"), keys)
-        for owner in (ada.holder, "ada:another", None):
-            ends.tell("Pay", end, owner)
+        settings = ServeSettings(smtp_url=f"smtp://127.0.0.1:{box.port}")
+        ends = EndNotices(settings, keys, lambda: journal)
+        for name in owners:
+            ends.tell(
+                TaskFinished(task_id=name, seq=2, at=2.0, status=True, text="", duration_ms=1.0)
+            )
+        await until(lambda: box.mails)
         await ends.aclose()
-        assert box.mails == []
+        assert [to for to, _ in box.mails] == [["bo@example.com"]]
 
 
 # -- the doors of other clients, and what browsers keep ----------------------------------------

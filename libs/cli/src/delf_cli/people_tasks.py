@@ -37,13 +37,8 @@ class PeopleTasks(Protocol):
         """
         ...
 
-    def listener(self, task: str, holder: str) -> Callable[[Event], None]:
-        """Return an event listener that notifies a task's owner when the task ends.
-
-        Args:
-            task: The text of the task.
-            holder: The owner of the task.
-        """
+    def listen(self, event: Event) -> None:
+        """Listen to the events of a task, to notify the task's owner of the end."""
         ...
 
     async def aclose(self) -> None:

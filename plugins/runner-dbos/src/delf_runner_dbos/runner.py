@@ -347,7 +347,7 @@ class Runner:
             return {}
         return {
             "ledger": await self._people.ledger(owner, agent.ledger),
-            "listeners": [self._people.listener(queued.task, owner)],
+            "listeners": [self._people.listen],
         }
 
     async def _requeue_failed(self, ticket: Ticket, error: Exception) -> str:
@@ -398,8 +398,7 @@ class Runner:
         await self._journal.append(end)
         # An agent would call the listener to notify the owner, but no agent runs.
         if self._people is not None and queued.key is not None:
-            notify_owner = self._people.listener(queued.task, queued.key)
-            notify_owner(end)
+            self._people.listen(end)
 
     # -- schedules ----------------------------------------------------------------------
 

@@ -293,31 +293,46 @@ class EndNotices:
     Args:
         settings: The server's settings.
         keys: The people of the server, with their API keys.
+        journal: Returns the journal, which has the people as they are now.
     """
 
-    def __init__(self, settings: ServeSettings, keys: Keys) -> None:
+    def __init__(
+        self, settings: ServeSettings, keys: Keys, journal: Callable[[], SharedJournal]
+    ) -> None:
         self._settings = settings
         self._keys = keys
+        self._journal = journal
         self._notices = Notices(settings)
 
-    def tell(self, task: str, end: TaskFinished, owner: str | None) -> None:
+    def tell(self, end: TaskFinished) -> None:
         """Send a notice of a task's end, unless a person stopped the task.
 
         The notice goes to the server's own webhook and mail addresses, and to the owner of the task
         if the owner opted in.
-
-        Args:
-            task: The text of the task.
-            end: The event of the end.
-            owner: The owner name.
         """
-        if end.state is TaskState.STOPPED:  # the person who stopped the task knows
+        if end.state is not TaskState.STOPPED:  # the person who stopped the task knows
+            self._notices.start(self._tell(end))
+
+    async def _tell(self, end: TaskFinished) -> None:
+        journal = self._journal()
+        try:
+            # The journal has the text of the task without secrets.
+            record = await journal.task(end.task_id)
+        except DelfError as error:
+            _log.warning("people get no notice of the end of %s: %s", end.task_id, error.message)
             return
+        if self._recipients(record.key):
+            # The owner may have been removed, or have chosen otherwise, while the task ran.
+            await self._keys.reload(journal, at_once=True)
+        notice = notice_of_end(self._settings, record.task, end)
+        self._notices.tell(notice, self._recipients(record.key))
+
+    def _recipients(self, owner: str | None) -> list[Person]:
+        """Return the owner of a task, if the owner has access and opted in."""
         person = self._keys.known(owner)
-        people: list[Person] = []
-        if person is not None and person.revoked_at is None and "ended" in person.notices:
-            people.append(person)
-        self._notices.tell(notice_of_end(self._settings, task, end), people)
+        if person is None or person.revoked_at is not None or "ended" not in person.notices:
+            return []
+        return [person]
 
     async def aclose(self) -> None:
         """Drop unsent notices. Idempotent."""

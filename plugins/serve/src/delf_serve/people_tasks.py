@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.environment import using_environ
@@ -39,7 +39,7 @@ class ServedPeople:
         self._keys = keys
         self._journal = journal
         self._budgets = Budgets(settings.budgets, keys, lambda: journal)
-        self.end_notices = EndNotices(settings, keys)
+        self.end_notices = EndNotices(settings, keys, lambda: journal)
         """Notifies people when their tasks end."""
 
     @property
@@ -65,14 +65,10 @@ class ServedPeople:
         # call.
         return await self._budgets.ledger(owner, within, checked=False)
 
-    def listener(self, task: str, holder: str) -> Callable[[Event], None]:
-        """Return a function that gets a task's events and notifies the owner when the task ends."""
-
-        def listen(event: Event) -> None:
-            if isinstance(event, TaskFinished):
-                self.end_notices.tell(task, event, holder)
-
-        return listen
+    def listen(self, event: Event) -> None:
+        """Notify the owner of a task when the task ends."""
+        if isinstance(event, TaskFinished):
+            self.end_notices.tell(event)
 
     async def aclose(self) -> None:
         """Drop unsent notices. Idempotent."""

@@ -199,9 +199,9 @@ class Tasks:
         self._running_tasks: dict[str, _RunningTask] = {}
         self._owners_by_task_id: dict[str, str | None] = {}
         self._is_shutting_down = False
-        self._end_notices = EndNotices(settings, keys)
-        # Interrupted tasks that this server leaves alone, because they are not a server's tasks,
-        # were resumed too often, or cannot be read.
+        self._end_notices = EndNotices(settings, keys, lambda: self.journal)
+        # Interrupted tasks that this server leaves alone, because they are not tasks of a server of
+        # this project, were resumed too often, or cannot be read.
         self._tasks_not_to_resume: set[str] = set()
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._pending_requests_lock = asyncio.Lock()
@@ -253,7 +253,6 @@ class Tasks:
             await asyncio.wait([asyncio.ensure_future(end) for end in ends], timeout=seconds)
 
     # -- handing in -----------------------------------------------------------------------
-        key_scope: str | None = None,
 
     async def submit(
         self,
@@ -261,13 +260,13 @@ class Tasks:
         caller: Caller,
         *,
         idempotency_key: str | None = None,
+        key_scope: str | None = None,
         strategy: str | None = None,
         client: str | None = None,
         paths: Sequence[str] | None = None,
         other_authors: Sequence[str] = (),
         external_variables: Mapping[str, Any] | None = None,
         trust: Trust = "own",
-            key_scope: The requests among which the key is unique; by default those of the caller.
     ) -> Submitted:
         """Submit a task, and return once the journal has recorded it.
 
@@ -275,6 +274,7 @@ class Tasks:
             order: The request.
             caller: The owner of the task.
             idempotency_key: A key that makes repeated requests return the first request's task.
+            key_scope: The requests among which the key is unique; by default those of the caller.
             strategy: A strategy instead of the agent's.
             client: The client's address.
             paths: The paths of input files besides the request's uploads. Without paths and
@@ -361,7 +361,7 @@ class Tasks:
                 variables=submission.variables,
                 trust=submission.trust,
                 setup=submission.setup,
-                listeners=[partial(self._handle_end, task_id, order.task, caller.holder)],
+                listeners=[partial(self._handle_end, task_id)],
                 before_start=partial(self._check_owner, caller.holder),
             )
         except BaseException:
@@ -385,11 +385,11 @@ class Tasks:
         finally:
             self._forget_running(task_id, running_task)
 
-    def _handle_end(self, task_id: str, task_text: str, owner: str | None, event: Event) -> None:
+    def _handle_end(self, task_id: str, event: Event) -> None:
         """Listen to the events of a running task for its end."""
         if isinstance(event, TaskFinished):
             self._forget_running(task_id)
-            self._end_notices.tell(task_text, event, owner)
+            self._end_notices.tell(event)
 
     def _raise_if_too_many_are_open(self, caller: Caller) -> None:
         """Raise ``ProblemError`` if the caller has the most open tasks that the settings allow."""
@@ -907,13 +907,12 @@ class Tasks:
             raise
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
-        task_text = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
         resuming = self._agent.aresume(
             task_id,
             timeout,
             continue_past_limit=continue_past_limit,
             listeners=[
-                partial(self._handle_end, task_id, task_text, owner),
+                partial(self._handle_end, task_id),
                 lambda _event: running_task.started.set(),  # at the first event
             ],
             ledger=ledger,
@@ -1016,7 +1015,7 @@ class Tasks:
             return
         end = make_end_event(events, error)
         await self.journal.append(end)
-        self._end_notices.tell(first_event.task, end, first_event.key)
+        self._end_notices.tell(end)
 
     async def _keep_forgetting(self, ages: Ages) -> None:
         """Periodically remove tasks beyond their retention time."""
@@ -1152,6 +1151,7 @@ def is_kept_by_client(conversation: str) -> bool:
     """Return True if a stored conversation is a copy of messages that the client keeps."""
     return conversation.rpartition(OWNER_SEPARATOR)[2].startswith(CLIENT_CONVERSATION_PREFIX)
 
+
 def _has_own_options(events: Sequence[Event]) -> bool:
     """Return True for the task of a command or of a schedule's test, with options for its agent.
 
@@ -1162,7 +1162,6 @@ def _has_own_options(events: Sequence[Event]) -> bool:
     if start is None or SERVER_FIELD in start.setup:
         return False
     return bool(start.setup.get("flags") or start.setup.get("overrides"))
-
 
 
 def _is_resumed_too_often(events: Sequence[Event]) -> bool:
