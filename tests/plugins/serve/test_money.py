@@ -304,7 +304,7 @@ async def test_budget_is_shared_across_servers(serve):
     assert (await spend(other, "ada"))["status"] == 402
 
 
-async def test_running_task_stops_at_the_budget_spent_on_another_server(serve):
+async def test_running_task_stops_at_a_budget_that_servers_share(serve):
     one = await serve("ada-key", agent={**PAID, "retry_count": 5}, budgets={"ada": 1.0})
     await add(one, person("ada"))
     other = await serve(agent=PAID, budgets={"ada": 1.0})
