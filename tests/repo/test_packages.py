@@ -11,8 +11,7 @@ from delf import Memory
 from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.packages.official import all_packages, package_of, packages
 from delf.plugins.host import PluginHost
-from delf.protocols.context import PluginContext
-from delf_engine.embedders import Embedders
+from delf.specs import EmbedderSpec
 from support.exported import KIT, STUB, kit, stub
 from support.official import FILE as OFFICIAL
 from support.official import official
@@ -76,7 +75,7 @@ def test_memory_bundle_contains_its_default_embedder() -> None:
         "optional-dependencies"
     ]
     default = inspect.signature(Memory).parameters["embedding_model"].default
-    spec = Embedders(PluginHost.discover(), {}, PluginContext()).spec(default)
+    spec = PluginHost.discover().spec(EmbedderSpec, default)
     package = package_of("embedder", spec.name)
     assert package is not None
     assert any(line.startswith(package) for line in extras["memory"])

@@ -7,7 +7,7 @@ no vendor package. New versions add only optional fields.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from delf.records import dataclass
 from delf.types import Isolation
@@ -23,6 +23,9 @@ class Spec:
     optional protocol is written as a bare name if it is in the module of ``protocol``, otherwise as
     ``"module:attribute"``. If the feature is an empty string, delf does not warn about an object
     without the protocol.
+
+    An option of the agent selects a spec by its name, or by a value that matches one of its
+    ``patterns``. A kind whose options have such values overrides ``patterns`` and ``arguments``.
 
     Args:
         name: The name that users type; unique among the specs of its kind.
@@ -49,6 +52,18 @@ class Spec:
     factory: str
     project_files: str | None = None
     plugin_settings: str | None = None
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Patterns (``fnmatch``) of values that select this spec; the longest match wins."""
+        return ()
+
+    def arguments(self, value: str) -> Mapping[str, Any]:
+        """Return the factory's arguments for the value that selected this spec.
+
+        The factory receives only those for which it has a parameter.
+        """
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +218,7 @@ class EmbedderSpec(Spec):
 
     Args:
         serves: Patterns of model names (``fnmatch``); the longest match wins. The spec's own name
-            always matches.
+            always matches, as does ``NAME:*``.
         by_name: Whether the embedder is used only if the user names it, because it sends texts to
             another machine.
     """
@@ -219,6 +234,15 @@ class EmbedderSpec(Spec):
 
     serves: tuple[str, ...] = ()
     by_name: bool = False
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of the names of models."""
+        return (*self.serves, f"{self.name}:*")
+
+    def arguments(self, value: str) -> Mapping[str, Any]:
+        """Return the requested model; empty for the spec's own name, its default model."""
+        return {} if value == self.name else {"model": value}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,6 +122,15 @@ def test_missing_embedder_model_is_reported(doctor, here, monkeypatch):
     assert "a task starts" in notes(data, "task")
 
 
+def test_unknown_embedder_is_reported_once(doctor, here, monkeypatch):
+    monkeypatch.setenv("DELF_DISABLE_PLUGINS", "embed-sentence-transformers")
+    model = write_recording(here / "r.jsonl", "print(1)")
+    (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\nembedder = "nope"\n')
+    _, data = doctor()
+    (found,) = (item for item in data["findings"] if item["area"] == "embedder")
+    assert (found["status"], found["text"]) == ("problem", "unknown embedder 'nope'")
+
+
 def test_damaged_journal_page_is_reported(doctor, here, monkeypatch):
     """The damaged page belongs to a table that is not read for the newest task."""
     model = write_recording(here / "r.jsonl", "print(1)")

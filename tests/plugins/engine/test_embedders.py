@@ -95,16 +95,15 @@ def test_remote_embedder_is_used_only_if_named(host, tmp_path):
 def test_missing_embedder_raises(host, tmp_path):
     with pytest.raises(PluginError, match="no embedder is installed"):
         embedders_of(host, tmp_path).get()
-    with pytest.raises(PluginError, match="serves the embedder 'mini'"):
+    with pytest.raises(PluginError, match="unknown embedder 'mini'"):
         embedders_of(host, tmp_path).get("mini")
 
 
-def test_longest_embedder_pattern_wins(host, tmp_path):
+def test_longest_embedder_pattern_wins(host):
     add(host, "general", "*")
     add(host, "mini", "mini-*")
-    embedders = embedders_of(host, tmp_path)
-    assert embedders.spec("mini-3").name == "mini"
-    assert embedders.spec("other").name == "general"
+    assert host.spec(EmbedderSpec, "mini-3").name == "mini"
+    assert host.spec(EmbedderSpec, "other").name == "general"
 
 
 def test_equally_fitting_embedders_need_a_preference(host, tmp_path):
@@ -134,13 +133,6 @@ def test_embedder_factory_may_take_a_context(host, tmp_path):
     assert made[0].context.environ == {"KEY": "value"}
     assert made[0].context.data_dir == tmp_path
     assert "sk-1" not in repr(made[0].context)
-
-
-def test_disabled_default_embedder_is_named(tmp_path):
-    blocked = "embed-static embed-sentence-transformers"
-    host = TestHost.discover(environ={"DELF_DISABLE_PLUGINS": blocked})
-    with pytest.raises(PluginError, match="'embed-static' is disabled: disabled by DELF_DIS"):
-        embedders_of(host, tmp_path).get("unheard-of-model")
 
 
 async def test_long_input_lists_are_embedded_in_batches(host, tmp_path):

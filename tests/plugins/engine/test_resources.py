@@ -1,6 +1,7 @@
 """Tests that a started agent has all its resources, and a failed start leaves none open."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from delf import AgentConfig, ConfigurationError
 from delf.errors import DelfError
 from delf.protocols.approval import ApprovalRequest, Decision, Rejected
+from delf.protocols.embedder import EmbeddingKind, Vectors
 from delf.protocols.journal import Journal
 from delf.protocols.strategy import StrategyHost
-from delf.specs import ApprovalSpec, StrategySpec
+from delf.specs import ApprovalSpec, EmbedderSpec, StrategySpec
 from delf.testing import TestHost
 from delf.tools.action import action
 from delf.tools.connection import Connection
@@ -70,6 +72,19 @@ class Walk:
 
     async def aclose(self) -> None:
         self.closed += 1
+
+
+class Letters:
+    """An embedder with a model of its name."""
+
+    dimension = 1
+    batch_size = 1
+
+    def __init__(self, model: str = "default") -> None:
+        self.model = model
+
+    async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
+        return [[float(len(text))] for text in texts]
 
 
 def parts_of(host: TestHost, *connections: Connection, **options: Any) -> AgentParts:
@@ -139,3 +154,12 @@ async def test_plugin_object_is_made_once_and_closed_with_the_agent(delf_host: T
         assert resources.plugin(StrategySpec, "walk") is resources.strategy("walk")
         assert made[0].closed == 0
     assert [walk.closed for walk in made] == [1]
+
+
+@pytest.mark.usefixtures("scripted_model")
+async def test_plugin_object_receives_the_value_that_selected_it(delf_host: TestHost) -> None:
+    spec = EmbedderSpec(name="letters", summary="L.", factory="x:y", serves=("letters/*",))
+    delf_host.provide(spec, Letters)
+    async with await Resources.open(parts_of(delf_host)) as resources:
+        assert resources.plugin(EmbedderSpec, "letters").model == "default"
+        assert resources.plugin(EmbedderSpec, "letters/3").model == "letters/3"

@@ -189,11 +189,18 @@ class Catalog:
         return next((offer for offer in offers if offer.plugin is plugin), None)
 
     def find(self, kind: str, name: str) -> Spec:
-        """Return the spec of this kind and name; raise an error with the reason if none exists."""
-        offers = self._offers.get((kind, name))
+        """Return the spec that a name selects; raise an error with the reason if none exists."""
+        offers = self._offers.get((kind, name)) or self._best_matches(kind, name)
         if not offers:
             raise self.with_load_failures(self._unknown_name_error(kind, name))
         return self._chosen_offer(offers, f"{kind} {name!r}").spec
+
+    def _best_matches(self, kind: str, name: str) -> list[Offer]:
+        """Return the offers of a kind with the longest matching pattern."""
+        everything = (offer for offers in self._offers.values() for offer in offers)
+        fits = [(_length_of_match(o.spec, name), o) for o in everything if o.spec.kind == kind]
+        best_fit = max((fit for fit, _ in fits), default=0)
+        return [offer for fit, offer in fits if fit == best_fit > 0]
 
     @cached_property
     def providers(self) -> Providers:
@@ -246,7 +253,8 @@ class Catalog:
 
     def _unknown_name_error(self, kind: str, name: str) -> PluginError:
         """Return the error for a name that no usable plugin offers, with the reason or advice."""
-        package = package_of(kind, name)
+        plugin_name = name.partition(":")[0]  # of ``plugin:model``
+        package = None if (kind, plugin_name) in self._offers else package_of(kind, plugin_name)
         broken = _unusable_plugin_for(kind, name, package, self.records)
         if broken is not None:
             return PluginError(f"no {kind} {name!r}: {_state_text(broken)}")
@@ -308,6 +316,12 @@ def _names_of(plugin: Candidate) -> tuple[str, ...]:
 
 def _names_of_plugins(plugins: Iterable[Candidate]) -> str:
     return " and ".join(plugin.origin for plugin in plugins)
+
+
+def _length_of_match(spec: Spec, name: str) -> int:
+    """Return the length of the longest pattern of a spec that matches a name; 0 without one."""
+    matching = (pattern for pattern in spec.patterns if fnmatch.fnmatchcase(name, pattern))
+    return max(map(len, matching), default=0)
 
 
 def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:

@@ -116,11 +116,14 @@ class PluginHost:
         return tuple(cast("SpecT", offer.spec) for offer in offers)
 
     def spec(self, spec_class: type[SpecT], name: str) -> SpecT:
-        """Return the spec of this kind and name.
+        """Return the spec that a name selects.
+
+        A spec of this name comes first, then the spec with the longest matching pattern
+        (:attr:`delf.specs.Spec.patterns`).
 
         Args:
             spec_class: The kind, such as ``ConnectionSpec``.
-            name: The name that the user wrote.
+            name: The name that the user wrote, or another value of an option.
 
         Raises:
             PluginError: If the name is unknown (with a suggestion or the package to install), if

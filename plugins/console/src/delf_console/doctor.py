@@ -456,6 +456,11 @@ async def _check_embedder(host: PluginHost, project: Project, config: AgentConfi
     has_default = any(not spec.by_name for spec in host.specs(EmbedderSpec))
     if config.embedder is None and not has_default:
         return []
+    try:
+        if config.embedder is not None:
+            host.spec(EmbedderSpec, config.embedder)
+    except DelfError:
+        return []  # _check_names_and_models() reports an unknown name
     context = PluginContext(environ=project.environ)
     embedders = Embedders(host, project.plugin_options, context, config.embedder)
     try:

@@ -14,5 +14,5 @@ def delf_embedders() -> Iterable[EmbedderSpec]:
         name="static",
         summary="Static embeddings (model2vec): small, quick, without torch.",
         factory="delf_embed_static.embedder:StaticEmbedder",
-        serves=("minishlab/*", "*potion*", "*model2vec*", "static:*"),
+        serves=("minishlab/*", "*potion*", "*model2vec*"),
     )

@@ -37,6 +37,7 @@ from delf.records import dataclass
 from delf.settings import LocalPath
 from delf.specs import (
     ApprovalSpec,
+    EmbedderSpec,
     MemorySpec,
     ObserverSpec,
     PrefilterSpec,
@@ -254,7 +255,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         ge=1000,
         description="The most characters of a prompt that tools take; all are shown if they fit.",
     )
-    embedder: Annotated[str | None, InProject("ask")] = Field(
+    embedder: Annotated[str | None, EmbedderSpec, InProject("ask")] = Field(
         default=None, description="The embedding model that memory and prefilters share."
     )
     memory: Annotated[str | None, MemorySpec] = Field(

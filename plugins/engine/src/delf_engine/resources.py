@@ -155,6 +155,7 @@ class AgentParts:
                 spec,
                 agent_context.plugin_options,
                 context or self.plugin_context,
+                spec.arguments(name),
             )
 
 
@@ -408,17 +409,14 @@ def _check_plugins(agent: AgentParts) -> None:
     """
     check_protocol("strategy", agent.strategy, "strategy")
     check_protocol("memory", agent.memory, "memory")
-    config = agent.config
     given_objects: dict[type[Spec], object] = {
         StrategySpec: agent.strategy,
         MemorySpec: agent.memory,
     }
-    for kind, name in config.plugins():
+    for kind, name in agent.config.plugins():
         is_needed = given_objects.get(kind) is None
         if is_needed:
             agent.context.host.spec(kind, name)
-    if config.embedder is not None:
-        agent.embedders.spec(config.embedder)
 
 
 def _plugin(agent: AgentParts, closing: Closing, kind: type[Spec], name: str) -> Any:
