@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
@@ -75,6 +77,7 @@ def test_catalog_is_a_sequence() -> None:
 )
 def test_names_and_texts_are_split_into_words(text: str, words: list[str]) -> None:
     assert words_of(text) == words
+    assert words_of(unicodedata.normalize("NFD", text)) == words
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,19 @@ async def test_query_accepts_both_forms_of_an_accent(tmp_path):
         assert await files.query(f"FROM '{name}'", header={name: 1}) == [{"n": "1"}]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.xlsx"])
+async def test_column_names_have_composed_accents(tmp_path, name):
+    header, composed = "cafe\u0301", "caf\u00e9"
+    book = Workbook()
+    book.active.append([header, "n"])
+    book.active.append(["x", 1])
+    book.save(tmp_path / "a.xlsx")
+    (tmp_path / "a.csv").write_text(f"{header},n\nx,1\n", "utf-8")
+    files = files_of(tmp_path / name)
+    assert await files.query(f"SELECT {composed} FROM '{name}'") == [{composed: "x"}]
+    assert [row[composed] for row in await files.read(name)] == ["x"]
+
+
 async def test_file_path_does_not_add_columns_to_its_rows(tmp_path):
     folder = tmp_path / "year=2026" / "region=north"
     folder.mkdir(parents=True)

@@ -6,11 +6,12 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -162,12 +163,19 @@ async def test_word_search_finds_exact_names(context: PluginContext, url: str) -
     await store.aclose()
 
 
+_Form = Literal["NFC", "NFD"]
+
+
 @pytest.mark.parametrize("query", ["\u00f6sterreich", "\u00d6STERREICH", "\u0130stanbul"])
-async def test_word_search_ignores_the_case_of_accented_letters(
-    context: PluginContext, url: str, query: str
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("form_of_query", ["NFC", "NFD"])
+async def test_word_search_ignores_case_and_form_of_accented_letters(
+    context: PluginContext, url: str, query: str, form: _Form, form_of_query: _Form
 ) -> None:
     store = SemanticStore(context, url, embedding_model="off")
-    await store.save(["Ada: \u00d6sterreich, \u0130stanbul.", "Bob comes from Italien."])
+    fact = unicodedata.normalize(form, "Ada: \u00d6sterreich, \u0130stanbul.")
+    query = unicodedata.normalize(form_of_query, query)
+    await store.save([fact, "Bob comes from Italien."])
     assert [fact.content[:3] for fact in await store.search(query)] == ["Ada"]
     await store.aclose()
 

@@ -7,6 +7,7 @@ import heapq
 import math
 import re
 import threading
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -66,16 +67,22 @@ _SYNONYMS: Final = {
 def words_of(text: str) -> list[str]:
     """Split a text or name into words, normalised to singular, without stop words.
 
-    In writing systems without spaces, such as Chinese, each pair of letters counts as a word.
+    In writing systems without spaces, such as Chinese, each pair of letters counts as a word. An
+    accent counts the same as a part of its letter and as a character of its own.
 
     Args:
         text: Plain words, ``snake_case`` or ``camelCase``.
     """
-    matches = _WORD.findall(plain_name(text))
+    matches = _WORD.findall(plain_name(composed(text)))
     words = [singular(word) for word in map(str.lower, matches) if word not in _STOP_WORDS]
     if text.isascii():
         return words
     return [part for word in words for part in parts_of(word)]
+
+
+def composed(text: str) -> str:
+    """Return a text with each accent as a part of its letter where Unicode has such a letter."""
+    return unicodedata.normalize("NFC", text)
 
 
 def parts_of(word: str) -> list[str]:

@@ -7,6 +7,7 @@ import datetime as dt
 import io
 import itertools
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -327,6 +328,8 @@ def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
 def columns_of(header: Sequence[Any], width: int) -> list[str]:
     """Return unique column names; a missing name becomes ``column_3`` for the third column.
 
+    The names are in the Unicode form NFC, in which models write them.
+
     Args:
         header: The cells of the row with column names.
         width: The number of columns.
@@ -336,7 +339,7 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
         value = header[index] if index < len(header) else None
         if isinstance(value, dt.datetime) and value.time() == dt.time():
             value = value.date()  # workbooks have dates as datetimes at midnight
-        text = "" if value is None else str(value).strip()
+        text = "" if value is None else unicodedata.normalize("NFC", str(value).strip())
         names.append(text or f"column_{index + 1}")
     return unique_names(names)
 

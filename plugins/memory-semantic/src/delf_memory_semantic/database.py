@@ -12,7 +12,6 @@ import secrets
 import sqlite3
 import threading
 import time
-import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from delf.errors import MemoryRetrievalError, MemorySetupError
 from delf.machine.forks import reset_in_forks
 from delf.machine.own_files import make_private_file, make_private_folder
 from delf.protocols.memory import Fact
-from delf.tools.ranking import parts_of, singular, words_of
+from delf.tools.ranking import composed, parts_of, singular, words_of
 from delf_memory_semantic.delfhos import is_delfhos
 
 _VERSION: Final = "2"
@@ -580,7 +579,7 @@ def significant_words(query: str) -> list[str]:
         query: The query in plain words.
     """
     index_words: dict[str, None] = {}
-    for word in re.findall(r"[^\W_]+", query):
+    for word in re.findall(r"[^\W_]+", composed(query)):
         is_stop_word = not words_of(word)
         if not is_stop_word:
             index_words |= dict.fromkeys(parts_of(word.lower()))
@@ -598,7 +597,7 @@ def prepare_for_index(content: str) -> str:
     """
     if content.isascii():
         return content
-    return re.sub(r"[^\W_]+", lambda match: " ".join(parts_of(match[0].lower())), content)
+    return re.sub(r"[^\W_]+", lambda match: " ".join(parts_of(match[0].lower())), composed(content))
 
 
 def digest_of(content: str) -> str:
@@ -607,7 +606,7 @@ def digest_of(content: str) -> str:
     The word "the" and the last full stop do not count either. All other words and signs do: a
     flight "from Rome to Oslo" is not one "to Rome from Oslo".
     """
-    text = unicodedata.normalize("NFC", content).lower()
+    text = composed(content).lower()
     words = _LETTERS.sub(lambda match: singular(match[0]), text).split()
     counted_words = [word for word in words if word != "the"]
     text = " ".join(counted_words).removesuffix(".") or content.strip()
