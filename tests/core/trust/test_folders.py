@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from delf.errors import ConfigurationError
-from delf.trust.folders import parse_toml, project_folder, read_file, values_by_path
+from delf.trust.folders import (
+    UntrustedFolder,
+    parse_toml,
+    project_folder,
+    read_file,
+    values_by_path,
+)
 
 
 @pytest.fixture
@@ -101,6 +107,16 @@ def test_read_file_does_not_block_on_a_swapped_pipe(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "open", swap)
     assert read_file(path, tmp_path) is None
+
+
+def test_unreadable_subfolder_is_named(tmp_path):
+    (tmp_path / "skills").symlink_to("skills")  # a link to itself
+    untrusted = UntrustedFolder(root=tmp_path, document={})
+    for find in (untrusted.files_of, untrusted.folders_of):
+        with pytest.raises(ConfigurationError, match=r"/skills cannot be read: "):
+            find(tmp_path / "skills")
+    assert untrusted.files_of(tmp_path / "missing") == []
+    assert untrusted.resolve_path("skills") == tmp_path / "skills"
 
 
 def test_read_file_has_a_size_limit(tmp_path):

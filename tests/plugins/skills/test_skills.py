@@ -129,14 +129,25 @@ async def test_descriptions_are_whole_unless_many_skills_share_the_prompt(skills
         (f"---\nx: {'[' * 3000}\n---\nx", "the front matter is not YAML"),
         ("---\nname: report\n---\nx", "has no description"),
         ("---\n- a\n---\nx", "has no description"),
+        ("---\ndescription: caf\udce9\n---\nx", "SKILL.md is not UTF-8 text"),
     ],
 )
 async def test_invalid_skill_is_listed_with_the_reason(skills, folder, text, problem):
     file = folder / "skills" / "report" / "SKILL.md"
-    file.write_text(text)
+    file.write_bytes(os.fsencode(text))
     with pytest.raises(DelfError, match=problem):
         skill_of(file, file.read_bytes())
     assert "- report: cannot be read:" in await skills.context("x")
+
+
+async def test_instructions_that_cannot_be_read_are_named(skills, folder):
+    (folder / "skills" / "report" / "template.md").write_bytes(b"caf\xe9")
+    with pytest.raises(DelfError, match=r"template\.md is not UTF-8 text"):
+        await skills.read("report", "template.md")
+    (folder / ".agents").mkdir()
+    (folder / ".agents" / "skills").symlink_to("skills")  # a link to itself
+    with pytest.raises(DelfError, match=r"\.agents/skills cannot be read: "):
+        await Skills(name="skills", agents_md=False).context("x")
 
 
 def test_folder_that_a_program_names_must_exist(folder):

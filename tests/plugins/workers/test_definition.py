@@ -165,6 +165,12 @@ def test_agent_file_of_llm_do_hints_at_the_migration_page(tmp_path: Path):
     assert "docs/migrating/llm-do.md" in str(caught.value.hint)
 
 
+def test_unreadable_folder_of_workers_is_named(tmp_path: Path):
+    (tmp_path / "workers").symlink_to("workers")  # a link to itself
+    with pytest.raises(ConfigurationError, match=r"/workers cannot be read: "):
+        Registry([tmp_path / "workers"], tmp_path).find("w")
+
+
 def test_workers_are_found_in_several_folders(tmp_path: Path):
     one, two = tmp_path / "one", tmp_path / "two"
     hello = "---\ndescription: {}\n---\nHello.\n"

@@ -120,6 +120,28 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def has_file(folder: Path, name: str) -> bool:
+    """Return whether a folder has a file; True, too, for a folder that may not be searched.
+
+    Reading the file then raises an error with its path.
+    """
+    return is_file(folder / name) or (folder.is_dir() and not os.access(folder, os.X_OK))
+
+
+def entries_of(folder: Path) -> list[Path]:
+    """Return the paths of a folder's files and subfolders, sorted; none if there is no folder.
+
+    Raises:
+        ConfigurationError: If the folder cannot be read.
+    """
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be read: {error.strerror}") from error
+
+
 def read_file(path: Path, root: Path, max_bytes: int = MAX_BYTES) -> bytes | None:
     """Return the content of a file in a folder; None if it is not a regular file.
 
@@ -131,7 +153,7 @@ def read_file(path: Path, root: Path, max_bytes: int = MAX_BYTES) -> bytes | Non
     Raises:
         ConfigurationError: If the file is too large, leads out of the folder, or cannot be read.
     """
-    if not is_file(path):
+    if not has_file(path.parent, path.name):
         return None
     real = path.resolve()
     if not real.is_relative_to(root.resolve()):
@@ -246,8 +268,7 @@ class UntrustedFolder:
         if is_url or not text.isprintable():
             return None
         path = Path(os.path.normpath(self.root / os.path.expanduser(text)))  # noqa: PTH111
-        is_inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
-        return path if is_inside else None
+        return path if self._is_inside(path) else None
 
     def files_of(self, path: Path) -> list[Path]:
         """Return the regular files of a folder, sorted; none for a folder outside the project."""
@@ -258,7 +279,9 @@ class UntrustedFolder:
         return [item for item in self._files_within(path) if item.is_dir()]
 
     def _files_within(self, path: Path) -> list[Path]:
-        is_inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
-        if is_inside and path.is_dir():
-            return sorted(path.iterdir())
-        return []
+        return entries_of(path) if self._is_inside(path) else []
+
+    def _is_inside(self, path: Path) -> bool:
+        # Path.resolve() raises for a link that leads back to itself.
+        real_path = Path(os.path.realpath(path))
+        return path.is_relative_to(self.root) and real_path.is_relative_to(self.root)

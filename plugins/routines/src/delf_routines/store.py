@@ -9,7 +9,7 @@ from pathlib import Path
 from delf.errors import ConfigurationError, DelfError, did_you_mean
 from delf.machine.own_files import make_private_folder, write_private
 from delf.trust.decisions import Trust, whole_file_items
-from delf.trust.folders import read_file
+from delf.trust.folders import entries_of, is_file, read_file
 from delf_routines.project_files import FOLDER
 from delf_routines.routine import Routine, check_name, is_name
 
@@ -31,9 +31,8 @@ class RoutineStore:
 
     def names(self) -> list[str]:
         """Return the names of all routines, sorted."""
-        if not self.folder.is_dir():
-            return []
-        stems = (path.stem for path in self.folder.glob("*.py") if path.is_file())
+        paths = (path for path in entries_of(self.folder) if path.suffix == ".py")
+        stems = (path.stem for path in paths if is_file(path))
         return sorted(filter(is_name, stems))
 
     def versions(self) -> list[tuple[str, int, int]]:

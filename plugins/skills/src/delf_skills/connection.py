@@ -9,7 +9,7 @@ from typing import Any, Final
 from delf import Connection, action
 from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedError
 from delf.settings import current_folder, current_trust
-from delf_skills.library import Library
+from delf_skills.library import Library, text_of
 from delf_skills.project_files import SKILL, SKILL_FOLDERS, is_instruction
 from delf_skills.settings import SkillsSettings
 
@@ -105,7 +105,7 @@ class Skills(Connection[SkillsSettings]):
         content = await asyncio.to_thread(self._library.read, skill, file)
         if not is_instruction(Path(file)):
             raise ToolRefusedError(f"{file} is data: {self.name}.data({skill!r}, {file!r})")
-        return content.decode("utf-8", "replace")
+        return text_of(Path(skill, file), content)
 
     @action("reading", effect="read")
     async def data(self, skill: str, file: str) -> bytes:

@@ -16,7 +16,7 @@ import yaml
 
 from delf.errors import ConfigurationError, ToolRefusedError
 from delf.trust.decisions import Trust, whole_file_items
-from delf.trust.folders import read_file
+from delf.trust.folders import entries_of, has_file, read_file
 from delf_skills.project_files import AGENTS, SKILL, is_instruction
 
 MAX_BYTES: Final = 10_000_000
@@ -103,11 +103,12 @@ class Library:
         """Return the text of the project's AGENTS.md; None if the project has no such file.
 
         Raises:
+            ConfigurationError: If the file is not UTF-8.
             FolderNotTrustedError: If the file is not trusted.
         """
         if self._root is None or not (self._root / AGENTS).is_file():
             return None
-        return self._read_trusted(self._root / AGENTS).decode("utf-8", "replace")
+        return text_of(self._root / AGENTS, self._read_trusted(self._root / AGENTS))
 
     def _folder_of(self, name: str) -> Path:
         """Return the folder of a skill: of several with the same name, the first.
@@ -140,6 +141,18 @@ class Library:
         return content
 
 
+def text_of(path: Path, content: bytes) -> str:
+    """Return the text of a file with instructions.
+
+    Raises:
+        ConfigurationError: If the file is not UTF-8.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is not UTF-8 text") from None
+
+
 def skill_of(path: Path, content: bytes) -> Skill:
     """Parse the content of a file ``SKILL.md``.
 
@@ -150,7 +163,7 @@ def skill_of(path: Path, content: bytes) -> Skill:
     Raises:
         ConfigurationError: If the file is invalid; the message names the file and the fault.
     """
-    text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    text = text_of(path, content).replace("\r\n", "\n")
     front_matter, end_mark, rest = text.partition(f"\n{_FRONT_MATTER_MARK}")
     begins_with_mark = front_matter.startswith(f"{_FRONT_MATTER_MARK}\n")
     if not begins_with_mark or not end_mark or rest[:1] not in ("", "\n"):
@@ -177,10 +190,8 @@ def skill_of(path: Path, content: bytes) -> Skill:
 
 
 def _skill_folders(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    named_folders = (path for path in sorted(folder.iterdir()) if _NAME.fullmatch(path.name))
-    return [path for path in named_folders if (path / SKILL).is_file()]
+    named_folders = (path for path in entries_of(folder) if _NAME.fullmatch(path.name))
+    return [path for path in named_folders if has_file(path, SKILL)]
 
 
 def _files_in(folder: Path) -> Iterator[Path]:

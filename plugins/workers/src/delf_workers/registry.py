@@ -13,6 +13,7 @@ import yaml
 from delf.errors import ConfigurationError, did_you_mean
 from delf.machine.own_files import create_private, make_private_folder
 from delf.trust.decisions import Trust, whole_file_items
+from delf.trust.folders import entries_of, has_file, is_file
 from delf_workers import frontmatter
 from delf_workers.definition import WorkerDefinition, from_front_matter
 from delf_workers.project_files import FILE_IN_FOLDER, GENERATED_FOLDER, MAIN, SUFFIX
@@ -170,10 +171,8 @@ def _worker_files(folder: Path) -> Iterator[tuple[str, Path]]:
 
     A worker is a file, or a subfolder with such a file. Generated workers are left out.
     """
-    if not folder.is_dir():
-        return
-    for path in sorted(folder.iterdir()):
-        if path.suffix == SUFFIX and path.is_file():
+    for path in entries_of(folder):
+        if path.suffix == SUFFIX and is_file(path):
             yield path.stem, path
-        elif path.name != GENERATED_FOLDER and (path / FILE_IN_FOLDER).is_file():
+        elif path.name != GENERATED_FOLDER and has_file(path, FILE_IN_FOLDER):
             yield path.name, path / FILE_IN_FOLDER
