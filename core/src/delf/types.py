@@ -132,8 +132,10 @@ def can_be_undone(effect: str) -> bool:
     Args:
         effect: The name of a level. An unknown name counts as the strictest.
     """
-    levels: tuple[str, ...] = get_args(Effect)
-    return effect in levels[: levels.index("write") + 1]
+    levels: tuple[str, ...] = get_args(Effect)  # from mild to strict
+    if effect not in levels:
+        return False
+    return levels.index(effect) <= levels.index("write")
 
 
 def effect_words(effect: str) -> EffectWords:

@@ -49,8 +49,10 @@ class _Inspect:
 
             Only names by default; with ``verbose`` also descriptions and parameters.
             """
-            name = instance.name if instance is not None else owner.type_name()
-            allow = None if instance is None else instance.allow
+            if instance is None:  # called on the class
+                name, allow = owner.type_name(), None
+            else:
+                name, allow = instance.name, instance.allow
             actions = [a for a in actions_of(owner, instance, name) if is_allowed(allow, a)]
             return describe_actions(
                 name, owner.summary or _first_line(owner), actions, verbose=verbose

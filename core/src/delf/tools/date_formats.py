@@ -37,16 +37,24 @@ class FormatKeyword:
         """
         if self._format_name not in _EXAMPLES or not isinstance(value, str):
             return
-        try:
-            if self._format_name == "date-time":
-                leap_second_as_59 = re.sub(r"(?<=:[0-9]{2}:)60", "59", value.upper())
-                datetime.fromisoformat(leap_second_as_59)
-                is_valid = True
-            else:
-                date.fromisoformat(value)
-                is_valid = _DATE.fullmatch(value) is not None  # Python accepts 20261031, too
-        except ValueError:
-            is_valid = False
+        is_valid = _is_date(value) if self._format_name == "date" else _is_date_time(value)
         if not is_valid:
             example = _EXAMPLES[self._format_name]
             raise ValueError(f"{value[:40]!r} is not a {self._format_name}, as {example}")
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return _DATE.fullmatch(text) is not None  # Python reads 20261031, too
+
+
+def _is_date_time(text: str) -> bool:
+    leap_second_as_59 = re.sub(r"(?<=:[0-9]{2}:)60", "59", text.upper())
+    try:
+        datetime.fromisoformat(leap_second_as_59)
+    except ValueError:
+        return False
+    return True

@@ -35,13 +35,13 @@ _FIELD: Final = re.compile(
     r"(?P<text>.*(?:\n+[ \t]+\S.*)*)",
     re.MULTILINE,
 )
-# The section of each kind of field; None for kinds that are left out.
-_SECTION_OF_FIELD: Final[Mapping[str, str | None]] = {
+# The section of each kind of field that becomes a section.
+_SECTION_OF_FIELD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("param", "parameter", "arg", "argument"), "Args"),
     **dict.fromkeys(("ivar", "cvar", "var"), "Attributes"),
     **dict.fromkeys(("return", "returns"), "Returns"),
-    **dict.fromkeys(("type", "rtype", "raises", "raise"), None),
 }
+_OMITTED_FIELDS: Final = frozenset({"type", "rtype", "raises", "raise"})
 _ITEM: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
 _PLAIN_TYPES: Final = frozenset(
     {"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "None"}
@@ -109,14 +109,17 @@ def _section_of_field(field: re.Match[str]) -> str:
     """Rewrite a field such as ``:param int count: text`` as a section with a header."""
     text = _one_line(field["text"])
     about = (field["about"] or "").split()
-    section = _SECTION_OF_FIELD.get(field["kind"], "")
-    if section is None:
+    kind = field["kind"]
+    if kind in _OMITTED_FIELDS:
         return ""
+    section = _SECTION_OF_FIELD.get(kind)
     if section == "Returns":
         return f"\n{section}:\n    {text}"
-    if section and about:
-        return f"\n{section}:\n    {about[-1]}: {text}"
-    return f"\n{' '.join([field['kind'].capitalize(), *about])}: {text}"
+    if section is not None and about:
+        parameter = about[-1]  # after its type, as in ``int count``
+        return f"\n{section}:\n    {parameter}: {text}"
+    # A field without a section becomes a sentence, such as ``Note: text``.
+    return f"\n{' '.join([kind.capitalize(), *about])}: {text}"
 
 
 def _section_of_underlined(section: re.Match[str]) -> str:

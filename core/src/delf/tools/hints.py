@@ -118,6 +118,7 @@ def type_text(hint: Any, *, as_input: bool = False) -> str:
         hint: The type.
         as_input: Whether scripts pass values of the type, so fields with defaults are optional.
     """
+    # Take the largest depth at which the text is short enough, or else depth 1.
     for depth in range(_DEEPEST, 1, -1):
         try:
             # The shared iterator counts the fields: a field at any depth consumes one item.

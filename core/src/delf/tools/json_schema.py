@@ -510,6 +510,8 @@ def _check_pattern(pattern: object) -> None:
         ValueError: If the pattern has such repeats.
     """
     if isinstance(pattern, str):
+        # The largest number of each repeat: 5 of ``{5}`` and ``{5,}``, and 9 of ``{5,9}``. A 0
+        # counts as 1, because it would hide the repeats around it.
         repeats = _REPEATED.finditer(pattern)
         times = math.prod(max(int(match[1]), int(match[2] or 0), 1) for match in repeats)
         if times > _MAX_REPEATED:
@@ -566,7 +568,8 @@ def clean(text: object, limit: int = 120) -> str:
         return ""
     text = text[: limit * 8]  # a long text is not searched to its end
     if not text.isascii():
-        text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text)
+        # The categories that begin with C have no visible characters, such as control characters.
+        text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in text)
     elif not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
     may_have_tags = "<" in text

@@ -91,8 +91,10 @@ def check_permission_names(
 
 def is_allowed(allow: Permission, action: Action) -> bool:
     """Return True if ``allow`` permits an action; None and True permit all, False none."""
-    if allow is None or isinstance(allow, bool):
-        return allow is not False
+    if allow is None:
+        return True
+    if isinstance(allow, bool):
+        return allow
     return _matches_name(allow, action)
 
 

@@ -51,7 +51,8 @@ def has_read_verb(name: str) -> bool:
     Args:
         name: The action's name, such as ``tickets.search`` or ``read_flow_runs``.
     """
-    return not _READ_VERBS.isdisjoint(_words(name.rpartition(".")[2])) and not has_change_verb(name)
+    words = set(_words(name.rpartition(".")[2]))
+    return bool(words & _READ_VERBS) and not has_change_verb(name)
 
 
 def has_change_verb(name: str) -> bool:

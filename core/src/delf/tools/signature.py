@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # The maximum length of an expected type in an error; the names of keys are never left out.
 _MAX_EXPECTED_CHARACTERS = 400
+_MAX_DEFAULT_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +199,12 @@ def _check_whole_result(function: Callable[..., Any], returns: Any, place: str) 
 
 
 def _has_callable(hint: Any) -> bool:
-    if hint is Callable or typing.get_origin(hint) is Callable:
+    origin = typing.get_origin(hint)
+    if hint is Callable or origin is Callable:
         return True
-    return typing.get_origin(hint) is not typing.Literal and any(
-        map(_has_callable, typing.get_args(hint))
-    )
+    if origin is typing.Literal:  # its arguments are values, not types
+        return False
+    return any(map(_has_callable, typing.get_args(hint)))
 
 
 def _check_parameter(item: inspect.Parameter, hint: Any, place: str) -> None:
@@ -235,7 +237,8 @@ def _join_texts(*texts: str) -> str:
 
 def _default_text(value: Any) -> str:
     text = repr(plain_default(value))
-    if len(text) <= 40 and "<" not in text:
+    is_expression = "<" not in text  # unlike ``<object at 0x7f…>``
+    if is_expression and len(text) <= _MAX_DEFAULT_CHARACTERS:
         return text
     return "..."
 

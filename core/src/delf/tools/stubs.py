@@ -37,12 +37,15 @@ _MIN_RECORD_KEYS: Final = 24
 # these need more, for the names that match the task best. The rest of the names is counted.
 _ALL_NAMES_SHARE: Final = 0.3
 _SOME_NAMES_SHARE: Final = 0.15
+# The counts for a connection take at most this part of the characters for names: a quarter.
+_COUNTS_DIVISOR: Final = 4
 _MORE_RESOURCES: Final = "# and about"
 # The minimum number of characters of a stub in addition to the tool's name.
 _MIN_STUB_EXTRA: Final = 30
 # The number of keys that the type of an important parameter shows even beyond its limit.
 _MIN_PARAMETER_KEYS: Final = 60
-# Matches the end of a sentence, or of the description of a key, after which a text may be cut.
+# Matches the end of a sentence, or of the description of a key, after which a text may be cut. The
+# full stop of an abbreviation, as in ``e.g.``, ends no sentence.
 _TEXT_END: Final = re.compile(r"(?:[^.\s][^.\s][.!?]|;)(?=\s|$)")
 _MAX_VALUES_IF_SHORT: Final = 5
 _SHORT_LIMIT: Final = 1_000
@@ -147,12 +150,12 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
             other_names, _budget_without_notes(choice.budget)
         )
     max_size = choice.budget - len(text_of_omitted_names)
-    # The largest limits with which the stubs fit, or else the smallest limits.
-    for limits in _limit_options(best_names):
-        if _size(shown_tools, limits, is_mentioned, max_size) <= max_size:
-            break
-    else:
-        limits = _Limits(_MIN_LIMITS)
+    fitting_limits = (
+        limits
+        for limits in _limit_options(best_names)
+        if _size(shown_tools, limits, is_mentioned, max_size) <= max_size
+    )
+    limits = next(fitting_limits, _Limits(_MIN_LIMITS))  # the largest that fit
     text = "\n".join(_lines(list(choice.shown), limits, is_mentioned))
     return "\n".join(filter(None, [text, text_of_omitted_names]))
 
@@ -399,7 +402,8 @@ def omitted_names_text(names: Iterable[str], budget: int) -> str:
         counts = unlisted_counts.get(connection)
         if counts:
             count_texts = [f"{resource} ({count})" for resource, count in counts.items()]
-            text.append(_one_line(f"{_MORE_RESOURCES} {', '.join(count_texts)}", max_chars // 4))
+            counts_text = f"{_MORE_RESOURCES} {', '.join(count_texts)}"
+            text.append(_one_line(counts_text, max_chars // _COUNTS_DIVISOR))
     return "\n".join(text)
 
 
@@ -502,7 +506,7 @@ def _stub_within(
 def _describe(doc: str, notes: str, limits: StubLimits) -> str:
     """Join the description of a parameter or result with its notes, each within its limit."""
     texts = filter(None, [_one_line(doc, _MAX_DESCRIPTION), _truncate(notes, limits.notes)])
-    return "; ".join(texts).replace(".; ", ". ")
+    return "; ".join(texts).replace(".; ", ". ")  # a whole sentence needs no semicolon
 
 
 def _truncate(text: str, max_length: int) -> str:

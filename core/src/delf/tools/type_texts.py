@@ -254,7 +254,10 @@ class _TypeParser:
                 parts += ["".join(tokens), self._parse_group(token["opening"], level)]
                 tokens.clear()
                 continue
-            open_brackets += (token[0] in ("[", "(")) - (token[0] in ("]", ")"))
+            if token[0] in ("[", "("):
+                open_brackets += 1
+            elif token[0] in ("]", ")"):
+                open_brackets -= 1
             if open_brackets < 0:
                 raise ValueError("a bracket too many")
             tokens.append(token[0])
@@ -277,9 +280,7 @@ class _TypeParser:
             if parts == (_ELLIPSIS,) and not head:  # further items were left out
                 is_shortened = True
             else:
-                # The value of a ``Literal`` is read as a type of one part, the value's text.
-                key = (head.strip("?: ") or str(parts[0])).strip("\"'")
-                items.append(_Item(_ITEMS if opening == _LIST else key, head, parts))
+                items.append(_Item(_key(opening, head, parts), head, parts))
             end = self._text[self._at]  # parse_type() stopped at a comma or the closing bracket
             self._at += 1
         return _Group(opening, tuple(items), is_shortened)
@@ -291,6 +292,22 @@ class _TypeParser:
             return ""
         self._at = head.end()
         return head[0]
+
+
+def _key(opening: str, head: str, parts: _Parts) -> str:
+    """Return the key of an item of a group.
+
+    Args:
+        opening: The opening of the group.
+        head: The key of a record with its mark and colon; otherwise empty.
+        parts: The parsed type after the head.
+    """
+    if opening == _LIST:
+        return _ITEMS
+    if head:
+        return head.strip("?: ").strip("\"'")
+    # The value of a ``Literal`` was read as a type of one part, the value's text.
+    return str(parts[0]).strip("\"'")
 
 
 def _format_type(parts: _Parts, limits: _Limits, is_mentioned: NameTest) -> str:

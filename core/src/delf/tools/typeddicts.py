@@ -85,8 +85,10 @@ def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:
     Returns:
         An equal TypedDict of ``typing_extensions``.
     """
-    if record in translations or record.__class__.__module__ == "typing_extensions":
-        return translations.get(record, record)
+    if record in translations:
+        return translations[record]
+    if record.__class__.__module__ == "typing_extensions":
+        return record
     translations[record] = dict[str, Any]  # used within a record that contains itself
     hints = typing.get_type_hints(record, include_extras=True)
     fields: dict[str, Any] = {}

@@ -128,7 +128,7 @@ class Trust:
             FolderNotTrustedError: If a file or setting is not trusted; the error lists the files.
         """
         real = root.resolve()
-        if not items or any(real.is_relative_to(folder) for folder in self.fully_trusted):
+        if not items or self._is_fully_trusted(real):
             return
         trusted = load_trusted(real)
         if trusted is None:
@@ -150,9 +150,11 @@ class Trust:
         """
         real = root.resolve()
         # A folder that is trusted with all its contents needs no record.
-        is_fully_trusted = any(real.is_relative_to(folder) for folder in self.fully_trusted)
-        if items and not is_fully_trusted:
+        if items and not self._is_fully_trusted(real):
             remember(real, items)
+
+    def _is_fully_trusted(self, real: Path) -> bool:
+        return any(real.is_relative_to(folder) for folder in self.fully_trusted)
 
 
 def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
@@ -300,14 +302,20 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 def _is_private_store(folder: Path, root: Path) -> bool:
     """Return True if ``folder`` is outside of ``root``, and only the user can access ``folder``."""
-    is_inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
-    return not is_inside and is_private_folder(folder)
+    if not folder.is_absolute():  # relative to the working directory, which may be in the folder
+        return False
+    if folder.resolve().is_relative_to(root):
+        return False
+    return is_private_folder(folder)
 
 
 def _read(path: Path) -> Trusted | None:
-    """Read a trust record; None if it is invalid or writable by others."""
+    """Read a trust record; None if it is missing, invalid or accessible to others."""
+    content = read_private(path)
+    if content is None:
+        return None
     try:
-        data: Any = json.loads(read_private(path) or b"")
+        data: Any = json.loads(content)
         if data["format"] != _FORMAT:
             return None
         root = Path(data["root"])

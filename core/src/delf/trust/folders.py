@@ -26,6 +26,8 @@ MAX_BYTES: Final = 256 * 1024
 
 _REPOSITORIES: Final = (".git", ".hg", ".jj", ".svn")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
+# Matches a key that TOML allows without quotes.
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_DOTS: Final = 100
 _LONGEST_PATH: Final = 1000
 # No link is followed, and no pipe waited for: the folder may be a stranger's.
@@ -224,13 +226,7 @@ def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]
 
 def path_text(path: tuple[str, ...]) -> str:
     """Return a path of keys as a dotted key of TOML."""
-    return ".".join(key if _is_bare_key(key) else json.dumps(key) for key in path)
-
-
-def _is_bare_key(key: str) -> bool:
-    """Return True if TOML allows a key without quotes: ASCII letters, digits, ``_`` and ``-``."""
-    letters = key.replace("_", "a").replace("-", "a")
-    return letters.isascii() and letters.isalnum()
+    return ".".join(key if _BARE_KEY.fullmatch(key) else json.dumps(key) for key in path)
 
 
 def texts_in(value: Any) -> Iterator[str]:

@@ -117,7 +117,7 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
     if kind in PLAIN:
         is_too_long = kind is int and abs(value) >= MIN_LONG_INT
         return convert_unsupported(value) if is_too_long else value
-    if kind is not list and kind is not dict:
+    if kind is not list and kind is not dict:  # for speed
         converted = _convert_library_value(value, convert_unsupported)
         if converted is not _NOT_CONVERTED:
             return converted
@@ -218,9 +218,16 @@ def _text(value: Any) -> str:
         return f"<{kind_name(value)}, which cannot be shown: {type(error).__name__}>"
 
 
+def _item_of_scalar(value: Any) -> Any:
+    """Convert a scalar that is like those of numpy; raise for any other value."""
+    if not hasattr(value, "dtype"):  # other objects have a method item(), too
+        raise TypeError("not a scalar")
+    return value.item()
+
+
 # Conversions to try for a value of an unknown library, in this order.
 _CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (
-    lambda value: (value.dtype, value.item())[1],  # a scalar that is like numpy's
+    _item_of_scalar,
     lambda value: value.to_dict("records"),  # a table that is like one of pandas
     lambda value: value.to_dicts(),
     lambda value: value.tolist(),  # an array
@@ -253,14 +260,13 @@ def _convert_library_value(value: Any, convert_unsupported: Converter) -> Any:
         return None
     if library == "numpy":
         return _numpy(value, convert_unsupported)
-    is_pandas = library == "pandas"
-    if is_pandas:
+    if library == "pandas":
         converted = _pandas_value(value, convert_unsupported)
         if converted is not _NOT_CONVERTED:
             return converted
-    if not is_pandas and kind_name(value) in _COLUMNS:  # of polars or pyarrow
+    elif kind_name(value) in _COLUMNS:  # of polars or pyarrow
         return [_plain(item, convert_unsupported) for item in _arrow_or_polars_cells(value)]
-    if not is_pandas and hasattr(value, "as_py"):  # a scalar of pyarrow
+    elif hasattr(value, "as_py"):  # a scalar of pyarrow
         return _plain(_scalar(value), convert_unsupported)
     # Neither a column nor a scalar: a table, or a type that is not converted here.
     table = _table(value, convert_unsupported)
@@ -468,8 +474,8 @@ def _numpy(value: Any, convert_unsupported: Converter) -> Any:
     dtype = getattr(value, "dtype", None)
     if dtype is None or not hasattr(value, "item"):
         return _NOT_CONVERTED
-    has_dimensions = value.shape != ()
-    if not has_dimensions:
+    has_no_dimensions = value.shape == ()
+    if has_no_dimensions:
         is_array = hasattr(value, "__array_finalize__")
         scalar = value[()] if is_array else value  # np.array(5)[()] is the scalar 5
         return _numpy_scalar(scalar, dtype, convert_unsupported)

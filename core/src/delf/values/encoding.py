@@ -551,7 +551,7 @@ def _checked_list(value: Any) -> list[Any]:
 
 
 def _short(value: Any) -> Any:
-    """Return a text if it is short enough to parse quickly; raise otherwise."""
+    """Raise for a text that is too long to parse quickly; return any other value unchanged."""
     if type(value) is str and len(value) > _MAX_SHORT:
         raise ValueError("too long")
     return value

@@ -91,8 +91,9 @@ class JSONReader:
     def _float(self, text: str) -> float | str:
         """Parse a number; record and return the text of a number that no float can hold."""
         number = float(text)
-        has_nonzero_digit = bool(text.lower().partition("e")[0].strip("-0."))
-        is_too_small = number == 0 and has_nonzero_digit
+        before_exponent, _, _ = text.lower().partition("e")
+        has_nonzero_digit = before_exponent.strip("-0.") != ""
+        is_too_small = number == 0 and has_nonzero_digit  # such as 1e-999
         if math.isinf(number) or is_too_small:
             self._lossy_numbers[text[:_LONGEST]] = None
             return text
