@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from plugins.serve.test_people import add, change, person
 from support.serving import bearer, doing
 
 pb: Any = pytest.importorskip("a2a.types.a2a_pb2")
@@ -61,6 +63,22 @@ async def test_a2a_task_streams_its_calls_and_its_end(serve: Any):
     artifacts = [part.text for i in found for part in i.artifact_update.artifact.parts]
     assert artifacts == ["thing 3"]
     assert found[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+
+
+@pytest.mark.parametrize("change_of", [{"scope": "own"}, {"revoked_at": 1.0}])
+async def test_a2a_stream_ends_when_the_rights_of_its_caller_change(serve: Any, change_of: Any):
+    served = await serve(api_key="boss:boss-key")
+    await add(served, person("ada"), mo := person("mo", scope="all"))
+    order = {"task": doing("print(await hold())\nprint((await look(number=3))['name'])")}
+    started = await served.client.post("/run", json=order, headers=bearer("ada-key"))
+    request = pb.SubscribeToTaskRequest(id=started.json()["task_id"])
+    async with client_of(served, "mo-key", streaming=True) as client:
+        updates = client.subscribe(request)
+        assert (await anext(updates)).task.id == request.id
+        await change(served, mo, replace(mo, **change_of))
+        served.box.gate.set()
+        with pytest.raises(errors.InvalidParamsError, match=r"your rights have changed|has ended"):
+            await anext(updates)
 
 
 async def test_a2a_task_waits_for_input_and_accepts_a_decision(serve: Any):

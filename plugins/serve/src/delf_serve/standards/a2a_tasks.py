@@ -245,7 +245,21 @@ class A2ATasks(RequestHandler):
         )
 
     async def _updates(self, task_id: str, after: int) -> AsyncGenerator[Update]:
-        """Yield updates of a task: first its state, then its calls, artifacts and final status."""
+        """Yield updates of a task: first its state, then its calls, artifacts and final status.
+
+        Raises:
+            InvalidParamsError: If the caller's access has ended or changed.
+        """
+        try:
+            async for update in self._updates_while_valid(task_id, after):
+                # The library sends the stream, and so does not end it as the server ends others.
+                if self._call.service.keys.current(self._call.caller) != self._call.caller:
+                    raise InvalidParamsError(message="your rights have changed: subscribe again")
+                yield update
+        except ProblemError as problem:
+            raise InvalidParamsError(message=problem.message) from None
+
+    async def _updates_while_valid(self, task_id: str, after: int) -> AsyncGenerator[Update]:
         present_state = await self._task(task_id, seconds=0)
         yield present_state
         context = present_state.context_id
