@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from unittest.mock import AsyncMock
 
 import pytest
 
-from delf import Agent, Chat, ChatMessage, ConfigurationError, LLMExecutionError, tool
+from delf import (
+    Agent,
+    Chat,
+    ChatMessage,
+    ConfigurationError,
+    LLMExecutionError,
+    UnrecordedEventError,
+    tool,
+)
 from delf.events import ModelReplied, TaskFinished, Warned
 from delf.messages import ModelReply, Usage
 from delf_journal_sql.conversations import SqlConversations
+from delf_journal_sql.errors import JournalError
 from delf_journal_sql.journal import SqlJournal
 
 SUMMARY = "Summary of this conversation so far:\n"
@@ -498,3 +508,18 @@ def test_journal_of_a_chat_is_used_on_one_event_loop(
     assert chat[-1].content == "after closing"
     assert len(loops) == 2, "the chat opens the journal again, on its next loop"
     chat.close()
+
+
+async def test_task_whose_conversation_cannot_be_read_is_resumed(
+    make_agent, scripted_model, tmp_path, monkeypatch
+):
+    """The journal's database is away for a moment."""
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    scripted_model.writes("print('done')")
+    agent = make_agent(Chat(persist=True), journal="sql")
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlConversations, "load", AsyncMock(side_effect=JournalError("away")))
+        stopped = await agent.arun("Do it.")
+    assert isinstance(stopped.exception, UnrecordedEventError)
+    assert stopped.error == "the journal failed: away"
+    assert (await agent.aresume(stopped.trace.task_id)).text == "done"

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from delf.errors import (
     DelfError,
+    JournalFailedError,
     PluginError,
     ReplayMismatch,
     TaskLeftError,
@@ -274,6 +275,8 @@ class TaskPipeline:
         if not work.done():
             return await self._time_out(work)
         failure = host.stopped or self._log.lost or work.exception()
+        if isinstance(failure, JournalFailedError):  # such as when it reads the conversation
+            failure = UnrecordedEventError(f"the journal failed: {failure.message}")
         if failure is None:
             await self._keep_variables()  # while the sandbox is open
         host.close(stays_resumable=isinstance(failure, TaskLeftError))
