@@ -36,7 +36,6 @@ RENAMES = {
     "delf_engine.task_options": ["conversation_id"],
     "delf_engine.views.snapshot": ["state"],
     "delf_gmail.connection": ["search"],
-    "delf_engine.memory_config": ["top_k"],
     "delf_journal_sql.settings": ["lock_timeout"],
     "delf.plugins.watch": ["DELF_DISABLE_PLUGINS"],
     "delf.types": ["INTERRUPTED", "irreversible"],

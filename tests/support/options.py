@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
+import sys
 from pathlib import Path
 from typing import Final
+
+from pydantic import BaseModel
 
 from delf_engine import config
 
@@ -25,12 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from delf.llm import LLMConfig
-    from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
-    from delf_engine.memory_config import MemoryConfig
+{imports}
 
 
 class AgentOptions(TypedDict, total=False):
@@ -43,19 +42,35 @@ class AgentOptions(TypedDict, total=False):
 
 def options() -> str:
     """Return the module with ``AgentOptions``."""
-    (declared,) = ast.parse(inspect.getsource(config.AgentConfig)).body
-    assert isinstance(declared, ast.ClassDef)
+    module = ast.parse(inspect.getsource(config))
+    (declared,) = (
+        each
+        for each in module.body
+        if isinstance(each, ast.ClassDef) and each.name == "AgentConfig"
+    )
     fields = {
         str(ast.unparse(node.target)): node.annotation
         for node in declared.body
         if isinstance(node, ast.AnnAssign)
     }
-    lines = (
+    lines = [
         f"    {name}: {given(annotation)} | None"
         for name, annotation in fields.items()
         if name not in _OWN
-    )
-    return "\n".join([_HEAD, *lines, ""])
+    ]
+    return "\n".join([_HEAD.format(imports=_imports(module, "\n".join(lines))), *lines, ""])
+
+
+def _imports(module: ast.Module, text: str) -> str:
+    """Write the imports of a module for the names that stand in a text."""
+    names = set(re.findall(r"\w+", text))
+    groups: dict[bool, list[str]] = {True: [], False: []}  # by whether they are of Python itself
+    imports = [each for each in module.body if isinstance(each, ast.ImportFrom) and each.module]
+    for each in sorted(imports, key=lambda each: str(each.module)):
+        if used := sorted(names & {alias.name for alias in each.names}):
+            is_python = str(each.module).partition(".")[0] in sys.stdlib_module_names
+            groups[is_python].append(f"    from {each.module} import {', '.join(used)}")
+    return "\n\n".join("\n".join(group) for group in groups.values())
 
 
 def given(annotation: ast.expr) -> str:
@@ -73,4 +88,5 @@ def given(annotation: ast.expr) -> str:
         return f"Mapping[str, {'str' if inner == 'Text' else 'Any'}]"
     if text == "LLM":
         return "str | LLMConfig | Sequence[str | LLMConfig]"
-    return f"{text} | Mapping[str, Any]" if text == "MemoryConfig" else text
+    is_table = isinstance(of := getattr(config, text, None), type) and issubclass(of, BaseModel)
+    return "Mapping[str, Any]" if is_table else text

@@ -20,7 +20,6 @@ from delf_cli import errors as exits
 from delf_devkit.new import KINDS
 from delf_devkit.testing import pytest_plugin
 from delf_engine.config import LLM_KEYS, AgentConfig
-from delf_engine.memory_config import MemoryConfig
 from delf_engine.project.files import PREFER, SECTIONS
 from delf_engine.project.prices import KEYS as PRICE_KEYS
 from delf_engine.project.texts import OTHER_VARIABLES
@@ -85,8 +84,7 @@ def _of_commands() -> Iterator[str]:
 
 def _of_settings() -> Iterator[str]:
     yield from (f"section of delf.toml {name}" for name in (*SECTIONS, PREFER))
-    yield from (f"key of [agent] {name}" for name in AgentConfig.model_fields)
-    yield from (f"key of memory_config {name}" for name in MemoryConfig.model_fields)
+    yield from _of_models("key of [agent]", AgentConfig)
     yield from (f"key of a model {name}" for name in LLM_KEYS)
     yield from (f"setting of a model {name}" for name in SETTINGS)
     yield from (f"key of pricing.json {name}" for name in PRICE_KEYS)

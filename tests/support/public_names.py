@@ -79,7 +79,6 @@ def program_names(texts: Mapping[str, str] = _NONE) -> list[str]:
 
 def _settings() -> Iterator[str]:
     """Yield the modules whose fields are keys of ``delf.toml`` and variables."""
-    yield "delf_engine.memory_config"
     for source in _SOURCES:
         yield from (f"{path.parent.name}.settings" for path in source.glob("delf_*/settings.py"))
 

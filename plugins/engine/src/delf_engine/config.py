@@ -47,7 +47,6 @@ from delf.specs import (
 )
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 from delf.values.sequences import one_or_more
-from delf_engine.memory_config import MemoryConfig
 
 if TYPE_CHECKING:
     from delf_engine.options import AgentOptions
@@ -202,6 +201,27 @@ Text = Annotated[str, PlainValidator(_text)]
 V = TypeVar("V")
 Table = Annotated[dict[str, V], AfterValidator(frozen)]
 """The type of a setting that is a dict, which validation replaces with an immutable copy."""
+
+
+class MemoryConfig(BaseModel):
+    """Settings for facts from the memory store."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    namespace: str = Field(
+        default="default", min_length=1, description="The name of a memory in the store."
+    )
+    scope: Literal["person", "agent"] = Field(
+        default="person",
+        description=(
+            "The facts that a task gets: the facts of the person who asks, or all facts of "
+            "the agent."
+        ),
+    )
+    top_k: int = Field(default=5, ge=1, le=100, description="The most facts that a task gets.")
+    threshold: float = Field(
+        default=0.3, ge=0, le=1, description="The lowest similarity of a fact to the task."
+    )
 
 
 class AgentConfig(FixedAttributes, BaseModel):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from delf.llm import LLMConfig
     from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
-    from delf_engine.memory_config import MemoryConfig
 
 
 class AgentOptions(TypedDict, total=False):
@@ -33,7 +32,7 @@ class AgentOptions(TypedDict, total=False):
     prefilter_mode: str | None
     tools_budget: int | None
     embedder: str | None
-    memory_config: MemoryConfig | Mapping[str, Any] | None
+    memory_config: Mapping[str, Any] | None
     learn: bool | None
     retry_count: int | None
     rerun_count: int | None

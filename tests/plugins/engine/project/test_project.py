@@ -115,6 +115,8 @@ def test_llm_setting_replaces_light_and_heavy_models(project):
         ("sandbox_config.image=py:3", "sandbox_config", {"image": "py:3"}),
         ('sandbox_config={"a": [1]}', "sandbox_config", {"a": [1]}),
         ("sandbox_config.pins=NaN", "sandbox_config", {"pins": "NaN"}),
+        ('chat={"turns": 3}', "chat", {"turns": 3}),
+        ("chat=true", "chat", True),
         ("providers.openai=123", "providers", {"openai": "123"}),
     ],
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, get_origin
+from typing import Any, Final, get_args, get_origin
+
+from pydantic import BaseModel
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf_engine.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig
-from delf_engine.memory_config import MemoryConfig
 from delf_engine.project.files import check_agent_key, check_connection_key, check_instance_name
 
 NESTED: Final = "__"
@@ -25,10 +26,17 @@ OTHER_VARIABLES: Final = (
 _LIST_FIELDS: Final = frozenset(
     name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is tuple
 )
+
+
+def _is_table(annotation: Any) -> bool:
+    """Return True if values of a type can be tables."""
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    is_dict = get_origin(annotation) is dict
+    return is_model or is_dict or any(map(_is_table, get_args(annotation)))
+
+
 _TABLE_FIELDS: Final = frozenset(
-    name
-    for name, info in AgentConfig.model_fields.items()
-    if get_origin(info.annotation) is dict or info.annotation is MemoryConfig
+    name for name, info in AgentConfig.model_fields.items() if _is_table(info.annotation)
 )
 _LLM_TABLES: Final = ("headers", "settings")
 # A less similar name is probably the variable of a connection.
