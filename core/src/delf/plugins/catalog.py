@@ -285,7 +285,9 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
     winner = _winning_plugin(plugins, prefer)
     if winner is not None:
         return winner
-    example = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
+    # The hint names a distribution, or else, for plugins in single files, a plugin.
+    distributions = [plugin.distribution for plugin in plugins if plugin.distribution]
+    example = distributions[-1] if distributions else plugins[-1].name
     raise PluginError(
         f"{purpose} is given by {_names_of_plugins(plugins)}", hint=_CHOOSE.format(one=example)
     )

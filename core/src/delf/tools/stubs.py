@@ -208,6 +208,7 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     max_count = 1
     while max_count < len(wanted_names) and not is_too_long(max_count):
         max_count = min(2 * max_count, len(wanted_names))
+    # The number of counts before the first that is too long is the largest count that fits.
     counts = range(1, max_count + 1)
     fitting_count = bisect.bisect_left(counts, True, key=is_too_long)
     return frozenset(wanted_names[:fitting_count])

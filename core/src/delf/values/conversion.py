@@ -194,7 +194,7 @@ _ROW_TYPES: Final = frozenset({"Row"})  # of sqlite3
 def _key(key: Any, convert_unsupported: Converter) -> Any:
     """Convert a key of a mapping to plain data; to text if the plain data cannot be a key."""
     converted = _plain(key, convert_unsupported)
-    if isinstance(key, tuple) and isinstance(converted, list):
+    if isinstance(key, tuple) and isinstance(converted, list):  # a list cannot be a key
         converted = tuple(cast("list[Any]", converted))
     try:
         mapping = {converted: None}

@@ -134,7 +134,7 @@ async def find_id(journal: SharedJournal, text: str, project: CurrentProject) ->
     page = await journal.find(_PAGE)
     while page:
         folders = {task.folder for task in page}
-        own_folders = set(filter(project.owns, folders))  # all folders, outside of a project
+        own_folders = set(filter(project.owns, folders))  # without a current project: all
         for task in page:
             if task.folder in own_folders:
                 return task.task_id

@@ -663,7 +663,8 @@ def _with_absolute_paths(state: State, options: Options) -> Options:
     """Make the paths in ``state`` absolute; return the options with absolute paths."""
     absolute = os.path.abspath
     flags = dict(options.flags)
-    state.config = state.config and absolute(state.config)
+    if state.config:
+        state.config = absolute(state.config)
     state.plugin = tuple(map(absolute, state.plugin))
     for name in ("output_dir", "record"):
         if flags.get(name):

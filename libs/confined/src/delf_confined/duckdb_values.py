@@ -90,7 +90,8 @@ def python_row(row: Sequence[Any], kinds: Sequence[str]) -> tuple[list[Any], lis
                 indices_of_texts.append(index)
             except (ValueError, RecursionError):
                 pass  # the text is not JSON, although the statement declared the column as JSON
-    for index, text in enumerate(row[len(kinds) :]):
+    texts = row[len(kinds) :]  # behind the values: the texts of those that Python does not have
+    for index, text in enumerate(texts):
         if text is not None:
             cells[index] = text
             indices_of_texts.append(index)

@@ -202,19 +202,25 @@ def _delimited_token_at(text: str, start: int) -> tuple[str, int]:
 
 
 def _end_of_quoted(text: str, position: int) -> int:
-    """Return the position after a quoted text; 0 if it is unclosed."""
-    position += 1
-    while position < len(text) and text[position] != '"':
-        position += 2 if text[position] == "\\" else 1
-    return position + 1 if position < len(text) else 0
+    """Return the position after the quoted text that begins at a position; 0 if it is unclosed."""
+    position += 1  # after the opening quote
+    while position < len(text):
+        char = text[position]
+        if char == '"':
+            return position + 1
+        position += 2 if char == "\\" else 1  # a backslash escapes the next character
+    return 0
 
 
 def _end_of_comment(text: str, position: int) -> int:
-    """Return the position after a comment, which may contain comments; 0 if it is unclosed."""
+    """Return the position after the comment that begins at a position; 0 if it is unclosed.
+
+    A comment may contain comments.
+    """
     depth = 0
     while position < len(text):
         if text[position] == "\\":
-            position += 1
+            position += 1  # the escaped character is skipped, too
         elif text[position] == "(":
             depth += 1
         elif text[position] == ")":
@@ -226,8 +232,8 @@ def _end_of_comment(text: str, position: int) -> int:
 
 
 def _end_of_angle(text: str, position: int) -> int:
-    """Return the position after a text in angle brackets; 0 if it is unclosed."""
-    position += 1
+    """Return the position after the angle brackets that begin at a position; 0 if unclosed."""
+    position += 1  # after the opening bracket
     while position < len(text):
         char = text[position]
         if char == ">":
@@ -238,7 +244,7 @@ def _end_of_angle(text: str, position: int) -> int:
         if find_end is not None:
             position = find_end(text, position)
         else:
-            position += 2 if char == "\\" else 1
+            position += 2 if char == "\\" else 1  # a backslash escapes the next character
         if not position:  # the inner token is unclosed
             return 0
     return 0

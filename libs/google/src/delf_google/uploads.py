@@ -34,10 +34,10 @@ async def upload(
     position = 0  # the number of bytes that Google has received
     for attempt in range(RETRIES + 1):
         answer = await _send_rest(transport, request, address, content, position)
-        if answer is None:
+        if answer is None:  # ask how many bytes have arrived
             await transport.sleep(pause(attempt))
             answer = await _ask_status(transport, request, address, len(content))
-        if answer is None:
+        if answer is None:  # that is unknown, too
             break
         if answer.status < 300:
             try:

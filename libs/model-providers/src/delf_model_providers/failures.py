@@ -293,7 +293,7 @@ def failure_without_response(
             is_refused = "ConnectionRefusedError" in class_names
             reason = " (connection refused)" if is_refused else ""
             message = f"{label}: {where} is not reachable{reason}"
-            hint = f"{server_hint[0].upper()}{server_hint[1:]}"
+            hint = server_hint
     elif class_names & _DROPPED:
         message = f"{label} dropped the connection"
         retry = "yes"
