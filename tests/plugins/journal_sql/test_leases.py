@@ -6,17 +6,20 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from delf.events import Printed, TaskFinished, TaskQueued, TaskStarted
+from delf.errors import TaskTimeoutError
+from delf.events import Printed, TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.types import TaskState
 from delf_journal_sql import SqlJournal
-from delf_journal_sql.errors import ConnectionLostError, JournalConflictError
-from delf_journal_sql.postgresql import PostgresDatabase
+from delf_journal_sql.errors import ConnectionLostError, JournalConflictError, JournalError
+from delf_journal_sql.postgresql import PostgresConnection, PostgresDatabase
 from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.sqlite import SqliteConnection
 from support import program
 
 OWNER = """
@@ -173,3 +176,71 @@ async def test_former_owner_cannot_end_a_task(
     record = await journal.task("t")
     assert (record.state, record.losses) == ("done", 2)
     await journal.aclose()
+
+
+@pytest.fixture
+def break_commit(
+    journal_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[Any]]:
+    """Let the next commit raise an error, after the database has committed or before."""
+    kind = PostgresConnection if journal_url.startswith("postgresql") else SqliteConnection
+    commit = kind.commit
+
+    def prepare(error: Exception, *, is_committed: bool = True) -> list[Any]:
+        broken: list[Any] = []
+
+        def break_once(self: Any) -> None:
+            if broken or is_committed:
+                commit(self)
+            if not broken:
+                broken.append(self)
+                raise error
+
+        monkeypatch.setattr(kind, "commit", break_once)
+        return broken
+
+    return prepare
+
+
+POSTPONED = TaskPostponed(task_id="t", seq=2, at=2.0, error="x", code="x", tries=1, not_before=3.0)
+TOO_LATE = replace(FINISHED, status=False, code=TaskTimeoutError.code)
+
+
+@pytest.mark.parametrize("queue", [None, "night"])
+@pytest.mark.parametrize("end", [POSTPONED, TOO_LATE], ids=["postponed", "at its timeout"])
+async def test_end_stored_by_a_broken_connection_releases_the_task(
+    journal_url: str, break_commit: Callable[..., list[Any]], end: Any, queue: str | None
+) -> None:
+    first, second = SqlJournal(journal_url), SqlJournal(journal_url)
+    await first.append(TaskQueued(task_id="t", seq=1, at=1.0, task="Do it.", queue=queue))
+    await first.claim("t") if queue else None
+    broken = break_commit(ConnectionLostError(JournalError("the connection broke")))
+    await first.append(end)
+    assert broken
+    for journal in (first, second):
+        await journal.reopen("t")
+        await journal.release("t")
+    await first.aclose()
+    await second.aclose()
+
+
+@pytest.mark.parametrize("step", ["claim", "release"])
+async def test_claim_that_failed_is_released_by_a_heartbeat(
+    journal_url: str, break_commit: Callable[..., list[Any]], step: str
+) -> None:
+    first, second = SqlJournal(journal_url), SqlJournal(journal_url)
+    first.lease(0.2)
+    for name in ("t", "other"):  # the other task keeps the heartbeats alive
+        await first.append(TaskStarted(task_id=name, seq=1, at=1.0, task="Do it."))
+    if step == "claim":
+        await first.release("t")
+    is_committed = step == "claim"  # a release that was committed needs no other
+    broken = break_commit(JournalError("the disk is full"), is_committed=is_committed)
+    with pytest.raises(JournalError, match="the disk is full"):
+        await getattr(first, step)("t")
+    assert broken
+    await taken(second)
+    with pytest.raises(JournalConflictError):
+        await second.claim("other")
+    await first.aclose()
+    await second.aclose()

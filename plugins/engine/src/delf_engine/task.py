@@ -288,6 +288,7 @@ class TaskOutcome:
         files: The output files: absolute paths by name.
         postponed: Whether the task was put back into its queue for a retry.
         value: The answer as plain data, if an output type was declared.
+        is_recorded: False if the journal did not store the end of the task.
     """
 
     text: str
@@ -297,8 +298,10 @@ class TaskOutcome:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     postponed: bool = False
     value: Any = None
+    is_recorded: bool = True
 
     @property
     def is_over(self) -> bool:
         """True if the task has an end in the journal; otherwise it can be resumed."""
-        return not self.postponed and not isinstance(self.error, TaskLeftError)
+        is_left = self.postponed or isinstance(self.error, TaskLeftError)
+        return self.is_recorded and not is_left

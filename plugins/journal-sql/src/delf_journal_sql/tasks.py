@@ -39,11 +39,14 @@ class Claims:
         held: The ids of the tasks that this process has claimed.
         lost: The ids of the tasks that this process has lost to others. Events of these tasks are
             refused until this process claims them again.
+        unreleased: The ids of the tasks that this process may own and does not work on, because
+            their claim or their release failed. The next heartbeat releases these tasks.
     """
 
     owner: Owner
     held: set[str] = field(default_factory=set[str])
     lost: set[str] = field(default_factory=set[str])
+    unreleased: set[str] = field(default_factory=set[str])
 
     def claim(
         self, connection: Connection, task_id: str, *, may_be_failed: bool = False
@@ -204,6 +207,14 @@ class Appending:
                 another process owns the task.
         """
         event = packed.event
+        stored = self._tasks.get(event.task_id)
+        is_end = isinstance(event, (TaskFinished, TaskPostponed))
+        if is_end and stored is not None and event.seq == stored.last:
+            # The transaction was committed although its connection broke, and has released the
+            # task, so that this process does not own the task any more.
+            self._require_equal(stored, packed)
+            self._released.add(event.task_id)
+            return
         task = self._owned_task(event)
         if event.seq <= task.last:
             # A transaction is retried if its connection broke, although it may have been
@@ -222,7 +233,7 @@ class Appending:
         row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blob_digests)
         self._rows.append(row)
         task.last = event.seq
-        if isinstance(event, (TaskFinished, TaskPostponed)):
+        if is_end:
             self._release(task, event)
 
     def _owned_task(self, event: Event) -> _Task:

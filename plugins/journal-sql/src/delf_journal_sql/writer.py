@@ -71,6 +71,7 @@ class Call:
         write: Whether the function writes.
         registers_owner: Whether the function registers this process as an owner.
         on_commit: Called with the function's result after the commit.
+        task_id: The task whose claim or release the call is, if any.
         done: The future of the function's result.
     """
 
@@ -78,6 +79,7 @@ class Call:
     write: bool
     registers_owner: bool = False
     on_commit: Callable[[Any], None] | None = None
+    task_id: str | None = None
     done: Future[Any] = field(default_factory=Future[Any])
 
     def __post_init__(self) -> None:
@@ -141,13 +143,23 @@ class Writer:
 
         def after_commit(_previous_owner: PerhapsAlive | None) -> None:
             self._claims.held.add(task_id)
+            self._claims.unreleased.discard(task_id)
 
         # The operation also registers this process as an owner, because it writes a heartbeat.
-        return Call(claim, write=True, registers_owner=True, on_commit=after_commit)
+        return Call(
+            claim, write=True, registers_owner=True, on_commit=after_commit, task_id=task_id
+        )
 
     def release(self, task_id: str) -> Call:
-        """Create the operation that releases this process's claim on a task."""
-        return Call(lambda connection: self._claims.release(connection, task_id), write=True)
+        """Create the operation that releases this process's claim on a task.
+
+        If the operation fails, the next heartbeat after the outage releases the task.
+        """
+
+        def release(connection: Connection) -> None:
+            self._claims.release(connection, task_id)
+
+        return Call(release, write=True, task_id=task_id)
 
     def register(self) -> Call:
         """Create the operation that registers this process as a possible owner of tasks."""
@@ -229,10 +241,23 @@ class Writer:
                 if time.monotonic() < deadline and not self._stopping:
                     time.sleep(_RETRY_PAUSE_SECONDS)
                     continue
-                _fail(group, lost.error)
+                self._fail(group, lost.error)
             except BaseException as error:  # the waiters get the error
-                _fail(group, error)
+                self._fail(group, error)
             return
+
+    def _fail(self, group: list[Append] | Call, error: BaseException) -> None:
+        """Pass the error of operations to the waiting callers."""
+        if isinstance(group, list):
+            for operation in group:
+                operation.error = error
+            _resolve_all(group)
+            return
+        # A conflict says that another agent owns the task. After another error this process may be
+        # the owner, and its heartbeats for other tasks would keep the task from all processes.
+        if group.task_id is not None and not isinstance(error, JournalConflictError):
+            self._claims.unreleased.add(group.task_id)
+        group.done.set_exception(error)
 
     def _execute_call(self, call: Call) -> None:
         with transaction(self._connect(), write=call.write) as connection:
@@ -328,12 +353,16 @@ class Writer:
         # A process without open tasks needs no heartbeat: it has no task to lose. The first
         # heartbeat of a process is written together with its first event or claim.
         has_written_before = self._last_heartbeat_at is not None
-        if not has_written_before or not self._claims.held:
+        unreleased = tuple(self._claims.unreleased)
+        if not has_written_before or not (self._claims.held or unreleased):
             return
         try:
             with transaction(self._connect(), write=True) as connection:
                 self._write_heartbeat(connection)
+                for task_id in unreleased:
+                    self._claims.release(connection, task_id)
             self._confirm_heartbeat()
+            self._claims.unreleased.difference_update(unreleased)
         except (JournalError, ConnectionLostError) as error:
             self._disconnect()
             self._outage.record_failure(error)
@@ -370,15 +399,6 @@ def _refused_event_error(event: Event, error: Exception) -> JournalError:
     if isinstance(error, DuplicateRowError):
         return JournalConflictError(f"{place} already exists: another process works on the task")
     return JournalError(f"{place} cannot be written: {type(error).__name__}: {error}")
-
-
-def _fail(group: list[Append] | Call, error: BaseException) -> None:
-    if isinstance(group, Call):
-        group.done.set_exception(error)
-        return
-    for operation in group:
-        operation.error = error
-    _resolve_all(group)
 
 
 def _resolve_all(group: Sequence[Append]) -> None:

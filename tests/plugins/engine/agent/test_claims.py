@@ -12,7 +12,12 @@ import pytest
 
 from delf import Agent, tool
 from delf import events as ev
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import (
+    ConfigurationError,
+    DelfError,
+    JournalUnavailableError,
+    TaskTimeoutError,
+)
 from delf.protocols.journal import Journal
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
@@ -105,6 +110,26 @@ async def test_running_task_cannot_be_resumed_by_another_agent(make: Make, journ
         assert (await first).raise_for_status().text == "1"
         assert (await other.aresume(task.task_id)).text == "1"
     assert desk.calls == [1]
+
+
+async def test_task_whose_timeout_is_not_recorded_can_be_resumed_elsewhere(
+    make: Make, journals: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk()
+    append = SqlJournal.append
+
+    async def append_without_end(self: SqlJournal, event: ev.Event) -> None:
+        if isinstance(event, ev.TaskFinished) and not desk.go_on.is_set():
+            raise JournalUnavailableError("the database does not answer")
+        await append(self, event)
+
+    monkeypatch.setattr(SqlJournal, "append", append_without_end)
+    async with make(desk.look) as one, make(desk.look) as other:
+        late = await one.arun("Look.", timeout=0.5)
+        assert isinstance(late.exception, TaskTimeoutError)
+        desk.go_on.set()
+        resumed = await other.aresume(late.trace.task_id)
+    assert resumed.raise_for_status().text == "1"
 
 
 class ClosedChat:

@@ -430,7 +430,8 @@ class TaskPipeline:
             self._log_lost_end(journal_error)
             if not isinstance(error, TaskTimeoutError):
                 message = f"the journal did not store the end of the task: {journal_error.message}"
-                return replace(outcome, error=UnrecordedEventError(message))
+                error = UnrecordedEventError(message)
+            return replace(outcome, error=error, is_recorded=False)
         return outcome
 
     def _redacted_outcome(self, text: str, error: DelfError | None) -> TaskOutcome:
