@@ -179,9 +179,7 @@ async def test_former_owner_cannot_end_a_task(
 
 
 @pytest.fixture
-def break_commit(
-    journal_url: str, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., list[Any]]:
+def break_commit(journal_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
     """Let the next commit raise an error, after the database has committed or before."""
     kind = PostgresConnection if journal_url.startswith("postgresql") else SqliteConnection
     commit = kind.commit

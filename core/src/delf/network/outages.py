@@ -50,8 +50,12 @@ class Outage:
         """Count and log a failure of the service.
 
         Only the first failure of an outage is logged as a warning. The others, and all failures of
-        other objects for the same service, are logged at debug level.
+        other objects for the same service, are logged at debug level. At the end of the process
+        Python refuses new threads, as in "cannot schedule new futures after interpreter shutdown":
+        such an error is no outage.
         """
+        if "interpreter shutdown" in str(error):
+            return
         self.failures += 1
         is_first = self.failures == 1
         if is_first:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -253,6 +256,35 @@ class TestTasksOfTools:
         events = agent.use_journal(lambda journal: journal.read(outer.text))
         inner_start = next(event for event in events if isinstance(event, TaskStarted))
         assert outer.events[-1].at <= inner_start.at
+
+
+PROGRAM_THAT_ENDS = """
+import asyncio, atexit, sys, threading
+from delf import Agent, tool
+from delf.testing import ScriptedModel, TestHost
+
+begun = threading.Event()
+
+@tool(confirm=False, effect="read")
+async def wait() -> None:
+    begun.set()
+    await asyncio.Event().wait()
+
+host = TestHost.discover(environ={"DELF_JOURNAL_SQL_URL": sys.argv[1]})
+model = ScriptedModel(default="```python\\nawait wait()\\n```")
+host.provide(model.spec, model.factory)
+agent = Agent(tools=[wait], llm="scripted", host=host, journal="sql", sandbox="local")
+agent.submit("x")
+assert begun.wait(30)
+# Python has refused new threads by then; the journal is polled once a second.
+atexit.register(lambda: threading.Event().wait(1.5))
+"""
+
+
+def test_program_that_ends_with_a_running_task_writes_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM_THAT_ENDS, f"sqlite:///{tmp_path}/j.db"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 class ClosedJournal(InProcessJournal):
