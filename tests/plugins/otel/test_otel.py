@@ -20,13 +20,13 @@ from opentelemetry.trace import Tracer
 
 from delf import Agent, CallContext, Response, tool
 from delf.errors import LLMExecutionError
-from delf.events import TaskFinished, TaskStarted, Warned
+from delf.events import TaskFinished, TaskPostponed, TaskResumed, TaskStarted, Warned
 from delf.providers import Providers
 from delf.specs import Provider
 from delf.testing import ObserverContract, ScriptedModel, TestHost
 from delf_model_litellm.providers import PROVIDERS
 from delf_otel.observer import OtelObserver
-from delf_otel.spans import provider_of
+from delf_otel.spans import Spans, provider_of
 from support import program
 
 from .genai_conventions import Conventions
@@ -326,6 +326,22 @@ print({span.context.trace_id for span in spans} == {order.get_span_context().tra
     assert "execute_tool stock" in names
     assert "order" in names
     assert one_trace == "True"
+
+
+@pytest.mark.parametrize("is_postponed", [True, False])
+def test_tasks_without_an_end_are_forgotten(*, is_postponed: bool) -> None:
+    spans = Spans(Providers(()))
+    spans.take(TaskStarted(task_id="task_1", seq=1, at=1.0, task="x"))
+    if is_postponed:
+        away = {"error": "away", "code": "x", "tries": 1, "not_before": 3.0}
+        spans.take(TaskPostponed(task_id="task_1", seq=2, at=2.0, **away))
+    else:
+        for number in range(10_000):
+            spans.take(TaskStarted(task_id=f"other_{number}", seq=1, at=1.0, task="x"))
+    end = {"text": "", "status": True, "duration_ms": 1.0}
+    assert spans.take(TaskFinished(task_id="task_1", seq=3, at=3.0, **end)) is None
+    spans.take(TaskResumed(task_id="task_1", seq=3, at=3.0))
+    assert spans.take(TaskFinished(task_id="task_1", seq=4, at=4.0, **end)) is not None
 
 
 @pytest.mark.parametrize(

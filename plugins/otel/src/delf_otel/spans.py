@@ -30,6 +30,7 @@ from delf.events import (
     SandboxOpened,
     ScriptFinished,
     TaskFinished,
+    TaskPostponed,
     TaskResumed,
     TaskStarted,
     Warned,
@@ -41,6 +42,8 @@ from delf_otel.context import Parent, parent_in
 
 _OTHER: Final = "_OTHER"
 _MILLISECOND: Final = 0.001
+# The maximum number of tasks without an end. Interrupted tasks end in another process, or never.
+_MAX_OPEN_TASKS: Final = 10_000
 # The names of providers in OpenTelemetry's conventions that differ from delf's names.
 _CONVENTIONS: Final = {
     "google": "gcp.gemini",
@@ -121,6 +124,8 @@ class _Task:
         default_factory=dict[str, ApprovalRequested]
     )
     approval_span_ids: dict[int, int] = field(default_factory=dict[int, int])
+    # The spans of the calls that have started child tasks, by the ids of the child tasks.
+    child_call_span_ids: dict[str, int] = field(default_factory=dict[str, int])
     usage: Usage = field(default_factory=Usage)
 
     def add_event(self, name: str, at: float, **attributes: Attribute) -> None:
@@ -143,8 +148,6 @@ class Spans:
         self._providers = providers
         self._records_content = content
         self._tasks: dict[str, _Task] = {}
-        # A mapping from the id of a child task to the span of the call that started the task.
-        self._call_span_ids: dict[str, int] = {}
 
     def take(self, event: Event) -> FinishedSpan | None:
         """Process an event.
@@ -163,7 +166,7 @@ class Spans:
                 task.calls[event.call_id] = event
             case ChildStarted():
                 call_span_id = _id(8, event.task_id, "call", event.call_id)
-                self._call_span_ids[event.child_id] = call_span_id
+                task.child_call_span_ids[event.child_id] = call_span_id
             case ApprovalRequested():
                 task.open_requests[event.request_id] = event
             case SandboxOpened():
@@ -176,12 +179,16 @@ class Spans:
                 return self._approval(task, event)
             case TaskFinished():
                 return self._end(task, event)
+            case TaskPostponed():  # begins again, perhaps in another process
+                del self._tasks[event.task_id]
             case _:
                 _add_span_event(task, event, content=self._records_content)
         return None
 
     def _begin(self, event: TaskStarted | TaskResumed) -> None:
         """Remember the start of a task for the span that ends with the task."""
+        while len(self._tasks) >= _MAX_OPEN_TASKS:
+            del self._tasks[next(iter(self._tasks))]
         parent = self._parent_of(event)
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
@@ -209,9 +216,8 @@ class Spans:
     def _parent_of(self, event: TaskStarted | TaskResumed) -> Parent:
         """Return the parent of a task's span: a call of the parent task, or the program's span."""
         task = None if event.parent is None else self._tasks.get(event.parent)
-        call_span_id = self._call_span_ids.pop(event.task_id, None)
         if task is not None:
-            span_id = task.span_id if call_span_id is None else call_span_id
+            span_id = task.child_call_span_ids.pop(event.task_id, task.span_id)
             return Parent(trace_id=task.trace_id, span_id=span_id, sampled=task.sampled)
         first_of_trace = Parent(trace_id=_id(16, event.task_id), span_id=None, sampled=True)
         return parent_in(event.setup) or first_of_trace
