@@ -18,7 +18,7 @@ from delf.protocols.conversation import ChatMessage
 from delf_engine.retention import prune
 from delf_journal_sql import owners
 from delf_journal_sql import writer as writers
-from delf_journal_sql.errors import ConnectionLostError, JournalError
+from delf_journal_sql.errors import ConnectionLostError, JournalConflictError, JournalError
 from delf_journal_sql.postgresql import PostgresConnection
 from delf_journal_sql.sqlite import SqliteConnection, SqliteDatabase
 from support.until import until
@@ -164,7 +164,7 @@ async def test_idle_process_is_alive_when_it_starts_a_task(journal_url, open_jou
     await other.prune(older_than=1e9)  # which forgets processes that seem to be gone
     await journal.append(TaskStarted(task_id="second", seq=1, at=1.0, task="x"))
     assert (await other.task("second")).state == "running"
-    with pytest.raises(JournalError):
+    with pytest.raises(JournalConflictError):
         await other.claim("second")
 
 
