@@ -19,6 +19,7 @@ from typing import (
     Any,
     Final,
     Generic,
+    NoReturn,
     Protocol,
     Self,
     Unpack,
@@ -255,6 +256,18 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         named = [connect(name) for name in dict.fromkeys(connections)]
         overrides.setdefault("journal", journal_name(project, host))
         return cls(tools=[*named, *as_connections(tools)], host=host, project=project, **overrides)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied, because an agent belongs to one process.
+
+        Raises:
+            AgentStateError: Always.
+        """
+        raise AgentStateError(
+            "an agent cannot be pickled or copied",
+            hint="make the agent in a module, which other processes import; or make another "
+            "agent, as Agent(agent.config, tools=agent.tools) does",
+        )
 
     # -- its parts ----------------------------------------------------------------------
 

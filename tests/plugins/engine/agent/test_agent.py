@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -366,6 +368,14 @@ _pay.__name__ = "pay"
 
 
 class TestLifecycle:
+    @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+    def test_pickled_or_copied_agent_is_refused_with_a_hint(
+        self, make_agent: MakeAgent, duplicate: Callable[[Any], Any]
+    ) -> None:
+        with pytest.raises(AgentStateError, match="cannot be pickled or copied") as caught:
+            duplicate(make_agent())
+        assert "in a module" in (caught.value.hint or "")
+
     def test_stop_is_idempotent_and_the_agent_can_restart(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
