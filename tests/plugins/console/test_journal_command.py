@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import sqlite3
 import stat
@@ -21,7 +22,9 @@ from delf.events import (
     TaskStarted,
 )
 from delf_journal_sql import SqlJournal
+from delf_journal_sql.errors import JournalError
 from delf_journal_sql.settings import JournalSettings
+from delf_journal_sql.sqlite import SqliteConnection
 
 END: dict[str, Any] = {"status": True, "text": "done", "duration_ms": 1.0}
 
@@ -113,27 +116,28 @@ def test_journal_export_and_import_move_tasks(run: Any, place: str, tmp_path: Pa
     assert run("import", file, journal=there).stderr == "0 tasks added\n"
 
 
-def test_second_import_completes_an_interrupted_one(run: Any, place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("last_commit", [2, 4, 6, 8])
+def test_killed_import_leaves_no_part_of_a_task(
+    run: Any, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_commit: int
+) -> None:
     fill(place)
     file, there = tmp_path / "tasks.jsonl", str(tmp_path / "there.db")
     assert run("export", file).exit_code == 0
+    commit, commits = SqliteConnection.commit, itertools.count()
 
-    contents_here = contents(place)
+    def die(self: SqliteConnection) -> None:
+        if next(commits) >= last_commit:
+            raise JournalError("killed")
+        commit(self)
 
-    async def begin_import() -> None:
-        async with contextlib.aclosing(SqlJournal(there)) as journal:
-            for event in contents_here["task_05"][:2]:
-                await journal.append(event)
-            await journal.append(contents_here["task_06"][0])
-            await journal.append(Printed(task_id="task_06", seq=2, at=1.0, text="resumed here"))
-
-    asyncio.run(begin_import())
-    assert run("import", file, journal=there).stderr == "40 tasks added\n"
-    contents_there = contents(there)
-    assert [event.seq for event in contents_there.pop("task_06")] == [1, 2], "it stays as it is"
-    contents_here.pop("task_06")
-    assert contents_there == contents_here
-    assert run("import", file, journal=there).stderr == "0 tasks added\n"
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteConnection, "commit", die)
+        run("import", file, journal=there)
+    contents_here, contents_there = contents(place), contents(there)
+    assert all(events == contents_here[name] for name, events in contents_there.items())
+    added = len(contents_here) - len(contents_there)
+    assert run("import", file, journal=there).stderr == f"{added} tasks added\n"
+    assert contents(there) == contents_here
 
 
 @pytest.mark.parametrize("revoked", [False, True])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,7 +19,14 @@ import pytest
 
 from delf.environment import FileText
 from delf.errors import UnknownTaskError, UnreadableEventError
-from delf.events import CallFinished, ModelCalled, Printed, TaskFinished, TaskStarted
+from delf.events import (
+    CallFinished,
+    ModelCalled,
+    Printed,
+    TaskFinished,
+    TaskQueued,
+    TaskStarted,
+)
 from delf_journal_sql import SqlJournal, owners, schema, store
 from delf_journal_sql.errors import JournalConflictError, JournalError, JournalSetupError
 from delf_journal_sql.opening import open_database
@@ -63,6 +71,20 @@ class TestAppend:
             await journal.append(printed("t", 7))
         await journal.append(printed("t", 3))
         assert [event.seq for event in await journal.read("t")] == [1, 2, 3]
+
+    async def test_events_appended_together_are_stored_as_a_whole(self, journal_url, open_journal):
+        journal, other = open_journal(journal_url), open_journal(journal_url)
+        queued = TaskQueued(task_id="q", seq=1, at=1.0, task="x", queue="night")
+        whole = [queued, replace(started("q"), seq=2), finished("q", 3), started("t")]
+        with pytest.raises(JournalConflictError, match="was to follow"):
+            await journal.append_all([*whole, printed("t", 3)])
+        assert await other.find() == []
+        await journal.append_all([])
+        for _ in range(2):
+            await journal.append_all(whole)
+            assert [event.seq for event in await other.read("q")] == [1, 2, 3]
+            states = {record.task_id: record.state for record in await other.find()}
+            assert states == {"q": "done", "t": "running"}
 
     async def test_tasks_that_begin_at_once_are_all_kept(self, journal_url, open_journal):
         journal, other = open_journal(journal_url), open_journal(journal_url)

@@ -259,6 +259,17 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """
         ...
 
+    async def append_all(self, events: Sequence[Event]) -> None:
+        """Append the events of whole tasks, in one transaction.
+
+        Otherwise, a runner could begin a queued task of an import before the task's other events
+        are stored.
+
+        Raises:
+            DelfError: If an event cannot follow the stored events of its task.
+        """
+        ...
+
     async def restore(self, path: Path) -> int:
         """Fill this empty journal from a backup; return the number of tasks.
 
@@ -399,6 +410,10 @@ class PartialJournal:
     async def back_up(self, path: Path) -> None:
         """Raise an error: the journal has no backups."""
         self._refuse("be copied")
+
+    async def append_all(self, events: Sequence[Event]) -> None:
+        """Raise an error: the journal takes no tasks of other journals."""
+        self._refuse("take tasks of other journals")
 
     async def restore(self, path: Path) -> int:
         """Raise an error: the journal has no backups."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import os
@@ -27,7 +26,8 @@ from delf_console.runs import prune
 
 _FORMAT: Final = {"delf_journal": 1}
 _SQLITE_HEADER: Final = b"SQLite format 3\x00"
-_TASKS_PER_BATCH: Final = 32
+# The number of events after which the tasks so far are stored in one transaction.
+_EVENTS_PER_BATCH: Final = 1000
 
 
 class _SizeRow(TypedDict):
@@ -182,9 +182,8 @@ def export(ctx: click.Context, path: Path, as_json: bool) -> None:
 def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Add the tasks of a FILE from `export`, or restore a FILE from `backup`.
 
-    Tasks that the journal already has stay as they are, except that a task with only the first
-    events of the FILE gets the others. A backup needs an empty journal. A task that was not over
-    becomes interrupted, and can be resumed; a queued one waits for a runner.
+    Tasks that the journal already has stay as they are. A backup needs an empty journal. A task
+    that was not over becomes interrupted, and can be resumed; a queued one waits for a runner.
     A decision that a file from `export` remembers holds for its own task only.
     """
     with path.open("rb") as file:
@@ -215,29 +214,19 @@ async def _export(journal: SharedJournal, path: Path) -> int:
 
 
 async def _import_tasks(journal: SharedJournal, path: Path) -> int:
-    """Import an export file's tasks that are not yet whole in the journal; return their number."""
+    """Import an export file's tasks that the journal does not have; return their number."""
     added_ids: set[str] = set()
-    batch: list[list[Event]] = []
-
-    async def flush() -> None:
-        async def append_all(events: list[Event]) -> None:
-            for event in events:
-                await journal.append(event)
-
-        # Append concurrently, so that events of several tasks share a transaction.
-        await asyncio.gather(*map(append_all, batch))
-        batch.clear()
-
+    batch: list[Event] = []
     for events in _tasks_of(path):
         task_id = events[0].task_id
-        missing = await _missing_events(journal, list(map(_without_later_approvals, events)))
-        if task_id in added_ids or not missing:
+        if task_id in added_ids or await _has_task(journal, task_id):
             continue
         added_ids.add(task_id)
-        batch.append(missing)
-        if len(batch) == _TASKS_PER_BATCH:
-            await flush()
-    await flush()
+        batch += map(_without_later_approvals, events)
+        if len(batch) >= _EVENTS_PER_BATCH:
+            await journal.append_all(batch)
+            batch.clear()
+    await journal.append_all(batch)
     return len(added_ids)
 
 
@@ -251,21 +240,12 @@ def _without_later_approvals(event: Event) -> Event:
     return event
 
 
-async def _missing_events(journal: SharedJournal, events: list[Event]) -> list[Event]:
-    """Return the events of a task in an export that the journal does not have.
-
-    An interrupted import leaves the first events of a task. If the journal has any other event of
-    the task, such as of a resumed task, nothing is missing.
-    """
+async def _has_task(journal: SharedJournal, task_id: str) -> bool:
     try:
-        stored_count = (await journal.task(events[0].task_id)).events
-        if stored_count >= len(events):
-            return []
-        stored_events = list(await journal.read(events[0].task_id))
+        await journal.task(task_id)
     except UnknownTaskError:
-        return events
-    is_beginning = stored_events == events[: len(stored_events)]
-    return events[len(stored_events) :] if is_beginning else []
+        return False
+    return True
 
 
 def _tasks_of(path: Path) -> Iterator[list[Event]]:

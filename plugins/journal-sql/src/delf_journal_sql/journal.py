@@ -113,6 +113,14 @@ class SqlJournal:
             packed = await run_in_thread(pack, event, limit)
         await self._append(packed)
 
+    async def append_all(self, events: Sequence[Event]) -> None:
+        """Append the events of whole tasks, in one transaction."""
+        if not events:
+            return
+        limit = self._settings.blob_bytes
+        packed = await run_in_thread(lambda: [pack(event, limit) for event in events])
+        await self._ask_writer(lambda writer: writer.append_all(packed))
+
     def _append(self, packed: Packed) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         operation = Append(packed, loop, loop.create_future())

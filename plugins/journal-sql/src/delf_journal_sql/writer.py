@@ -161,6 +161,19 @@ class Writer:
 
         return Call(release, write=True, task_id=task_id)
 
+    def append_all(self, events: Sequence[Packed]) -> Call:
+        """Create the operation that appends all events or none."""
+
+        def append(connection: Connection) -> Appending:
+            self._write_heartbeat(connection)
+            appending = Appending(connection, self._claims, events)
+            for event in events:
+                appending.add(event)
+            appending.flush()
+            return appending
+
+        return Call(append, write=True, registers_owner=True, on_commit=Appending.after_commit)
+
     def register(self) -> Call:
         """Create the operation that registers this process as a possible owner of tasks."""
         return Call(self._write_heartbeat, write=True, registers_owner=True)
@@ -394,7 +407,7 @@ def _group_appends(batch: list[Append | Call]) -> list[list[Append] | Call]:
     return runs
 
 
-def _refused_event_error(event: Event, error: Exception) -> JournalError:
+def _refused_event_error(event: Event, error: Exception) -> DelfError:
     place = f"event {event.seq} of task {event.task_id!r}"
     if isinstance(error, DuplicateRowError):
         return JournalConflictError(f"{place} already exists: another process works on the task")
