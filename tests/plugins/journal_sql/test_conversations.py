@@ -13,6 +13,7 @@ import pytest
 
 from delf import Agent, Chat
 from delf.errors import ConfigurationError
+from delf.events import TaskStarted
 from delf.protocols.conversation import ChatMessage
 from delf.protocols.shared_journal import SharedJournal
 from delf.testing import ConversationContract
@@ -116,6 +117,7 @@ async def test_conversation_stores_any_text(journal_url, open_journal):
 
 WRITER = """
 import asyncio, sys, time
+from delf.events import TaskStarted
 from delf.protocols.conversation import ChatMessage
 from delf_journal_sql import SqlJournal
 
@@ -293,3 +295,16 @@ async def test_journal_lists_its_conversation_namespaces(journal_url, open_journ
     for namespace, name in [("b", "1"), ("a", "1"), ("b", "2")]:
         await journal.conversations(namespace).append(name, [user("x")])
     assert await journal.namespaces() == ["a", "b"]
+
+
+async def test_records_tell_the_folder_of_the_newest_message(journal_url, open_journal):
+    journal = open_journal(journal_url)
+    store = journal.conversations("a")
+    for name in ("/old", "/new"):
+        start = TaskStarted(task_id=name, seq=1, at=1.0, task="x", setup={"folder": name})
+        await journal.append(start)
+        await store.append("c", [ChatMessage(role="user", content="x", task_id=name)])
+    await store.append("removed", [ChatMessage(role="user", content="x", task_id="gone")])
+    await store.append("without a task", [user("x")])
+    folders = {record.conversation: record.folder for record in await store.find()}
+    assert folders == {"c": "/new", "removed": None, "without a task": None}

@@ -92,12 +92,15 @@ class ConversationRecord:
         messages: The number of messages, including summarised ones.
         updated_at: Unix time in seconds of the newest message.
         title: The beginning of the first message.
+        folder: The folder of the task of the newest message, as in
+            :attr:`delf.protocols.journal.TaskRecord.folder`; None if it is unknown.
     """
 
     conversation: str
     messages: int
     updated_at: float
     title: str = ""
+    folder: str | None = None
 
 
 class ConversationStore(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import click
 
-from delf.errors import DelfError, UnknownTaskError, did_you_mean
+from delf.errors import DelfError, did_you_mean
 from delf.protocols.conversation import ConversationRecord, owner_of
 from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.journals import CurrentProject, work_with
@@ -22,7 +23,6 @@ from delf_engine.journal.factory import need_durable_journal
 
 if TYPE_CHECKING:
     from delf.protocols.conversation import ConversationStore
-    from delf.protocols.shared_journal import SharedJournal
     from delf_cli.session import Setup
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -100,27 +100,12 @@ async def newest_of_project(setup: Setup, project: CurrentProject) -> str | None
 
     context = AgentContext.of(setup.project, setup.host)
     async with aclosing(context.open_conversation_journal()) as journal:
-        store = journal.conversations(_NAMESPACE)
-        for record in await store.find(_ALL):
-            name = record.conversation
-            if owner_of(name) is None and project.owns(await _folder_of(journal, store, name)):
-                return name
+        records = await journal.conversations(_NAMESPACE).find(_ALL)
+    owns = functools.cache(project.owns)
+    for record in records:
+        if owner_of(record.conversation) is None and owns(record.folder):
+            return record.conversation
     return None
-
-
-async def _folder_of(
-    journal: SharedJournal, store: ConversationStore, conversation: str
-) -> str | None:
-    """Return the folder of the task of a conversation's newest message; None if not known."""
-    last_position = (await store.load(conversation, 0)).last
-    newest = await store.read(conversation, last_position - 1, 1)  # one message, or none
-    task_id = newest[0].task_id if newest else None
-    if task_id is None:
-        return None
-    try:
-        return (await journal.task(task_id)).folder
-    except UnknownTaskError:
-        return None
 
 
 @click.command("list")

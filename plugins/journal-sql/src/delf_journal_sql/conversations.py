@@ -201,9 +201,12 @@ def _find_records(
 ) -> list[tuple[int, ConversationRecord]]:
     """Return the database keys and records of conversations that have messages, newest first."""
     rows = connection.execute(
-        "SELECT id, name, messages, updated_at, title FROM delf_conversations "
-        "WHERE namespace = :namespace AND messages > 0 "
-        "ORDER BY updated_at DESC, id DESC LIMIT :limit",
+        "SELECT c.id, c.name, c.messages, c.updated_at, c.title, t.folder "
+        "FROM delf_conversations AS c "
+        "LEFT JOIN delf_messages AS m ON m.conversation = c.id AND m.seq = c.last "
+        "LEFT JOIN delf_tasks AS t ON t.task_id = m.task_id "
+        "WHERE c.namespace = :namespace AND c.messages > 0 "
+        "ORDER BY c.updated_at DESC, c.id DESC LIMIT :limit",
         {"namespace": namespace, "limit": limit},
     )
     return [
@@ -214,6 +217,7 @@ def _find_records(
                 messages=row.messages,
                 updated_at=row.updated_at,
                 title=row.title,
+                folder=row.folder,
             ),
         )
         for row in rows
