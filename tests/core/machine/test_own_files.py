@@ -26,3 +26,23 @@ def test_file_stays_whole_if_its_replacement_does_not_fit_the_disk(tmp_path: Pat
     assert "cases.yaml cannot be written: File too large" in done.stdout
     assert file.read_text() == "old" * 100
     assert list(tmp_path.iterdir()) == [file]
+
+
+CHANGES = """
+import sys
+from pathlib import Path
+from delf.machine.own_files import locked, write_private
+file = Path(sys.argv[1])
+for _ in range(200):
+    with locked(file):
+        number = int(file.read_text()) if file.exists() else 0
+        write_private(file, str(number + 1).encode())
+"""
+
+
+def test_processes_that_change_a_locked_file_lose_no_change(tmp_path: Path) -> None:
+    file = tmp_path / "own" / "number"
+    command = [sys.executable, "-c", CHANGES, str(file)]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert file.read_text() == "600"

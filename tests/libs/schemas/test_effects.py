@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -46,6 +48,31 @@ def test_processes_do_not_lose_what_others_recorded(tmp_path) -> None:
     second.apply({"b": Match(["b"], "1")})
     changed = {"a": Match(["a"], "2"), "b": Match(["b"], "2")}
     assert DeclaredEffects(effects, path).apply(changed).unknown == ["a", "b"]
+
+
+def test_records_written_at_once_are_all_kept(tmp_path) -> None:
+    path = tmp_path / "own" / "known.json"
+    names = [f"action_{number}" for number in range(12)]
+    effects = dict.fromkeys(names, "read")
+    start = threading.Barrier(len(names))
+
+    def record(name: str) -> None:
+        start.wait(10)
+        DeclaredEffects(effects, path).apply({name: Match([name], "1")})
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(record, names))
+    changed = {name: Match([name], "2") for name in names}
+    assert DeclaredEffects(effects, path).apply(changed).unknown == names
+
+
+def test_first_match_of_another_process_counts(tmp_path) -> None:
+    path = tmp_path / "own" / "known.json"
+    first, second = DeclaredEffects({"*": "read"}, path), DeclaredEffects({"*": "read"}, path)
+    for process in (first, second):
+        process.apply({})  # both have read the file before either writes
+    assert first.apply({"a": Match(["*"], "1")}).unknown == []
+    assert second.apply({"a": Match(["*"], "changed")}).unknown == ["a"]
 
 
 def test_strictest_effect_counts_and_each_selector_must_cover_the_action(tmp_path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ConfigurationError
-from delf.machine.own_files import read_private, write_private
+from delf.machine.own_files import locked, read_private, write_private
 from delf.records import dataclass
 
 SERVICE: Final = "delf"
@@ -91,9 +91,10 @@ class KeptKeys:
         ring = _keyring()
         in_ring = ring is not None and _write_keyring(ring, name, value)
         # The file lists all names; None as the value means that the keyring has the value.
-        values = dict(self._read())
-        values[name] = None if in_ring else value
-        self._write(values)
+        with locked(self.file):
+            values = dict(self._read())
+            values[name] = None if in_ring else value
+            self._write(values)
         return "the system's keyring" if in_ring else str(self.file)
 
     def remove(self, name: str) -> bool:
@@ -102,14 +103,15 @@ class KeptKeys:
         if name not in stored_keys:
             return False
         # The file has None in place of a value that is stored in the keyring.
-        is_in_keyring = stored_keys.pop(name) is None
+        is_in_keyring = stored_keys[name] is None
         ring = _keyring() if is_in_keyring else None
         if ring is not None:
             try:
                 ring.delete_password(SERVICE, name)
             except Exception as error:  # keyrings raise errors of any type
                 _log.warning("the keyring did not remove %s: %s", name, error)
-        self._write(stored_keys)
+        with locked(self.file):
+            self._write({key: kept for key, kept in self._read().items() if key != name})
         return True
 
     def _read(self) -> dict[str, str | None]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -67,6 +68,28 @@ def make_private_file(path: Path) -> None:
     make_private_folder(path.parent)
     with suppress(FileExistsError):
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Run a block that reads, changes and writes a file, while other processes wait.
+
+    Otherwise, of two processes that change the file at once, one would lose its change. The lock
+    is best effort: a file system without locks has none.
+
+    Args:
+        path: The file, which need not exist.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError, ImportError):  # no such folder yet, no locks, or Windows
+            import fcntl
+
+            make_private_folder(path.parent)
+            # The folder is locked, because each write replaces the file.
+            descriptor = os.open(path.parent, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def create_private(path: Path) -> BinaryIO:

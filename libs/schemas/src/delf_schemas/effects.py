@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from delf.errors import ConfigurationError
-from delf.machine.own_files import is_private_folder, read_private, write_private_text
+from delf.machine.own_files import (
+    is_private_folder,
+    locked,
+    read_private,
+    write_private_text,
+)
 from delf.tools.action import strictest
 from delf.types import Effect
 
@@ -146,7 +151,7 @@ class DeclaredEffects:
         """
         self._load()  # before the next line, because it may set the problem
         self._problem = None
-        self._record(self._last_matches, replaces_unusable=True)
+        self._record(self._last_matches, is_accepted=True)
 
     def _digests_by_selector(self, matches: Mapping[str, Match]) -> dict[str, set[str]]:
         """Return the digests of the actions that each selector matches.
@@ -172,30 +177,34 @@ class DeclaredEffects:
                 self._problem = str(error)
         return self._covered
 
-    def _record(self, digests: Mapping[str, set[str]], *, replaces_unusable: bool = False) -> None:
+    def _record(self, digests: Mapping[str, set[str]], *, is_accepted: bool = False) -> None:
         """Cover actions in this process, and store them in the file for later processes.
 
         If the file cannot be written, log a warning.
 
         Args:
             digests: The digests of the actions that each selector covers from now on.
-            replaces_unusable: Whether to replace a file that is damaged or open to others.
+            is_accepted: Whether the user accepted the actions: they replace those in the file, and
+                the file is replaced if it is damaged or open to others.
         """
-        self._load().update(digests)
-        try:
-            # Another process may have written the file since this process read it.
-            in_file = self._read()
-        except _UnusableRecordError as error:
-            if not replaces_unusable:
+        covered = self._load()
+        covered.update(digests)
+        with locked(self._path):
+            try:
+                # Another process may have written the file since this process read it.
+                in_file = self._read()
+            except _UnusableRecordError as error:
+                if not is_accepted:
+                    _log.warning("%s: %s", _NOT_STORED, error)
+                    return
+                in_file = {}
+            # The first matches of a selector count, which may be those of the other process.
+            covered.update({**in_file, **digests} if is_accepted else in_file)
+            content = {selector: sorted(covered[selector]) for selector in covered}
+            try:
+                write_private_text(self._path, json.dumps({"format": _FORMAT, "covered": content}))
+            except (OSError, ConfigurationError) as error:
                 _log.warning("%s: %s", _NOT_STORED, error)
-                return
-            in_file = {}
-        merged = {**in_file, **digests}
-        covered = {selector: sorted(merged[selector]) for selector in merged}
-        try:
-            write_private_text(self._path, json.dumps({"format": _FORMAT, "covered": covered}))
-        except (OSError, ConfigurationError) as error:
-            _log.warning("%s: %s", _NOT_STORED, error)
 
     def _read(self) -> dict[str, set[str]]:
         """Return the digests in the file; empty if the file is missing.

@@ -25,7 +25,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import ValidationError
 
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
-from delf.machine.own_files import write_private
+from delf.machine.own_files import locked, write_private
 from delf.network.addresses import is_private
 from delf.terminal import visible
 from delf.tools.json_schema import clean
@@ -121,7 +121,8 @@ class TokenFile:
             return None
 
     def _write(self, **values: Any) -> None:
-        write_private(self.path, json.dumps({**self._content(), **values}).encode())
+        with locked(self.path):
+            write_private(self.path, json.dumps({**self._content(), **values}).encode())
 
 
 class RedirectListener:
