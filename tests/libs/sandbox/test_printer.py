@@ -7,8 +7,11 @@ from time import monotonic
 
 import pytest
 
+from delf.protocols.sandbox import Limits
 from delf_sandbox.guest.channel import WireLock
-from delf_sandbox.guest.output import LimitReachedError, Printer
+from delf_sandbox.guest.limits import LimitReachedError, PrintLimits
+from delf_sandbox.guest.output import Printer
+from delf_sandbox.wire import limits_by_name
 
 PIECE = 64 * 1024
 
@@ -26,6 +29,7 @@ def lock() -> WireLock:
 @pytest.fixture
 def printer(sent: list[str], lock: WireLock) -> Printer:
     made = Printer(lambda text, _at_once: sent.append(text), lock)
+    made.limits = PrintLimits(limits_by_name(Limits()))
     made.start()
     return made
 
@@ -62,7 +66,7 @@ def test_long_output_is_split_into_pieces(printer, sent):
 
 
 def test_printer_raises_over_the_output_limit(printer, sent):
-    printer.limit = 10
+    printer.limits = PrintLimits(limits_by_name(Limits(output_bytes=10)))
     printer.write("12345")
     with pytest.raises(LimitReachedError, match="more than 10 characters"):
         printer.write("678901")
@@ -70,7 +74,7 @@ def test_printer_raises_over_the_output_limit(printer, sent):
 
 
 def test_print_limit_restarts_with_each_script(printer, sent):
-    printer.limit = 10
+    printer.limits = PrintLimits(limits_by_name(Limits(output_bytes=10)))
     for _ in range(3):
         printer.start()
         printer.write("1234567890")

@@ -55,6 +55,16 @@ def _short(text: str, max_length: int) -> str:
     return short_text
 
 
+def limit(default: Any, *, prompt: str) -> Any:
+    """Declare a limit that the prompt shows, because the model can plan a script with it.
+
+    Args:
+        default: The default.
+        prompt: The words of the prompt, such as ``{} calls``, with ``{}`` for the value.
+    """
+    return field(default=default, metadata={"prompt": prompt})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The limits of one session; exceeding one ends the script with a clear error.
@@ -66,28 +76,28 @@ class Limits:
     Args:
         cpu_seconds: Processor time of the whole session.
         memory_bytes: Address space of the script's process.
+        calls: Tool calls of a session; this also ends an endless loop of calls.
         output_bytes: Text printed by one script.
+        max_files: Output files of a session.
         file_bytes: Size of one output file, and of each file written to scratch space.
         total_file_bytes: All output files of a session together.
-        max_files: Output files of a session.
         frame_bytes: Size of one message on the wire: a call's arguments or result.
         open_files: File descriptors.
         processes: Processes in addition to the script's own.
         scratch_bytes: All files in scratch space together.
-        calls: Tool calls of a session; this also ends an endless loop of calls.
     """
 
     cpu_seconds: float = 60.0
     memory_bytes: int = 512 * 1024 * 1024
-    output_bytes: int = 10 * 1024 * 1024
-    file_bytes: int = 50 * 1024 * 1024
-    total_file_bytes: int = 200 * 1024 * 1024
-    max_files: int = 1000
+    calls: int = limit(100_000, prompt="{} calls")
+    output_bytes: int = limit(10 * 1024 * 1024, prompt="{} printed")
+    max_files: int = limit(1000, prompt="{} files")
+    file_bytes: int = limit(50 * 1024 * 1024, prompt="{} a file")
+    total_file_bytes: int = limit(200 * 1024 * 1024, prompt="{} in all files")
     frame_bytes: int = 64 * 1024 * 1024
     open_files: int = 64
     processes: int = 0
     scratch_bytes: int = 50 * 1024 * 1024
-    calls: int = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

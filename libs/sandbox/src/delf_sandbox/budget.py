@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from delf.protocols.sandbox import LimitReached, Limits
-from delf_sandbox.wire import WireError
+from delf_sandbox.guest.limits import PrintLimits
+from delf_sandbox.wire import WireError, limits_by_name
 
 _MAX_CLOCK_READS: Final = 2000
 _MAX_LOOP_EVENTS: Final = 10_000
@@ -25,10 +26,6 @@ SPARE_BYTES: Final = 8_000_000
 _BYTES_PER_CANCELLATION: Final = 64
 _BYTES_PER_PRINTED_CHARACTER: Final = 6
 _BYTES_PER_FILE_BYTE: Final = 1.4
-# The factor by which the host's output limit exceeds the guest's.
-#
-# The guest enforces the limit first, so only a broken or hostile guest reaches the host's.
-_OUTPUT_TOLERANCE: Final = 1.25
 
 
 class Budget:
@@ -45,7 +42,7 @@ class Budget:
         self._call_count = 0
         self._call_bytes = 0
         self._message_count = 0
-        self._printed_characters = 0
+        self._printed_text = PrintLimits(limits_by_name(limits))
         self._clock_read_count = 0
         self._loop_event_count = 0
         self._byte_count = 0
@@ -55,7 +52,7 @@ class Budget:
         self._max_script_bytes = (
             SPARE_BYTES
             + _BYTES_PER_CANCELLATION * limits.calls
-            + _BYTES_PER_PRINTED_CHARACTER * _OUTPUT_TOLERANCE * limits.output_bytes
+            + _BYTES_PER_PRINTED_CHARACTER * limits.output_bytes
             + _BYTES_PER_FILE_BYTE * limits.total_file_bytes
             + limits.frame_bytes
         )
@@ -67,7 +64,7 @@ class Budget:
     def begin_script(self) -> None:
         """Reset the counts that apply to each script."""
         self._message_count = 0
-        self._printed_characters = 0
+        self._printed_text.begin_script()
         self._clock_read_count = 0
         self._loop_event_count = 0
         self._byte_count = 0
@@ -96,14 +93,8 @@ class Budget:
 
     def count_printed_text(self, text: str) -> LimitReached | None:
         """Count printed text; return the output limit if the script exceeded it, else None."""
-        self._printed_characters += len(text) or 1  # an empty print counts as one character
-        limit = self._limits.output_bytes
-        # The limit applies to characters, because a text would have to be encoded to count its
-        # bytes. The guest enforces the same limit first, without the tolerance.
-        if self._printed_characters <= limit * _OUTPUT_TOLERANCE:
-            return None
-        message = f"the script printed more than {limit:,} characters"
-        return LimitReached(limit="output", message=message)
+        message = self._printed_text.count_text(text)
+        return None if message is None else LimitReached(limit="output", message=message)
 
     def count_clock_reads(self, readings: Sequence[int]) -> None:
         """Count the script's reads of a clock, which the guest reports for replay.

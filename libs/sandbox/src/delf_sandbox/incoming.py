@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from delf.machine.filenames import check_file_name
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, ScriptHost
-from delf_sandbox.guest.output import FileLimits
+from delf_sandbox.guest.limits import FileLimits
 from delf_sandbox.wire import WireError, limits_by_name
 
 _MAX_OPEN_FILES: Final = 16

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import Final
 
+from delf.protocols.sandbox import Limits
 from delf_engine.bound_action import BoundAction
 from delf_engine.forecast import least_calls
 from delf_engine.task_run import TaskRun
@@ -33,12 +35,11 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
         run: The task.
         scripts: Whether the model writes scripts, which have further limits.
     """
-    session_limits = run.session_spec.limits
     ledger = run.models.ledger
     parts = [f"{run.clock.seconds:g} s without waiting for people"]
-    has_tools = next(iter(run.tools), None) is not None
-    if scripts and has_tools:
-        parts.append(f"{session_limits.calls:,} calls")
+    if scripts:
+        has_tools = next(iter(run.tools), None) is not None
+        parts += _script_limits(run.session_spec.limits, has_tools=has_tools)
     if any(may_delegate(bound_action) for bound_action in run.tools):
         parts.append(
             f"at most {run.config.max_children} child tasks, all scripts together (for more, give "
@@ -46,13 +47,17 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
         )
         if ledger.remaining_usd is not None:
             parts.append(f"${ledger.remaining_usd:.2f} for models, child tasks included")
-    if scripts:
-        parts.append(f"{_size(session_limits.output_bytes)} printed")
-        parts.append(
-            f"{session_limits.max_files:,} files, {_size(session_limits.file_bytes)} a file, "
-            f"{_size(session_limits.total_file_bytes)} in all"
-        )
     return "; ".join(parts)
+
+
+def _script_limits(limits: Limits, *, has_tools: bool) -> Iterator[str]:
+    """Yield the limits of scripts that the prompt shows, each in the words of its declaration."""
+    for item in fields(limits):
+        prompt: str | None = item.metadata.get("prompt")
+        if prompt is None or (item.name == "calls" and not has_tools):
+            continue
+        value = getattr(limits, item.name)
+        yield prompt.format(_size(value) if item.name.endswith("_bytes") else f"{value:,}")
 
 
 def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Final
 
@@ -20,24 +21,27 @@ class ResourceBudget:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        # The use of the task in closed sessions, added by charge_session().
         self._used_seconds = 0.0
-        self._used_calls = self._used_files = self._used_file_bytes = 0
-        # The use of the open session.
-        self._session_calls = self._session_files = self._session_file_bytes = 0
+        # The use of the closed sessions and that of the open session, by the name of the limit.
+        self._used = Counter[str]()
+        self._used_by_session = Counter[str]()
 
     def begin_session(self) -> None:
         """Reset the session's counts, since a new session runs unfinished scripts again."""
-        self._session_calls = self._session_files = self._session_file_bytes = 0
+        self._used_by_session.clear()
 
-    def count_call(self) -> None:
-        """Count a call of a script."""
-        self._session_calls += 1
+    def count(self, **used: int) -> None:
+        """Count what a script uses, such as ``calls=1``.
+
+        Args:
+            used: The amounts, by the names of their limits.
+        """
+        self._used_by_session.update(used)
 
     @property
     def calls_left(self) -> int:
         """The number of calls that the task can still make; negative beyond the limit."""
-        return self._limits.calls - self._used_calls - self._session_calls
+        return self._limits.calls - self._used["calls"] - self._used_by_session["calls"]
 
     @property
     def too_many_calls(self) -> LimitReached:
@@ -45,35 +49,20 @@ class ResourceBudget:
         message = f"a task can make {self._limits.calls:,} tool calls"
         return LimitReached(limit="calls", message=message)
 
-    def count_file(self, size: int) -> None:
-        """Count an output file of a script.
-
-        Args:
-            size: The size in bytes.
-        """
-        self._session_files += 1
-        self._session_file_bytes += size
-
     def charge_session(self, session: SandboxSession) -> None:
         """Add the resources that a closed session has used to those that the task has used."""
         if isinstance(session, SupportsUsage):
             self._used_seconds += session.cpu_seconds
-        self._used_calls += self._session_calls
-        self._used_files += self._session_files
-        self._used_file_bytes += self._session_file_bytes
-        self._session_calls = self._session_files = self._session_file_bytes = 0
+        self._used.update(self._used_by_session)
+        self._used_by_session.clear()
 
     @property
     def remaining(self) -> Limits:
         """The limits for the next session."""
         limits = self._limits
-        return replace(
-            limits,
-            cpu_seconds=max(0.0, limits.cpu_seconds - self._used_seconds),
-            calls=max(0, limits.calls - self._used_calls),
-            max_files=max(0, limits.max_files - self._used_files),
-            total_file_bytes=max(0, limits.total_file_bytes - self._used_file_bytes),
-        )
+        left = {name: max(0, getattr(limits, name) - used) for name, used in self._used.items()}
+        seconds = max(0.0, limits.cpu_seconds - self._used_seconds)
+        return replace(limits, cpu_seconds=seconds, **left)
 
     @property
     def exhausted(self) -> LimitReached | None:
@@ -86,6 +75,6 @@ class ResourceBudget:
         if self._used_seconds and remaining.cpu_seconds < _MIN_CPU_SECONDS:
             message = f"the task used its {limits.cpu_seconds:g} s of CPU time"
             return LimitReached(limit="cpu", message=message)
-        if self._used_calls and not remaining.calls:
+        if self._used["calls"] and not remaining.calls:
             return self.too_many_calls
         return None

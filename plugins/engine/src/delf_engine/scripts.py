@@ -347,7 +347,7 @@ class ScriptRunner(ScriptHost):
     @awaited_in_own_context
     async def call(self, request: CallRequest) -> CallAnswer:
         """Check and make a call of the script."""
-        self._budget.count_call()
+        self._budget.count(calls=1)
         try:
             if self._budget.calls_left < 0:
                 # The calls within the limit end first: their results would be lost with the
@@ -418,13 +418,13 @@ class ScriptRunner(ScriptHost):
     @in_own_context
     def wrote_file(self, name: str, data: bytes) -> None:
         """Store a file that the script wrote."""
-        self._budget.count_file(len(data))
+        self._budget.count(max_files=1, total_file_bytes=len(data))
         self.output.start_writing(name, data)
 
     @in_own_context
     def wrote_rows(self, name: str, data: bytes) -> None:
         """Store a file of rows that the script wrote."""
-        self._budget.count_file(len(data))
+        self._budget.count(max_files=1, total_file_bytes=len(data))
         self.output.start_writing(name, data, is_rows=True)
 
 

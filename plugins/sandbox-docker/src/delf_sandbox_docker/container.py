@@ -18,6 +18,7 @@ from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf.records import dataclass
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.inputs import WORKSPACE
+from delf_sandbox.process import process_limits
 from delf_sandbox.session import WireSession
 from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, machine, owner
 from delf_sandbox_docker.image import PROGRAM
@@ -71,13 +72,13 @@ class Confinement:
         cpu = max(1, math.ceil(limits.cpu_seconds))
         ulimit_values = {
             "cpu": (cpu, cpu + 1),
-            "fsize": (limits.file_bytes, limits.file_bytes),
-            "nofile": (limits.open_files, limits.open_files),
             "core": (0, 0),
             "memlock": (0, 0),
             "msgqueue": (0, 0),
             "sigpending": (_MANY_SIGNALS, _MANY_SIGNALS),
         }
+        for name, value in process_limits(limits).items():
+            ulimit_values[name.removeprefix("RLIMIT_").lower()] = (value, value)
         ulimits = [
             {"Name": name, "Soft": soft, "Hard": hard}
             for name, (soft, hard) in ulimit_values.items()

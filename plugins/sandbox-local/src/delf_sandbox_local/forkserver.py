@@ -22,6 +22,7 @@ from delf.machine.forks import finalize_in_owner
 from delf.machine.interpreter import own_python
 from delf.protocols.sandbox import Limits
 from delf_sandbox.folders import remove_folder
+from delf_sandbox.process import process_limits
 from delf_sandbox.wire import limits_by_name
 from delf_sandbox_local.process import LocalProcess
 from delf_sandbox_local.scratch import ScratchFolders
@@ -190,7 +191,7 @@ class ForkServer:
             raise SandboxUnavailableError("the sandbox's template process ended") from None
         host_end, guest_end = socket.socketpair()
         request = {
-            "limits": limits_by_name(limits),
+            "limits": {**limits_by_name(limits), "resources": process_limits(limits)},
             "max_threads": max_threads,
             "template": self._process.pid,
             "libraries": _library_folders() if libraries else [],

@@ -41,7 +41,8 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, max_th
     """Set the resource limits of this process, and confine it. Neither can be undone.
 
     Args:
-        limits: The fields of :class:`delf.protocols.sandbox.Limits`.
+        limits: The fields of :class:`delf.protocols.sandbox.Limits`, and as ``resources`` the
+            limits of :func:`delf_sandbox.process.process_limits`.
         readable: The input files that the process may read, besides the interpreter's own files.
         scratch: The folder in which the process may write.
         max_threads: The maximum number of threads of all processes of the user; 0 to forbid
@@ -90,7 +91,7 @@ def _set_resource_limits(limits: dict[str, Any], max_threads: int) -> None:
     if seconds < whole_seconds:
         signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))
     system.set_limit(resource.RLIMIT_AS, limits["memory_bytes"])
-    system.set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
-    system.set_limit(resource.RLIMIT_NOFILE, limits["open_files"])
+    for name, value in limits["resources"].items():
+        system.set_limit(getattr(resource, name), value)
     if os.getuid() != 0:
         system.set_limit(resource.RLIMIT_NPROC, max_threads)

@@ -31,8 +31,9 @@ from delf.values.sizes import is_large
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
 from delf_sandbox.guest.arguments import ADD_FILE, RERUN, FunctionWithUsage
+from delf_sandbox.guest.limits import FileLimits, LimitReachedError
 from delf_sandbox.guest.names import rebound_names_note
-from delf_sandbox.guest.output import NOT_GIVEN, FileLimits, FileSender, LimitReachedError
+from delf_sandbox.guest.output import NOT_GIVEN, FileSender
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import limits_by_name, size_in_memory
@@ -83,7 +84,6 @@ class _ScriptState:
     """The request of ``rerun()``, which ended the script."""
     remaining_calls_after_end: int | None = None
     """The number of calls that tasks may still make; None before the script's last line."""
-    printed_characters: int = 0
     call_ids_by_exception: dict[tuple[str, str], int] = field(
         default_factory=dict[tuple[str, str], int]
     )
@@ -184,6 +184,7 @@ class MontySession:
         self._reassigned_tools.update(prepared.reassigned_tools)
         self._sources[f"<python-input-{self._run_count}>"] = Source(code, prepared.lines)
         self._script = _ScriptState(host)
+        self._budget.begin_script()
         try:
             outcome = await self._run_to_the_end(prepared)
         except asyncio.CancelledError:
@@ -508,10 +509,9 @@ class MontySession:
         if host is None or self._script.reached_limit is not None:
             return
         self._uncalled_tools.raise_if_in(text)
-        self._script.printed_characters += len(text)
-        limit = self._spec.limits.output_bytes
-        if self._script.printed_characters > limit:
-            self._end_by_limit("output", f"the script printed more than {limit:,} characters")
+        exceeded = self._budget.count_printed_text(text)
+        if exceeded is not None:
+            self._end_by_limit(exceeded.limit, exceeded.message)
         else:
             encodable_text = text.encode("utf-8", "replace").decode("utf-8")
             self._loop.call_soon_threadsafe(host.printed, encodable_text)

@@ -217,17 +217,6 @@ class TestImportsAnything(Backend):
         )
 
 
-@breaks(
-    "test_number_of_calls_is_limited",
-    "test_scratch_space_is_limited",
-    "test_every_writable_folder_is_limited",
-)
-class TestCountsNothing(Backend):
-    async def open(self, spec):
-        limits = dataclasses.replace(spec.limits, calls=10**9, scratch_bytes=10**9)
-        return await super().open(dataclasses.replace(spec, limits=limits))
-
-
 @breaks("test_rerun_is_an_outcome")
 class TestNoRerun(Backend):
     session = answering(lambda outcome: Done() if isinstance(outcome, Rerun) else outcome)
@@ -365,20 +354,10 @@ class TestPreparesBadly(Backend):
         raise OSError("cold")
 
 
-@breaks(
-    "test_cpu_time_is_limited",
-    "test_output_is_limited",
-    "test_output_files_are_limited",
-    "test_number_of_output_files_is_limited",
-    "test_messages_are_limited",
-)
+@breaks("test_*_limited")
 class TestNoLimits(Backend):
-    async def open(self, spec):
-        return await super().open(dataclasses.replace(spec, limits=Limits()))
+    """The session keeps the default limits, however low the wanted ones are."""
 
-
-@breaks("test_memory_is_limited")
-class TestForgivesMemory(Backend):
     session = answering(
         lambda outcome: (
             Failed(kind="MemoryError", message="no")
@@ -386,6 +365,9 @@ class TestForgivesMemory(Backend):
             else outcome
         )
     )
+
+    async def open(self, spec):
+        return await super().open(dataclasses.replace(spec, limits=Limits()))
 
 
 @breaks("test_endless_script_can_be_cancelled", "test_cancelled_script_cancels_its_calls")
@@ -665,18 +647,6 @@ class TestKeepsItsFirstCopy(Spoiling):
 @breaks("test_siblings_of_input_files_are_hidden", says="a file beside its input file")
 class TestShowsTheFolderOfInputs(Spoiling):
     what, answer = "salaries.csv", "Ann,9000"
-
-
-@breaks("test_files_of_a_script_are_limited", says="set RLIMIT_FSIZE")
-class TestLimitsNoFile(Spoiling):
-    what, answer = '"large"', 4 * 1024 * 1024
-
-
-@breaks("test_open_files_are_limited", says="set RLIMIT_NOFILE")
-class TestLimitsNoOpenFiles(Backend):
-    async def open(self, spec):
-        limits = dataclasses.replace(spec.limits, open_files=1_000)
-        return await super().open(dataclasses.replace(spec, limits=limits))
 
 
 class TestSharesAFolder(Suite):

@@ -95,7 +95,7 @@ def test_repeated_script_counts_its_limits_once() -> None:
     budget = ResourceBudget(Limits(cpu_seconds=10, calls=5))
     for _ in range(2):
         budget.begin_session()
-        budget.count_call()
+        budget.count(calls=1)
     assert budget.remaining.calls == 5, "until it is over"
     budget.charge_session(Session())  # pyright: ignore[reportArgumentType]
     assert (budget.remaining.calls, budget.remaining.cpu_seconds) == (4, 7.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator
 from pathlib import Path
 from time import monotonic  # the real clock; scripts get a patched one
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from delf.machine.filenames import check_file_name
 from delf_sandbox.guest.channel import WireLock
 from delf_sandbox.guest.content import ContentTooLargeError, make_content
+from delf_sandbox.guest.limits import FileLimits, LimitReachedError, PrintLimits
 from delf_sandbox.guest.scratch import Scratch
 
 _MAX_BUFFERED_CHARS = 32 * 1024
@@ -22,18 +23,6 @@ _PIECE_CHARS = 64 * 1024
 
 _MAX_BUFFER_SECONDS = 0.05
 _CHUNK_BYTES = 1024 * 1024
-
-
-class LimitReachedError(BaseException):
-    """A script exceeded a limit.
-
-    This is a BaseException, so that ``except Exception`` in the script does not catch it.
-    """
-
-    def __init__(self, limit: str, message: str) -> None:
-        super().__init__(message)
-        self.limit = limit
-        self.message = message
 
 
 class Printer(io.TextIOBase):
@@ -47,17 +36,17 @@ class Printer(io.TextIOBase):
         lock: The lock held while sending, so that pieces of different threads do not mix.
     """
 
+    limits: PrintLimits
+    """The limits on printed text, which must be set before a script runs."""
+
     def __init__(self, send: Callable[[str, bool], None], lock: WireLock) -> None:
         super().__init__()
         self._lock = lock
-        self.limit = 10 * 1024 * 1024
-        """The maximum number of characters that a script may print."""
         self._send = send
         self._parts: list[str] = []
         self._buffered_chars = 0
-        self._total_chars = 0
         self._sent_at = 0.0  # when text was sent last, on the monotonic clock
-        self._has_ended = False  # True after the script's end: later text is ignored
+        self._is_script_running = False  # between scripts, text is ignored
         # True in a process in which SIGALRM may flush the buffer.
         self._can_use_alarm_signal = False
         # True while a timer runs, at whose end SIGALRM flushes the buffer.
@@ -74,14 +63,15 @@ class Printer(io.TextIOBase):
 
     def start(self) -> None:
         """Reset the state for a new script: nothing is printed, and no alarm timer runs."""
-        self._total_chars = 0
+        self.limits.begin_script()
         self._sent_at = monotonic()
-        self._has_ended = self._is_alarm_set = False
+        self._is_script_running = True
+        self._is_alarm_set = False
 
     def end(self) -> None:
         """Send the remaining text, and ignore text that the script's threads print later."""
         # First: a thread that prints now must not add to the text that is being sent.
-        self._has_ended = True
+        self._is_script_running = False
         self.queue_buffered_text()
 
     def writable(self) -> bool:
@@ -95,15 +85,13 @@ class Printer(io.TextIOBase):
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         size = len(text)
-        if self._has_ended:
+        if not self._is_script_running:
             return size
-        if self._total_chars + size > self.limit:
+        message = self.limits.count_text(text)
+        if message is not None:
             self.queue_buffered_text()
-            raise LimitReachedError(
-                "output", f"the script printed more than {self.limit:,} characters"
-            )
+            raise LimitReachedError("output", message)
         self._parts.append(text)
-        self._total_chars += size
         self._buffered_chars += size
         is_buffer_full = self._buffered_chars >= _MAX_BUFFERED_CHARS
         if is_buffer_full or monotonic() - self._sent_at > _MAX_BUFFER_SECONDS:
@@ -156,42 +144,6 @@ class Printer(io.TextIOBase):
 
 
 NOT_GIVEN: Any = object()
-
-
-class FileLimits:
-    """The limits on the number and size of a session's output files.
-
-    The guest and the host count the files separately.
-
-    Args:
-        limits: A mapping from the name of each of the session's limits to its value.
-    """
-
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        self.file_bytes = int(limits["file_bytes"])
-        self._total_bytes = int(limits["total_file_bytes"])
-        self._max_files = int(limits["max_files"])
-        self._byte_count = self._file_count = 0
-
-    def count_chunk(self, name: str, size: int, added: int, *, complete: bool) -> str | None:
-        """Count a chunk of a file. Return a message if a limit is exceeded, else None.
-
-        Args:
-            name: The file's name.
-            size: The size of the file in bytes, up to and including this chunk.
-            added: The size of this chunk in bytes.
-            complete: Whether this chunk is the last one of the file.
-        """
-        self._byte_count += added
-        if complete:
-            self._file_count += 1
-        if size > self.file_bytes:
-            return f"{name[:80]!r} has {size:,} bytes; at most {self.file_bytes:,} are allowed"
-        if self._byte_count > self._total_bytes:
-            return f"the output files together pass {self._total_bytes:,} bytes"
-        if self._file_count > self._max_files:
-            return f"at most {self._max_files:,} output files are allowed"
-        return None
 
 
 class FileSender:

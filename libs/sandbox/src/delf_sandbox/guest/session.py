@@ -44,9 +44,10 @@ from delf_sandbox.guest.failure import (
     variables_of_main,
 )
 from delf_sandbox.guest.frames import FrameTooLargeError
+from delf_sandbox.guest.limits import FileLimits, LimitReachedError, PrintLimits
 from delf_sandbox.guest.loop import GuestLoop
 from delf_sandbox.guest.names import InitialNames, rebound_names_note
-from delf_sandbox.guest.output import FileLimits, FileSender, LimitReachedError, Printer
+from delf_sandbox.guest.output import FileSender, Printer
 from delf_sandbox.guest.policy import RestrictedOpen, can_import, link_inputs, make_builtins
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.guest.script import Script
@@ -244,7 +245,7 @@ class GuestSession:
         """Set up the tools, names, limits and files that the host specified for the session."""
         limits = spec["limits"]
         self._channel.limit = limits["frame_bytes"]
-        self._printer.limit = limits["output_bytes"]
+        self._printer.limits = PrintLimits(limits)
         self._files.limits = FileLimits(limits)
         # The suffixes of the file formats that the host writes from rows.
         self._files.row_files = spec["row_files"]
