@@ -74,7 +74,7 @@ async def answers(slack, message):
         option["value"]
         for block in slack.views[-1]["blocks"]
         for option in block.get("element", {}).get("options", ())
-        if option["text"]["text"] == "Bob"
+        if option["text"]["text"].endswith(" Bob")
     ]
     await slack.send({ANSWER: choice})
 
@@ -259,6 +259,25 @@ async def test_unusable_answer_is_reported_with_what_to_answer(office):
     arguments = {"question": "How many?", "answer": "number"}
     request = asked(action="ask", effect="read", is_question=True, arguments=arguments)
     assert (await channel.decide(request)).decision == Answered(answer=12)
+
+
+async def test_long_options_are_told_apart_by_their_numbers(office):
+    slack, opens = office
+    choices = [f"{'Send the report of this month to ' * 3}{name}" for name in ("Ann", "Bob")]
+
+    async def picks(slack, message):
+        await slack.press(message, ANSWER)
+        await slack.send({ANSWER: "1"})
+
+    channel = await opens(picks)
+    arguments = {"question": "Which?", "options": choices}
+    request = asked(action="ask", effect="read", is_question=True, arguments=arguments)
+    assert (await channel.decide(request)).decision == Answered(answer=choices[1])
+    (shown,) = [
+        block["element"]["options"] for block in slack.views[-1]["blocks"] if "element" in block
+    ]
+    assert [option["text"]["text"][:8] for option in shown] == ["1. Send ", "2. Send "]
+    assert f"option 2 (102 characters): {choices[1]}" in texts(slack.asked[0])
 
 
 async def test_task_has_one_slack_thread(office):

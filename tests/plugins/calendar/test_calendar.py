@@ -336,6 +336,20 @@ async def test_free_busy_lists_busy_times(google: GoogleServer, calendar: Any) -
         await calendar.free_busy(**WEEK, calendars=["nobody@elsewhere.example"])
 
 
+async def test_list_begins_in_any_year(calendar: Any) -> None:
+    made = await calendar.create("A", NOON)
+    for year in (1, 999, 1850):  # when clocks followed the sun: in Berlin, at +00:53:28
+        found = await calendar.list(dt.date(year, 1, 1), DAY + dt.timedelta(days=1))
+        assert [event["id"] for event in found["events"]] == [made["id"]]
+
+
+async def test_empty_time_range_is_refused(calendar: Any) -> None:
+    for query in (calendar.list, calendar.free_busy):
+        for start, end in ((DAY, DAY), (NOON, DAY), (NOON, NOON)):
+            with pytest.raises(ToolRefusedError, match="the day after the last one"):
+                await query(start, end)
+
+
 async def test_event_with_a_lost_answer_is_created_once(
     google: GoogleServer, calendar: Any
 ) -> None:

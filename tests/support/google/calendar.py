@@ -394,7 +394,11 @@ class CalendarService:
 
 
 def _moment(text: str | None) -> dt.datetime | None:
-    return None if text is None else dt.datetime.fromisoformat(text)
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", text):
+        raise ApiError(400, "Bad Request", "badRequest")  # not a time of RFC 3339
+    return dt.datetime.fromisoformat(text)
 
 
 def _place(place: dict[str, Any], calendar: Calendar) -> dt.datetime:

@@ -213,9 +213,12 @@ def answer_view(request: ApprovalRequest) -> dict[str, Any]:
     if not choices:
         element_fields = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
         return _view("Answer", ANSWER, request, [_input(ANSWER, _ANSWER_LABEL, element_fields)])
-    # Slack limits the value of an option, so use the option's number.
+    # Slack limits the size of an option, so use the option's number, which the message shows, too.
     options = [
-        {"text": _text(_truncate(visible(choice), _MAX_BUTTON_SIZE)), "value": str(number)}
+        {
+            "text": _text(_truncate(f"{number + 1}. {visible(choice)}", _MAX_BUTTON_SIZE)),
+            "value": str(number),
+        }
         for number, choice in enumerate(choices)
     ]
     block = _input(ANSWER, _ANSWER_LABEL, {})

@@ -21,8 +21,8 @@ from delf_calendar.events import (
     in_zone,
     later,
     length_of,
-    moment_text,
     recurrence_lines,
+    time_range,
     times,
     zone_named,
     zone_of,
@@ -150,8 +150,7 @@ class Calendar(GoogleConnection):
             "GET",
             _events(calendar),
             query={
-                "timeMin": moment_text(start, zone),
-                "timeMax": moment_text(end, zone),
+                **time_range(start, end, zone),
                 "singleEvents": True,
                 "orderBy": "startTime",
                 "q": text or None,
@@ -191,8 +190,7 @@ class Calendar(GoogleConnection):
             raise ToolRefusedError(f"at most {_MAX_CALENDARS} calendars at once")
         zone = await self._zone("primary", start, end)
         body = {
-            "timeMin": moment_text(start, zone),
-            "timeMax": moment_text(end, zone),
+            **time_range(start, end, zone),
             "items": [{"id": key} for key in calendar_ids],
         }
         url = "calendar/v3/freeBusy"

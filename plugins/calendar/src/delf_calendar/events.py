@@ -11,6 +11,7 @@ from delf.errors import ToolRefusedError
 from delf.notes import note
 
 When = dt.datetime | dt.date
+_MINUTE: Final = dt.timedelta(minutes=1)
 _HOUR: Final = dt.timedelta(hours=1)
 _DAY: Final = dt.timedelta(days=1)
 _DATE_AND_TIME: Final = "start and end are both dates, or both have a time"
@@ -172,7 +173,7 @@ def _whole_days(start: dt.date, end: dt.date | None) -> dict[str, Any]:
 
 
 def _time_field(when: dt.datetime, zone: str) -> dict[str, Any]:
-    return {"dateTime": when.isoformat(timespec="seconds"), "timeZone": zone}
+    return {"dateTime": _rfc3339(when), "timeZone": zone}
 
 
 def _ends_too_early(start: When, end: When) -> ToolRefusedError:
@@ -274,12 +275,32 @@ def zone_of(when: dt.datetime) -> str | None:
     return key
 
 
-def moment_text(when: When, zone: str) -> str:
-    """Format a time with its offset, for query parameters; a date becomes the start of its day."""
+def time_range(start: When, end: When, zone: str) -> dict[str, str]:
+    """Return the fields of a query for a time range; a date means the start of its day.
+
+    Raises:
+        ToolRefusedError: If the range is empty.
+    """
+    first, last = _moment_in_zone(start, zone), _moment_in_zone(end, zone)
+    if last.timestamp() <= first.timestamp():
+        raise ToolRefusedError(
+            f"nothing is between {start} and {end}; the end of whole days is the day after the "
+            "last one"
+        )
+    return {"timeMin": _rfc3339(first), "timeMax": _rfc3339(last)}
+
+
+def _moment_in_zone(when: When, zone: str) -> dt.datetime:
     if not isinstance(when, dt.datetime):
         when = dt.datetime.combine(when, dt.time())
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=zone_named(zone))
+    return when if when.tzinfo is not None else when.replace(tzinfo=zone_named(zone))
+
+
+def _rfc3339(when: dt.datetime) -> str:
+    """Format a time with its offset, without the seconds that offsets had long ago."""
+    offset = when.utcoffset()
+    if offset is not None and offset % _MINUTE:
+        when = when.replace(tzinfo=dt.timezone(offset - offset % _MINUTE))
     return when.isoformat(timespec="seconds")
 
 

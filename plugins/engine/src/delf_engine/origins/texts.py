@@ -33,7 +33,7 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 # Other separators, as in ``2026-11-30``, are left to the pattern of whole words.
 _COMPOSED_NUMBER: Final = re.compile(
     r"(?<![\d.,:/])(?:"
-    r"\d{1,3}(?:[.,'’\u00a0\u2009\u202f]\d{3})+(?:[.,]\d+)?|\d+[.,]\d+"
+    r"\d{1,3}(?:[ .,'’\u00a0\u2009\u202f]\d{3})+(?:[.,]\d+)?|\d+[.,]\d+"
     r"|(?<!\w)(?:\d{1,2}:\d{2}(?::\d{2})?|\d{1,4}/\d{1,2}(?:/\d{1,4})?)"
     r")(?!\d|[.,:/]\d)|(?<![\w)\]])[-−.]\d"
 )
