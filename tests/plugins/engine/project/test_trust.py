@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import py_compile
 import sys
 import types
@@ -412,11 +413,11 @@ def test_error_of_a_function_for_project_files_names_its_plugin(folder, monkeypa
     ("mode", "needs_trust"),
     [
         (PycInvalidationMode.TIMESTAMP, False),
-        (PycInvalidationMode.CHECKED_HASH, False),
+        (PycInvalidationMode.CHECKED_HASH, True),  # a stranger knows the hash of server.py, too
         (PycInvalidationMode.UNCHECKED_HASH, True),  # Python runs it whatever server.py is
     ],
 )
-def test_compiled_module_that_python_does_not_compare_needs_trust(folder, mode, needs_trust):
+def test_compiled_module_that_python_does_not_write_needs_trust(folder, mode, needs_trust):
     (folder / "delf.toml").write_text('[connections.a]\ntype = "mcp"\ncommand = "python"\n')
     source = folder / "server.py"
     source.write_text("print('good')\n")
@@ -426,3 +427,18 @@ def test_compiled_module_that_python_does_not_compare_needs_trust(folder, mode, 
     assert added_files == (
         {Path(compiled).relative_to(folder).as_posix()} if needs_trust else set()
     )
+
+
+@pytest.mark.parametrize("link", ["helper.py", ".venv/lib/helper.py"])
+@pytest.mark.parametrize("target", ["notes.txt", "__pycache__/notes.py"])
+def test_changed_target_of_a_link_to_code_needs_trust_again(folder, link, target):
+    (folder / "delf.toml").write_text('[connections.a]\ntype = "mcp"\ncommand = "python"\n')
+    for path in (folder / link, folder / target):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    (folder / target).write_text("print('good')\n")
+    (folder / link).symlink_to(os.path.relpath(folder / target, (folder / link).parent))
+    trust(folder)
+    load_project(folder, environ={})
+    (folder / target).write_text("print('evil')\n")
+    with pytest.raises(FolderNotTrustedError):
+        load_project(folder, environ={})

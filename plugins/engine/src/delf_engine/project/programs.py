@@ -50,8 +50,10 @@ _SKIPPED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".jj", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
 _CACHE_FOLDER: Final = "__pycache__"
-# The flags of a compiled module, in the bytes 4 to 7, that Python loads whatever its source is.
-_UNCHECKED: Final = b"\1\0\0\0"
+# The flags of a compiled module, in the bytes 4 to 7, that is compared with the time of its source.
+#
+# Any other module has a hash of its source instead, which a stranger can compute as well.
+_COMPARES_TIME: Final = b"\0\0\0\0"
 _PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
 _ENVIRONMENT_FILE: Final = "pyvenv.cfg"
 # The maximum number of files that get a digest of their own.
@@ -144,11 +146,13 @@ def files_of_programs(
     for path, status in _files_and_package_folders(root):
         name = path.relative_to(root).as_posix()
         if stat.S_ISDIR(status.st_mode):  # a folder of installed packages
-            digests[f"{name}/"] = {"": _metadata_digest(path)}
+            digests[f"{name}/"] = {"": _metadata_digest(path, root)}
         elif name in known_names or _is_mere_data(path, data_paths):
             continue
         elif stat.S_ISLNK(status.st_mode):
-            digests[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
+            target = _file_in_folder(path, root)
+            content = b"" if target is None else _content(target, _MAX_BYTES)
+            digests[name] = {"": _digest(b"link %b %b" % (os.fsencode(path.readlink()), content))}
         elif len(digests) < _MAX_DIGESTED_FILES and status.st_size <= remaining_bytes:
             remaining_bytes -= status.st_size
             digests[name] = {"": _digest(_content(path))}
@@ -185,22 +189,30 @@ def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_resul
             elif entry.name in _PACKAGE_FOLDERS or (path / _ENVIRONMENT_FILE).exists():
                 yield path, status
             elif entry.name == _CACHE_FOLDER:
-                yield from _unchecked_modules(path)
+                yield from _planted_modules(path)
             elif entry.name not in _SKIPPED_FOLDERS:
                 pending.append(path)
 
 
-def _unchecked_modules(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the compiled modules in a cache folder that Python does not compare with their source.
+def _planted_modules(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the files and links in a cache folder that Python itself does not write there.
 
-    Python itself writes only modules that it compares. A link is yielded, too.
+    Python writes modules that it compares with the time of their source, which nobody can choose in
+    a repository.
     """
     for entry in _entries(folder):
         path = Path(entry.path)
         status = entry.stat(follow_symlinks=False)
-        is_link = stat.S_ISLNK(status.st_mode)
-        if is_link or (stat.S_ISREG(status.st_mode) and _content(path, 8)[4:] == _UNCHECKED):
+        is_file = stat.S_ISREG(status.st_mode)
+        is_cache = is_file and path.suffix == ".pyc" and _content(path, 8)[4:] == _COMPARES_TIME
+        if stat.S_ISLNK(status.st_mode) or (is_file and not is_cache):
             yield path, status
+
+
+def _file_in_folder(link: Path, root: Path) -> Path | None:
+    """Return the file of a folder that a link leads to; None for any other target."""
+    target = Path(os.path.realpath(link))
+    return target if target.is_relative_to(root.resolve()) and target.is_file() else None
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -223,8 +235,11 @@ def _is_mere_data(path: Path, data_paths: frozenset[Path]) -> bool:
     return is_data(path) or (path.suffix in _SETTINGS_SUFFIXES and is_declared_as_data)
 
 
-def _metadata_digest(folder: Path) -> str:
-    """Hash the metadata of all files in a folder, because reading the files would take seconds."""
+def _metadata_digest(folder: Path, root: Path) -> str:
+    """Hash the metadata of all files in a folder, because reading the files would take seconds.
+
+    For a link to a file in the project's folder ``root``, the metadata of that file are included.
+    """
     digest = hashlib.sha256()
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
@@ -238,6 +253,9 @@ def _metadata_digest(folder: Path) -> str:
             is_folder = stat.S_ISDIR(status.st_mode)
             if not is_folder:
                 digest.update(_metadata_of(os.path.relpath(path, folder), status))
+            target = _file_in_folder(Path(path), root) if stat.S_ISLNK(status.st_mode) else None
+            if target is not None:
+                digest.update(_metadata_of("", target.stat()))
     return digest.hexdigest()
 
 
