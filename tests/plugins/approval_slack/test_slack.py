@@ -261,7 +261,7 @@ async def test_unusable_answer_is_reported_with_what_to_answer(office):
     assert (await channel.decide(request)).decision == Answered(answer=12)
 
 
-async def test_long_options_are_told_apart_by_their_numbers(office):
+async def test_options_of_a_form_are_numbered(office):
     slack, opens = office
     choices = [f"{'Send the report of this month to ' * 3}{name}" for name in ("Ann", "Bob")]
 

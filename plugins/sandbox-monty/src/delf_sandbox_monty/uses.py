@@ -7,7 +7,7 @@ So a text with an action's internal name comes from an action that was not calle
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from delf_sandbox.guest.misuse import misuse_message
@@ -104,13 +104,13 @@ def _texts(value: Any) -> Iterable[str]:
         item = waiting.pop()
         if isinstance(item, str):
             yield item
+        # A test of built-in types, because a list may have millions of numbers.
+        if not isinstance(item, (dict, list, tuple, set, frozenset)):
             continue
-        if id(item) in visited:
+        members = cast("Collection[Any]", item)
+        if id(members) in visited:
             continue
-        visited.add(id(item))
-        if isinstance(item, Mapping):
-            pairs = cast("Mapping[Any, Any]", item)
-            waiting += pairs.keys()
-            waiting += pairs.values()
-        elif isinstance(item, (list, tuple, set, frozenset)):
-            waiting += cast("Sequence[Any]", item)
+        visited.add(id(members))
+        waiting += members
+        if isinstance(members, dict):
+            waiting += cast("dict[Any, Any]", members).values()
