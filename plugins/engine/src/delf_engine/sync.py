@@ -27,6 +27,10 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 # The maximum number of seconds to finish a stop that Ctrl-C interrupted.
 _CLEAN_UP_SECONDS = 3.0
+_OWN_LOOP_HINT = (
+    "use an agent for each event loop, or call agent.start() before the first `await`: "
+    "the agent then works on a loop in a thread of its own"
+)
 Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
 """An async function that gets the started runtime."""
 
@@ -196,9 +200,7 @@ def _idle_loop_error(
     if not loop.is_closed():
         future.cancel()
     return AgentStateError(
-        "the agent works on an event loop that no thread runs",
-        hint="use an agent for each event loop, or call agent.start() before the first `await`: "
-        "the agent then works on a loop in a thread of its own",
+        "the agent works on an event loop that no thread runs", hint=_OWN_LOOP_HINT
     )
 
 
@@ -300,6 +302,7 @@ class _BoundRuntime:
         self.is_stopped = False
         """True once the stop has begun; no work begins any more."""
         self._is_freed = False
+        self._has_loop_ended = False
 
     @property
     def runtime(self) -> Runtime | None:
@@ -362,6 +365,16 @@ class _BoundRuntime:
             await runtime.stop(keep_resumable=keep_resumable)
         self._is_freed = True
 
+    def error_of_cancelled_work(self) -> AgentStateError | None:
+        """Return why work was cancelled that its caller did not cancel; None if not known."""
+        if self.is_stopped and not self._has_loop_ended:
+            return stopped_error()
+        if self.thread is not None or running_loop() is self.loop:
+            return None
+        return AgentStateError(
+            "the event loop that the agent works on has ended", hint=_OWN_LOOP_HINT
+        )
+
     def abandon(self) -> None:
         """Release the resources of a runtime whose loop was closed."""
         if (runtime := self.runtime) is not None:
@@ -377,6 +390,7 @@ class _BoundRuntime:
             yield  # until the loop closes this generator
         finally:
             if not self.is_stopped:
+                self._has_loop_ended = True
                 await self.stop()
             elif not self._is_freed and (runtime := self.runtime) is not None:
                 # The stop was interrupted. A plugin that hangs must not keep the loop from ending,
@@ -464,9 +478,11 @@ class RuntimeLoop:
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
         except (CancelledError, RuntimeError) as error:
-            if not bound.is_stopped:
+            is_cancelled_work = isinstance(error, CancelledError) or bound.is_stopped
+            reason = bound.error_of_cancelled_work() if is_cancelled_work else None
+            if reason is None:
                 raise
-            raise stopped_error() from error
+            raise reason from error
 
     def check_outside_loop(self, method: str, async_name: str) -> None:
         """Check that a sync method is not called on the runtime's own loop.
@@ -487,9 +503,10 @@ class RuntimeLoop:
         try:
             return await await_on_loop(self._do(bound, work), bound.loop)
         except asyncio.CancelledError as error:
-            if is_cancelled() or not bound.is_stopped:
+            reason = bound.error_of_cancelled_work()
+            if is_cancelled() or reason is None:
                 raise
-            raise stopped_error() from error
+            raise reason from error
 
     def post(self, work: Work[T]) -> Future[T]:
         """Schedule work on the event loop of the started runtime; return the work's future.

@@ -299,6 +299,32 @@ def test_work_on_an_idle_loop_raises_in_another_loop(
                 other.run(method)
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+def test_end_of_another_callers_loop_is_an_error_with_a_hint(
+    make_agent: MakeAgent, scripted_model: ScriptedModel, is_async: bool
+) -> None:
+    called = threading.Event()
+
+    @tool(effect="read", confirm=False)
+    async def wait() -> None:
+        """Wait for the end of the loop."""
+        called.set()
+        await asyncio.Event().wait()
+
+    scripted_model.writes("await wait()")
+    agent = make_agent(wait)
+    with ThreadPoolExecutor(1) as pool:
+        with asyncio.Runner() as runner:
+            runner.run(agent.astart())
+            work = pool.submit(lambda: asyncio.run(agent.arun("x")) if is_async else agent.run("x"))
+            runner.run(asyncio.to_thread(called.wait))
+        with pytest.raises(
+            AgentStateError, match="the event loop that the agent works on has ended"
+        ) as caught:
+            work.result()
+    assert "agent.start() before the first `await`" in str(caught.value.hint)
+
+
 def test_threads_take_turns_to_run_an_idle_loop(
     make_agent: MakeAgent, scripted_model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
