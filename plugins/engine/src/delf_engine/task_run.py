@@ -50,6 +50,7 @@ from delf_engine.output import OutputFiles, OutputFolder, written_before
 from delf_engine.resources import Resources
 from delf_engine.strategies import with_strategy
 from delf_engine.task import TaskContext, TaskRequest, moment
+from delf_engine.toolset import check_variable_names
 from delf_engine.variables import shown
 from delf_engine.waiting import Permit, TaskClock
 
@@ -197,15 +198,17 @@ class TaskRun:
         is_resumed = bool(request.past)
         if request.files is None and not is_resumed:
             check_inputs(resources.files.inputs)
+        tools, inputs = resources.tools, resources.files.inputs
         if request.files is None and child_tools is None:
-            await resources.tools.renew()
-            return cls(resources, request, permit, resources.tools, resources.files.inputs)
-        inputs: Sequence[InputFile] = resources.files.inputs
-        if request.files is not None:
-            visible_path = resources.sandbox.backend.visible_path
-            own_files = resources.config.own_files  # whose contents the user trusts
-            inputs = input_files(find_inputs(request.files), visible_path, own_files)
-        tools = await resources.tools_with(child_tools, inputs)
+            await tools.renew()
+        else:
+            if request.files is not None:
+                visible_path = resources.sandbox.backend.visible_path
+                own_files = resources.config.own_files  # whose contents the user trusts
+                inputs = input_files(find_inputs(request.files), visible_path, own_files)
+            tools = await resources.tools_with(child_tools, inputs)
+        if not is_resumed:
+            check_variable_names(request.variables, tools.tools)
         return cls(resources, request, permit, tools, inputs)
 
     def restarted(self) -> TaskRun:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
+from delf.errors import ConfigurationError, ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.events import ANSWER, ASK
 from delf.plugins.factories import check_protocol
 from delf.protocols.connection import (
@@ -448,6 +448,21 @@ def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
                 hint="give it another name: [connections.NAME] in delf.toml, name=… in a program",
             )
         seen_names.add(name)
+
+
+def check_variable_names(variables: Iterable[str], tools: Toolset) -> None:
+    """Check that the variables of a task hide no tool, and nothing else that scripts need.
+
+    Raises:
+        ConfigurationError: If they do; the message names the first such variable.
+    """
+    tool_names = {name.partition(".")[0] for name in tools.known_names}
+    for name in variables:
+        if name in RESERVED or name in tool_names:
+            raise ConfigurationError(
+                f"a variable cannot be named {name!r}: scripts need that name",
+                hint="give it another name in variables={…}",
+            )
 
 
 def check_permissions(connection: ConnectionLike, actions: Sequence[Action]) -> None:

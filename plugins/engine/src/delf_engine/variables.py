@@ -7,13 +7,15 @@ import keyword
 import math
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Final, cast
 
 from delf.errors import ConfigurationError
 from delf.protocols.sandbox import MAX_SCRIPT
-from delf.values.conversion import MIN_LONG_INT
+from delf.values.conversion import MIN_LONG_INT, plain_or_as_is
+from delf.values.encoding import UnsupportedValueError, dumps, loads
 
 MAX_TOTAL_LENGTH: Final = MAX_SCRIPT // 2
 """The maximum number of characters of all variables together, as ``repr``."""
@@ -36,15 +38,20 @@ _PLAIN: Final = (
 
 
 def given_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the variables that come with a task, and return a copy.
+    """Check the variables that come with a task, and convert them as results of tools.
 
     Args:
-        variables: Plain data, by name.
+        variables: Values by name.
 
     Raises:
-        ConfigurationError: If a name is not valid in Python, a value is not plain data, or the
-            values are too long.
+        ConfigurationError: If a name is not valid in Python, a value cannot become plain data, or
+            the values are too long.
     """
+    if not isinstance(variables, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - a program may pass any value
+        raise ConfigurationError(
+            f"variables is a {type(variables).__name__}", hint='variables={"order": …}'
+        )
+    given: dict[str, Any] = {}
     size = 0
     for name, value in variables.items():
         if not is_variable(name):
@@ -52,18 +59,31 @@ def given_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
                 f"{name!r} cannot be the name of a variable",
                 hint='a name as in variables={"order": …}',
             )
-        if not is_plain(value):
-            raise ConfigurationError(
-                f"the variable {name!r} holds a {type(value).__name__} that is not plain data",
-                hint="lists, dicts, texts, numbers, dates; hand in a file for anything else",
-            )
-        size += len(repr(value))
+        given[name] = _converted(name, value)
+        size += len(repr(given[name]))
     if size > MAX_TOTAL_LENGTH:
         raise ConfigurationError(
             f"the variables have {size:,} characters, and at most {MAX_TOTAL_LENGTH:,} are taken",
             hint="hand in a file: files=[…]",
         )
-    return dict(variables)
+    return given
+
+
+def _converted(name: str, value: Any) -> Any:
+    """Convert a variable's value to plain data.
+
+    Raises:
+        ConfigurationError: If the value has a part of another kind, such as a function or NaN.
+    """
+    with suppress(UnsupportedValueError, ValueError):
+        plain_value = loads(dumps(plain_or_as_is(value), named=True))
+        if is_plain(plain_value):
+            return plain_value
+    raise ConfigurationError(
+        f"the variable {name!r} holds a {type(value).__name__} that is not plain data",
+        hint="lists, dicts, texts, finite numbers, dates, data frames; hand in a file for anything "
+        "else",
+    )
 
 
 def is_variable(name: object) -> bool:

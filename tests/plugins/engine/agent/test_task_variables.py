@@ -1,9 +1,13 @@
 """Variables of one task: ``agent.run(…, variables={…})``."""
 
 import asyncio
+import dataclasses
+import datetime as dt
 from collections import Counter
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
+import pandas as pd
 import pytest
 
 from delf import tool
@@ -19,6 +23,18 @@ class UserFloat(float):
 
     def __repr__(self) -> str:
         return f"UserFloat({float(self)})"
+
+
+@dataclasses.dataclass
+class Order:
+    id: str
+    at: dt.datetime
+
+
+ORDER_TEXT = (
+    "{'id': 'A-17', 'at': datetime.datetime(2026, 1, 2, 0, 0, "
+    "tzinfo=datetime.timezone(datetime.timedelta(seconds=32400)))}"
+)
 
 
 @tool(effect="write", confirm=False)
@@ -37,6 +53,23 @@ def test_variables_are_available_to_scripts_and_shown_to_the_model(make_agent, s
     )
     assert agent.run("and now?").text == "False"
     assert "order" not in scripted_model.prompts[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "given"),
+    [
+        (
+            pd.DataFrame({"a": [1, 2], "b": [0.5, None]}),
+            "[{'a': 1, 'b': 0.5}, {'a': 2, 'b': None}]",
+        ),
+        ([Counter("aab")], "[{'a': 2, 'b': 1}]"),
+        (UserFloat(1), "1.0"),
+        (Order("A-17", dt.datetime(2026, 1, 2, tzinfo=ZoneInfo("Asia/Tokyo"))), ORDER_TEXT),
+    ],
+)
+def test_variables_are_converted_as_results_of_tools(make_agent, scripted_model, value, given):
+    scripted_model.writes("print(x)")
+    assert make_agent().run("x", variables={"x": value}).text == given
 
 
 async def test_variables_can_be_given_to_every_task_method(make_agent, scripted_model):
@@ -64,14 +97,16 @@ async def test_resumed_task_keeps_its_variables(bench, scripted_model):
         ({"x": 10**5_000}, "holds a int that is not plain data"),
         ({"x": [10**5_000]}, "holds a list that is not plain data"),
         ({"x": object()}, "holds a object that is not plain data"),
-        ({"x": [Counter("aab")]}, "holds a list that is not plain data"),
-        ({"x": UserFloat(1)}, "holds a UserFloat that is not plain data"),
+        ({"x": [float("nan")]}, "holds a list that is not plain data"),
+        ({"files": 1}, "cannot be named 'files': scripts need that name"),
+        ({"pay": 1}, "cannot be named 'pay': scripts need that name"),
+        ([1], "variables is a list"),
         ({"x": "a" * 100_000}, "at most 65,536 are taken"),
     ],
 )
 def test_unsupported_variables_are_refused(make_agent, scripted_model, variables, problem):
     with pytest.raises(ConfigurationError, match=problem):
-        make_agent().run("x", variables=variables)
+        make_agent(pay).run("x", variables=variables)
     assert scripted_model.requests == []
 
 
