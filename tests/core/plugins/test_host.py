@@ -277,7 +277,7 @@ def test_failed_plugin_is_named_with_its_reason(site):
         host.spec(SandboxSpec, "docker")
     assert caught.value.message == (
         "no sandbox 'docker': plugin 'sandbox-docker' (delf-plugin-sandbox-docker 1.0) is failed: "
-        "RuntimeError: no socket"
+        "RuntimeError: no socket (made_delf_plugin_sandbox_docker.py, line 1)"
     )
     with pytest.raises(PluginError, match="is skipped: needs delf with plugin API 99"):
         host.spec(ConnectionSpec, "gmail")
@@ -536,4 +536,6 @@ def test_report_is_json_ready(site):
     assert rows["tickets"]["distribution"] == "delf-plugin-tickets"
     assert rows["tickets"]["load_ms"] > 0
     assert rows["broken"]["state"] == "failed"
-    assert rows["broken"]["reason"] == "ZeroDivisionError: division by zero"
+    assert (
+        rows["broken"]["reason"] == "ZeroDivisionError: division by zero (made_broken.py, line 1)"
+    )

@@ -118,9 +118,28 @@ def test_permission_names_lists_each_permission_once():
     assert permission_names(actions_of(Base)) == ("find", "edit", "close", "reopen", "wipe")
 
 
-def test_unknown_effect_is_refused():
-    with pytest.raises(ToolDefinitionError, match="unknown effect 'maybe'; one of: read, write"):
-        action(effect="maybe")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"effect": "maybe"}, "unknown effect 'maybe'; one of: read, write"),
+        ({"trust": "mine"}, "unknown trust 'mine'"),
+        ({"sinks": "to"}, "sinks is a text"),
+    ],
+)
+def test_wrong_option_of_an_action_is_refused_with_the_action(options, problem):
+    def find(self) -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match=f"find: {problem}"):
+        action(**options)(find)
+
+
+def test_action_without_self_is_refused():
+    class Desk:
+        @action(effect="read")
+        def find(words: str, limit: int = 3) -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match=r"Desk\.find has no parameter self"):
+        actions_of(Desk)
 
 
 def test_action_with_star_args_is_refused():

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -149,8 +150,23 @@ def import_target(target: str) -> Any:
 
 
 def explain(error: BaseException) -> str:
-    """Format an exception in one line: its type and the first line of its message."""
-    return describe_exception(error).strip().split("\n", 1)[0]
+    """Format an exception in one line: its type, the first line of its message, and its place."""
+    text = describe_exception(error).strip().split("\n", 1)[0]
+    place = _place_in_plugin(error)
+    return f"{text} ({place})" if place else text
+
+
+def _place_in_plugin(error: BaseException) -> str:
+    """Return the file and line that raised an exception; empty if the core or Python did."""
+    file, line = "", 0
+    traceback = error.__traceback__
+    while traceback is not None:
+        path = traceback.tb_frame.f_code.co_filename
+        if not path.startswith("<"):  # as <frozen importlib._bootstrap>
+            file, line = path, traceback.tb_lineno
+        traceback = traceback.tb_next
+    is_in_core = file.startswith(str(Path(__file__).parents[1]))
+    return "" if not file or is_in_core else f"{Path(file).name}, line {line}"
 
 
 def _register(

@@ -242,18 +242,17 @@ def action(
         ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter
             without a type hint.
     """
-    if effect is not None and effect not in EFFECTS:
-        raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
-
-    flow = check_flow("@action", trust, sinks, contents, egress=egress, author=author)
 
     def mark(function: F) -> F:
+        place = getattr(function, "__qualname__", "@action")
+        check_effect(place, effect)
+        flow = check_flow(place, trust, sinks, contents, egress=egress, author=author)
         # A static method, a class method or a callable object has no code here, and is not checked.
         if code := getattr(function, "__code__", None):
             # All parameters but the first, ``self``.
             parameter_names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
             unannotated = [item for item in parameter_names if item not in function.__annotations__]
-            check_hints(function.__qualname__, unannotated)
+            check_hints(place, unannotated)
         group = group_or_function if isinstance(group_or_function, str) else None
         setattr(function, _MARK, _Mark(group, effect, resumes, one_or_more(tags), flow))
         return function
@@ -378,6 +377,19 @@ def _check_parameters_in_flow(flow: Mapping[str, Any], signature: Signature, pla
                 raise ToolDefinitionError(
                     f"{place} has no parameter {each!r}, which {kind} names{suggestion}"
                 )
+
+
+def check_effect(place: str, effect: Effect | None) -> None:
+    """Raise ``ToolDefinitionError`` for an unknown effect.
+
+    Args:
+        place: The name of the function in the error message.
+        effect: The effect; None if it is not declared.
+    """
+    if effect is not None and effect not in EFFECTS:
+        raise ToolDefinitionError(
+            f"{place}: unknown effect {effect!r}; one of: {', '.join(EFFECTS)}"
+        )
 
 
 def check_flow(

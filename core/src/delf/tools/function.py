@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast, overload
 
 from delf.errors import ToolDefinitionError
 from delf.protocols.connection import ConnectionLike
-from delf.tools.action import EFFECTS, Action, action_from_function, check_flow
+from delf.tools.action import Action, action_from_function, check_effect, check_flow
 from delf.tools.connection import describe_actions
 from delf.tools.signature import ArgumentValidator, warn_of_missing_hints
 from delf.types import Effect, Permission, Trust
@@ -139,7 +139,8 @@ def tool(
             target = _with_function_metadata(cast("functools.partial[Any]", target))
         _check_options(target, handle_error, confirm, effect)
         # Where the tool's data come from, and where they may go.
-        data_flow = check_flow("@tool", trust, sinks, contents, egress=egress, author=author)
+        place = str(getattr(target, "__name__", "@tool"))
+        data_flow = check_flow(place, trust, sinks, contents, egress=egress, author=author)
         tool_action = action_from_function(
             target,
             flow=data_flow,
@@ -211,8 +212,7 @@ def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) ->
         )
     if not isinstance(confirm, bool):
         raise ToolDefinitionError(f"confirm of {target.__name__} must be True or False")
-    if effect is not None and effect not in EFFECTS:
-        raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
+    check_effect(str(target.__name__), effect)
 
 
 def _warn_of_missing_hints(target: Callable[..., Any]) -> None:

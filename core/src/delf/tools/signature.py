@@ -114,6 +114,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     _check_whole_result(function, hints.get("return"), function_name)
     all_parameters = list(raw.parameters.values())
     if skip_first:
+        _check_self(all_parameters[:1], function_name)
         all_parameters = all_parameters[1:]
     contexts = [item.name for item in all_parameters if _is_context(hints.get(item.name))]
     if len(contexts) > 1:
@@ -181,6 +182,17 @@ def check_hints(place: str, unannotated: Sequence[str]) -> None:
 
 def _is_context(hint: Any) -> bool:
     return hint is CallContext or CallContext in typing.get_args(hint)
+
+
+def _check_self(first_parameters: Sequence[inspect.Parameter], place: str) -> None:
+    """Raise for a method whose first parameter has a type, and so is not ``self``."""
+    if not first_parameters or (
+        first_parameters[0].name != "self"
+        and first_parameters[0].annotation is not inspect.Parameter.empty
+    ):
+        raise ToolDefinitionError(
+            f"{place} has no parameter self", hint="add self, or @staticmethod above @action"
+        )
 
 
 def _check_whole_result(function: Callable[..., Any], returns: Any, place: str) -> None:

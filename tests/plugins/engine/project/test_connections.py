@@ -46,6 +46,12 @@ class Dead:
         raise ConnectionUnavailableError("no answer")
 
 
+class Nameless(Connection):
+    """A connection whose constructor forgets the name."""
+
+    def __init__(self, depth: int = 1) -> None: ...
+
+
 class Buggy:
     def __init__(self, **settings):
         raise KeyError("oops")
@@ -64,8 +70,12 @@ class Plugin:
             "dead": "Dead",
             "buggy": "Buggy",
             "three": "NOT_CALLABLE",
+            "nameless": "Nameless",
         }.items():
             yield ConnectionSpec(name=name, summary="", factory=f"{__name__}:{attribute}")
+        yield ConnectionSpec(
+            name="files", summary="", factory=f"{__name__}:Nameless", input_files=True
+        )
 
 
 @pytest.fixture
@@ -218,6 +228,17 @@ def test_connection_with_a_custom_constructor_is_created(host, project):
         found.connector(host)("api")
     with pytest.raises(ConnectionConfigurationError, match="setting 'spec' is missing"):
         project("").connector(host)("custom")
+
+
+def test_constructor_without_the_common_parameters_is_an_error_of_its_plugin(host, project):
+    with pytest.raises(PluginError, match="Nameless does not take 'name'") as caught:
+        project().connector(host)("nameless")
+    assert "super().__init__(**settings)" in caught.value.hint
+
+
+def test_connection_of_tasks_with_files_cannot_be_chosen(host, project):
+    with pytest.raises(ConnectionConfigurationError, match="with input files already has it"):
+        project().connector(host)("files")
 
 
 def test_model_of_a_connection_is_passed_as_it_is_written(host, project):

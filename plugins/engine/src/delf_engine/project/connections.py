@@ -142,6 +142,11 @@ def _from_entry(host: PluginHost, entry: ConnectionEntry) -> Connection:
 
 
 def _from_spec(host: PluginHost, spec: ConnectionSpec, entry: ConnectionEntry) -> Connection:
+    if spec.input_files:
+        tasks = "every task" if spec.input_files == "always" else "each task with input files"
+        raise ConnectionConfigurationError(
+            f"{entry.where}: {tasks} already has it", hint="leave it out; --file gives input files"
+        )
     factory = host.resolve(spec)
     owner = host.origin(spec)
     if not callable(factory):
@@ -185,7 +190,7 @@ def _create(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
         arguments["trust"] = entry.trust
     if entry.contents is not None:
         arguments["contents"] = entry.contents
-    _require_accepted(factory, entry, arguments)
+    _require_accepted(factory, entry, arguments, owner)
     try:
         connection = factory(**arguments)
     except (ConnectionConfigurationError, AgentConfirmationError) as error:
@@ -198,7 +203,9 @@ def _create(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     return connection
 
 
-def _require_accepted(factory: Any, entry: ConnectionEntry, arguments: Mapping[str, Any]) -> None:
+def _require_accepted(
+    factory: Any, entry: ConnectionEntry, arguments: Mapping[str, Any], owner: str
+) -> None:
     """Raise for settings that a constructor does not accept, and for missing settings."""
     try:
         signature = inspect.signature(factory)
@@ -212,6 +219,11 @@ def _require_accepted(factory: Any, entry: ConnectionEntry, arguments: Mapping[s
     common_parameters = ("name", "allow", "confirm", "metadata", "trust", "contents")
     setting_names = [name for name in parameters if name not in common_parameters]
     for key in arguments:
+        if key not in parameters and key in common_parameters:
+            raise PluginError(
+                f"{entry.where}: {owner}: {factory.__qualname__} does not take {key!r}",
+                hint="__init__ takes **settings, and gives them to super().__init__(**settings)",
+            )
         if key not in parameters:
             raise ConnectionConfigurationError(
                 f"{entry.where}: unknown setting {key!r}{did_you_mean(key, setting_names)}",
