@@ -68,13 +68,14 @@ WHERE c.hidden <> 1 ORDER BY t.key, c.cid
 """
 # Without a column, a foreign key refers to the primary key of the other table.
 _CONSTRAINTS: Final = """
+WITH t AS (SELECT key, value FROM json_each(?))
 SELECT key, name, role, other FROM (
     SELECT t.key, c.name, 'p' AS role, NULL AS other, 0 AS id, 0 AS seq
-    FROM json_each(?1) t, pragma_table_xinfo(t.value ->> 0, t.value ->> 1) c WHERE c.pk
+    FROM t, pragma_table_xinfo(t.value ->> 0, t.value ->> 1) c WHERE c.pk
     UNION ALL
     SELECT t.key, k."from", 'f', iif(t.value ->> 1 = 'main', '', (t.value ->> 1) || '.')
         || k."table" || coalesce('.' || k."to", ''), k.id, k.seq
-    FROM json_each(?1) t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k)
+    FROM t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k)
 ORDER BY key, id, seq
 """
 # The maximum number of tables whose columns or keys one catalogue query reads.
