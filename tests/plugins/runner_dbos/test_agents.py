@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from delf.errors import ConfigurationError
+from delf.events import PROJECT_FOLDER
 from delf_cli.state import State
 from delf_runner_dbos import agents as module
 from delf_runner_dbos.agents import Agents
@@ -27,6 +29,14 @@ class UnstoppableAgent:
     async def astop(self, **_: Any) -> None:
         self.stopped.append(self)
         raise ConnectionError("the service is gone")
+
+
+@pytest.mark.parametrize("key", ["folder", PROJECT_FOLDER])
+async def test_task_of_another_project_gets_no_agent(key: str, tmp_path: Path) -> None:
+    """The task of a command, or of a program whose agent belongs to a project."""
+    with pytest.raises(ConfigurationError, match="belongs to the folder"):
+        async with Agents(State(), {}).lend({key: str(tmp_path)}):
+            pytest.fail("the task would have the tools of this folder")
 
 
 async def test_failing_stop_of_an_idle_agent_does_not_fail_another_task(

@@ -18,7 +18,7 @@ from unittest.mock import Mock
 import pytest
 
 from delf.errors import ConfigurationError, ConnectionUnavailableError, PluginError
-from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
+from delf.events import PROJECT_FOLDER, TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.protocols.people import Person
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos import runner as module
@@ -460,6 +460,8 @@ def test_task_of_a_former_folder_belongs_to_this_project(
     assert belongs_to_project({"folder": str(tmp_path)}, ())
     assert not belongs_to_project({"folder": old}, ())
     assert belongs_to_project({"folder": old}, [old])
+    assert not belongs_to_project({PROJECT_FOLDER: old}, ())
+    assert belongs_to_project({PROJECT_FOLDER: str(tmp_path)}, ())
 
 
 async def test_tasks_of_a_missing_folder_are_logged(

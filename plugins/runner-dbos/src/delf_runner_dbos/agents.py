@@ -18,7 +18,7 @@ from delf.errors import ConfigurationError
 from delf_cli.session import Options, Setup, restore_options
 from delf_cli.state import State
 from delf_engine.closing import all_ended
-from delf_runner_dbos.queue import belongs_to_project
+from delf_runner_dbos.queue import belongs_to_project, folder_of
 
 _log = logging.getLogger(__name__)
 _MAX_AGENTS: Final = 8
@@ -67,6 +67,12 @@ class Agents:
             ConfigurationError: If the task was submitted in the folder of another project.
             DelfError: If the agent cannot be created.
         """
+        if not belongs_to_project(setup, self._former_folders):
+            raise ConfigurationError(
+                f"the task belongs to the folder {folder_of(setup)}, not to {Path.cwd()}",
+                hint=f"start a runner in {folder_of(setup)}; if the project was moved here, name "
+                "that folder in former_folders under [plugins.runner-dbos]",
+            )
         setup = {name: setup[name] for name in _AGENT_FIELDS if name in setup}
         key = json.dumps(setup, sort_keys=True, default=str)
         async with self._lock:
@@ -103,22 +109,11 @@ class Agents:
         Args:
             task_setup: The fields that a task recorded when it was queued, such as its folder and
                 flags. Empty for the project's own settings.
-
-        Raises:
-            ConfigurationError: If the tasks belong to another project.
         """
         state = replace(self._state)  # a copy, which restore_options() changes
         options = Options(flags=_NO_FLAGS)
         if task_setup:
-            folder = task_setup.get("folder", "")
-            working_folder = Path.cwd()
-            if not belongs_to_project(task_setup, self._former_folders):
-                raise ConfigurationError(
-                    f"the task belongs to the folder {folder}, not to {working_folder}",
-                    hint=f"start a runner in {folder}; if the project was moved here, name that "
-                    "folder in former_folders under [plugins.runner-dbos]",
-                )
-            setup_here = {**task_setup, "folder": str(working_folder)}
+            setup_here = {**task_setup, "folder": str(Path.cwd())}
             options = restore_options(state, options, setup_here)
         agent_setup = Setup.of(state, options)
         # The project's settings override the defaults. The fixed options override everything.

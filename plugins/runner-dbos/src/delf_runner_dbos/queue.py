@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from delf.environment import using_environ
 from delf.errors import ConfigurationError, ConnectionUnavailableError, DelfError
-from delf.events import TaskQueued
+from delf.events import PROJECT_FOLDER, TaskQueued
 from delf.protocols.context import PluginContext
 from delf_runner_dbos.settings import PLUGIN, QueueSettings, RunnerSettings
 
@@ -98,16 +98,25 @@ def task_id_of(workflow_id: str) -> str:
     return workflow_id.partition(":")[0]
 
 
+def folder_of(setup: Mapping[str, Any]) -> str:
+    """Return the folder in which a task was submitted: of its command, or of its program's project.
+
+    The text is empty if the task has no folder.
+    """
+    folder = setup.get("folder", setup.get(PROJECT_FOLDER))  # a program may keep anything there
+    return folder if isinstance(folder, str) else ""
+
+
 def belongs_to_project(setup: Mapping[str, Any], former_folders: Collection[str]) -> bool:
     """Return True if a task was submitted in the current folder or in an earlier one.
 
     A task that was submitted without a folder also belongs to the project.
 
     Args:
-        setup: The setup of the task, with its ``folder``.
+        setup: The setup of the task.
         former_folders: Earlier paths of the project's folder, which is the current folder.
     """
-    folder = str(setup.get("folder", ""))
+    folder = folder_of(setup)
     if not folder:
         return True
     return folder in former_folders or Path(folder).resolve() == Path.cwd().resolve()

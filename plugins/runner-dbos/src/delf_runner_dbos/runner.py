@@ -33,7 +33,7 @@ from delf_cli.schedules import runs_routine
 from delf_engine.closing import all_ended
 from delf_engine.retention import prune
 from delf_engine.task import TRUST, VARIABLES
-from delf_runner_dbos.queue import DbosQueue, Ticket, belongs_to_project, task_id_of
+from delf_runner_dbos.queue import DbosQueue, Ticket, belongs_to_project, folder_of, task_id_of
 from delf_runner_dbos.schedules import delete_idle_firings, seen_digests
 from delf_runner_dbos.times import repeats_time_of_day
 from delf_runner_dbos.watching import compare_items, items_of, truncate_item
@@ -661,7 +661,7 @@ class Runner:
                 except UnreadableEventError as error:
                     _log.warning("a task is not put back into its queue: %s", error.message)
                     continue
-                folder = str(queued.setup.get("folder", ""))
+                folder = folder_of(queued.setup)
                 if belongs_to_project(queued.setup, self._options.former_folders):
                     await self._queue.restore(queued)
                 elif not await asyncio.to_thread(Path(folder).is_dir):
