@@ -1,14 +1,20 @@
 """``delf run`` is killed; ``delf resume`` ends what it began, and does nothing twice."""
 
+import asyncio
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from delf.events import PROJECT_FOLDER, TaskStarted
+from delf_journal_sql import SqlJournal
 from support.program import DELF, delf, environment, start, write_recording
 
 from .waiting import FREE_TO_CLOSE, Run, running, sent
@@ -63,6 +69,27 @@ def test_resume_from_another_folder_uses_the_task_options(here: Path, tmp_path: 
     again = delf("resume", task, cwd=here)
     assert (again.returncode, again.stdout) == (0, "closed\nsent to ada\n")
     assert sent(here) == ["closed 7", "ada 1"]
+
+
+@pytest.mark.parametrize(("options", "used"), [([], "shop"), (["--here"], "bank")])
+def test_resume_continues_a_task_of_a_server_in_its_project(
+    tmp_path: Path, options: list[str], used: str
+) -> None:
+    for name in ("shop", "bank"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "delf.toml").write_text('[agent]\nllm = "recorded:answers.jsonl"\n')
+    setup = {PROJECT_FOLDER: str(tmp_path / "shop")}
+
+    async def interrupt() -> None:
+        async with aclosing(SqlJournal(str(tmp_path / "journal.db"))) as journal:
+            event: dict[str, Any] = {"seq": 1, "at": 1.0, "task": "Pay.", "setup": setup}
+            await journal.append(TaskStarted(task_id="task_served", **event))
+
+    asyncio.run(interrupt())
+    trusted = os.pathsep.join(str(tmp_path / name) for name in ("shop", "bank"))
+    env = {"DELF_TRUST": trusted, "DELF_JOURNAL_SQL_URL": str(tmp_path / "journal.db")}
+    failed = delf("resume", "task_served", *options, cwd=tmp_path / "bank", env=env)
+    assert f"no recording at {tmp_path / used / 'answers.jsonl'}" in failed.stderr
 
 
 def test_hint_after_an_interrupted_resume_names_the_task(here: Path) -> None:

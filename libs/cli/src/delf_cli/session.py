@@ -22,7 +22,7 @@ from delf.errors import (
     TaskTimeoutError,
     did_you_mean,
 )
-from delf.events import Event, TaskFinished
+from delf.events import PROJECT_FOLDER, Event, TaskFinished
 from delf.records import dataclass
 from delf.types import IN_PROCESS, TaskState
 from delf_cli import errors, output
@@ -590,11 +590,14 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     Raises:
         ConfigurationError: If the folder is gone, or a needed option was stored without its secret.
     """
-    if "folder" not in record:
-        return options  # the task did not come from the command line
+    folder = record.get("folder", record.get(PROJECT_FOLDER))
+    if not isinstance(folder, str):
+        return options  # the task of a program without a project
     # The user's paths are relative to the current folder, which changes in the next line.
     options = _with_absolute_paths(state, options)
-    _enter_folder(record["folder"])
+    _enter_folder(folder)
+    if "folder" not in record:  # the task of a server or a program, without options of a command
+        return options
     state.config = state.config or record["config"]
     # The person who resumes the task has to name its plugin files again.
     state.missing_plugins = tuple(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delf.errors import DelfError
+from delf.events import PROJECT_FOLDER
 from delf_cli import complete
 from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.state import State, state_of
@@ -73,8 +74,9 @@ def resume(
         )
     extends_limits = _sets_limit(options)
     record: Mapping[str, Any] = {} if started is None else started.setup
-    if here and "folder" in record:
-        record = {**record, "folder": str(Path.cwd())}
+    if here:
+        folders = dict.fromkeys(record.keys() & {"folder", PROJECT_FOLDER}, str(Path.cwd()))
+        record = {**record, **folders}
     options = restore_options(state, options, record)
     if started is not None and record.get("chat"):
         options = replace(options, conversation=started.conversation)
