@@ -19,6 +19,9 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
+from delf import Agent
+from delf_mcp.command import serve_on
+from delf_mcp.serving import Served
 from support.program import delf, write_recording
 from support.server import free_port
 from support.until import until, until_now
@@ -245,6 +248,34 @@ def test_invalid_address_is_a_configuration_error(
         done = delf(*command, address, cwd=tmp_path, env={"DELF_MCP_KEY": key})
     assert (done.returncode, message in done.stderr) == (2, True)
     assert "serving" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"POST /mcp HTTP/1.1\r\nHost: ",
+        b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{",
+    ],
+    ids=["nothing", "part of a head", "part of a refused body"],
+)
+async def test_connection_of_a_slow_client_is_closed(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr("delf_mcp.slow_clients.HEAD_SECONDS", 0.1)
+    monkeypatch.setenv("DELF_MCP_KEY", "key")
+    port = free_port()
+    served = Served(lambda **_: Agent(llm="gpt-4o-mini"))
+    serving = asyncio.create_task(serve_on(served, str(port)))
+    await until(lambda: listens(port))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    assert b"401" in answer if b"Length" in sent else answer == b""
+    writer.close()
+    serving.cancel()
+    await asyncio.wait({serving})
 
 
 @every_era

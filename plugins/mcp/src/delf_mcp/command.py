@@ -229,6 +229,8 @@ async def _on_http(served: Served, address: str) -> None:
     """Serve at an address such as ``8000`` or ``HOST:8000``; only loopback needs no key."""
     import uvicorn
 
+    from delf_mcp.slow_clients import TimedProtocol
+
     host, _, port_text = address.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     key = os.environ.get(_KEY_VARIABLE)
@@ -244,7 +246,11 @@ async def _on_http(served: Served, address: str) -> None:
     app.router.lifespan_context = _closing_after(app.router.lifespan_context, served)
     app_with_key_check = app if not key else _RequireKey(app, key)
     config = uvicorn.Config(
-        app_with_key_check, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_SECONDS
+        app_with_key_check,
+        http=TimedProtocol,
+        ws="none",
+        log_level="warning",
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     with listening(host, port) as listeners:
         click.echo(f"serving {address_of(listeners[0])}/mcp", err=True)

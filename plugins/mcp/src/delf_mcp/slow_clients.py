@@ -1,0 +1,41 @@
+"""The HTTP protocol of ``delf mcp serve``, which closes connections without requests."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+HEAD_SECONDS: Final = 10.0
+"""The maximum time in seconds from a connection or a response to the whole head of a request."""
+
+
+class TimedProtocol(H11Protocol):
+    """uvicorn's protocol with a timeout for clients without a request in progress.
+
+    uvicorn waits without end for the head of a request, and for the rest of a body after its
+    response. A stranger needs no key for either, and each connection takes a file descriptor.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the timeout for the first request."""
+        super().connection_made(transport)
+        self._close_later()
+
+    def _close_later(self) -> None:
+        self.loop.call_later(HEAD_SECONDS, self._close_if_idle, self.cycle)
+
+    def _close_if_idle(self, earlier_cycle: Any) -> None:
+        """Close the connection if no request has begun since the last check, and none is handled.
+
+        Args:
+            earlier_cycle: The latest request at the last check; None without a request.
+        """
+        if self.transport.is_closing():
+            return
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        is_idle = cycle is None or cycle.response_complete
+        if is_idle and cycle is earlier_cycle:
+            self.transport.close()
+        else:
+            self._close_later()
