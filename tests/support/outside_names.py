@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
 from pydantic import BaseModel
@@ -99,8 +99,9 @@ def _of_models(what: str, model: type[BaseModel]) -> Iterator[str]:
     """Yield the keys of a table, with those of tables in it."""
     for name, field in model.model_fields.items():
         yield f"{what} {name}"
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _of_models(f"{what} {name}", field.annotation)
+        for each in (field.annotation, *get_args(field.annotation)):  # as in ``Table | None``
+            if isinstance(each, type) and issubclass(each, BaseModel):
+                yield from _of_models(f"{what} {name}", each)
 
 
 def _of_json() -> Iterator[str]:
