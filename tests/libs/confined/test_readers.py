@@ -187,6 +187,17 @@ async def test_cancelled_call_leaves_no_child_process(call):
     assert await children(0) == []
 
 
+async def test_call_that_is_cancelled_again_and_again_leaves_no_child_process(call):
+    running = asyncio.create_task(call("spin"))
+    await call("echo", {"value": 1})  # its child is forked after that of the first call
+    while not running.done():
+        running.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await children(0) == []
+
+
 async def test_closed_readers_leave_no_process(readers, call):
     await call("echo", {"value": 1})
     assert templates()

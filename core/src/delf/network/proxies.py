@@ -140,10 +140,9 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
         return None
-    # ::ffff:10.0.0.1 reaches the same host as 10.0.0.1.
     if address.version == 4:
         return address
-    return address.ipv4_mapped or address
+    return address.ipv4_mapped or address  # ::ffff:10.0.0.1 reaches the same host as 10.0.0.1
 
 
 def _scheme_of_proxy(url: str) -> str | None:
@@ -184,8 +183,9 @@ def _split_port(entry: str) -> tuple[str, int | None]:
 
 
 def _is_within(entry: str, address: Any) -> bool:
+    entry = entry.replace("[", "").replace("]", "")  # as in [2001:db8::]/32
     try:
-        network = ipaddress.ip_network(entry.replace("[", "").replace("]", ""), strict=False)
+        network = ipaddress.ip_network(entry, strict=False)
     except ValueError:
         return False
     return address is not None and address.version == network.version and address in network

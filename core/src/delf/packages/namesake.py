@@ -30,7 +30,8 @@ def is_installed_beside(file: str) -> bool:
     except OSError:  # in an archive nothing is installed
         return False
     for name in names:
-        version = name.removeprefix(prefix)
-        if name.startswith(prefix) and version[:1].isdigit():
-            return True
+        if name.startswith(prefix):
+            version = name.removeprefix(prefix)
+            if version[:1].isdigit():
+                return True
     return False

@@ -200,7 +200,9 @@ class Catalog:
         everything = (offer for offers in self._offers.values() for offer in offers)
         fits = [(_length_of_match(o.spec, name), o) for o in everything if o.spec.kind == kind]
         best_fit = max((fit for fit, _ in fits), default=0)
-        return [offer for fit, offer in fits if fit == best_fit > 0]
+        if best_fit == 0:  # no pattern matches
+            return []
+        return [offer for fit, offer in fits if fit == best_fit]
 
     @cached_property
     def providers(self) -> Providers:

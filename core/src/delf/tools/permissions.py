@@ -34,7 +34,8 @@ def check_permission(value: Any, option: str, place: str) -> Permission:
     if isinstance(value, (list, tuple, set, frozenset)):
         items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
         if all(isinstance(item, str) for item in items):
-            return tuple(sorted(items) if isinstance(value, (set, frozenset)) else items)
+            has_order = isinstance(value, (list, tuple))
+            return tuple(items if has_order else sorted(items))
     kind = AgentConfirmationError if option == "confirm" else ConnectionConfigurationError
     raise kind(
         f"{option} of {place!r} is {value!r}",

@@ -406,7 +406,7 @@ def _may_loosen_permission(path: tuple[str, ...]) -> bool:
     effect is declared there.
     """
     is_agent_field = _agent_setting(path) in AgentConfig.model_fields
-    keys = path[2:] if is_agent_field else _setting_keys(path)
+    keys = path[2:] if is_agent_field else _setting_keys(path)  # of agent.libs.pandas, only pandas
     return any(map(_PERMISSION_KEY.search, keys))
 
 

@@ -70,9 +70,9 @@ class Duration(_Type):
         if duration_match is None:
             return None
         number, unit = duration_match.groups()
-        if not unit and self._is_timeout:
-            unit = "s"
-        return float(number) * _UNIT_SECONDS[unit.lower()] if unit else None
+        if unit:
+            return float(number) * _UNIT_SECONDS[unit.lower()]
+        return float(number) if self._is_timeout else None  # a number alone means seconds there
 
 
 DURATION: Final = Duration()

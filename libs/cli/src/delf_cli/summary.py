@@ -112,7 +112,9 @@ def _note_of(approval: ApprovalTrace) -> str:
         return f"decided in {approval.from_task}"
     if approval.answer is not None:
         return str(approval.answer)
-    return approval.reason or ("" if approval.edited is None else repr(dict(approval.edited)))
+    if approval.reason:
+        return approval.reason
+    return "" if approval.edited is None else repr(dict(approval.edited))
 
 
 def model_rows(uses: Mapping[tuple[str, str], ModelUse], total: ModelUse) -> list[Row]:

@@ -228,8 +228,9 @@ def _declares_encoding(font: Any) -> bool:
     if encoding is None:
         return False
     encoding = encoding.get_object()
-    # An encoding is either a name, or a dictionary of the differences from a named encoding.
-    return isinstance(encoding, str) or "/BaseEncoding" in (encoding or ())
+    if isinstance(encoding, dict):  # the differences from a named encoding, or from the font's own
+        return "/BaseEncoding" in encoding
+    return isinstance(encoding, str)  # the name of an encoding
 
 
 def _entries_of(resources: Any, name: str) -> list[Any]:

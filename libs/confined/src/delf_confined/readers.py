@@ -135,10 +135,13 @@ class Readers:
     async def _end(self, child: Child, exchange: asyncio.Task[bytes]) -> Future[int]:
         """Kill a child; return a future for the exit status."""
         exchange.cancel()
-        # Stop reading before another thread closes the socket.
-        await asyncio.gather(exchange, return_exceptions=True)
-        child.kill()  # at once: the thread may be busy with another child
-        return self._thread.submit(child.end)  # blocks its thread until the child has ended
+        try:
+            # Stop reading before another thread closes the socket.
+            await asyncio.gather(exchange, return_exceptions=True)
+        finally:  # even if the caller is cancelled, perhaps for the second time
+            child.kill()  # at once: the thread may be busy with another child
+            future_status = self._thread.submit(child.end)  # blocks the thread until the end
+        return future_status
 
     async def _fork(self, call: _Call) -> Child:
         """Fork a child that will run a call's function."""
