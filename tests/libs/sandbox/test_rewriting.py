@@ -158,7 +158,7 @@ def test_declaration_after_a_function_is_left_to_the_compiler(word: str):
 
 @pytest.mark.timeout(10)
 def test_alias_of_itself_used_as_a_value_is_refused():
-    tree = ast.parse("if (send := send if quiet else gmail.send): send(1)")
+    tree = ast.parse("if (send := send if quiet else gmail.send) == 1: send(1)")
     with pytest.raises(nodes.ToolMisuseError, match="is named here and not called"):
         Rewriting(tree, TOOLS)
 

@@ -532,7 +532,11 @@ class _NoValue(abc.ABC):
         error = self.__delf_misuse__()
         raise error
 
-    __bool__ = __str__ = __repr__ = __format__ = _refuse
+    def __bool__(self) -> bool:
+        """Return True, for ``if handler:`` where a script has a tool or None."""
+        return True
+
+    __str__ = __repr__ = __format__ = _refuse
     __iter__ = __len__ = __contains__ = _refuse
     __getitem__ = __setitem__ = __setattr__ = __delattr__ = _refuse
     __mro_entries__ = _refuse  # for ``class Mail(mail)``

@@ -44,12 +44,21 @@ _MAX_NAMES = 12
 
 @dataclass(frozen=True)
 class _Use:
-    """An expression that refers to a connection, an action or a plain tool."""
+    """An expression that refers to a connection, an action or a plain tool.
+
+    Args:
+        label: The name of the tool, such as ``mail.send``.
+        methods: The actions of a connection; empty for an action or plain tool.
+        node: The expression.
+        scope: The scope of the expression.
+        is_optional: Whether the expression may have another value, such as None.
+    """
 
     label: str
     methods: Sequence[str]
     node: Any
     scope: Scope
+    is_optional: bool = False
 
     @property
     def is_connection(self) -> bool:
@@ -213,6 +222,11 @@ class _Uses:
                 return id(parent) not in self._tool_calls
             case ast.keyword():  # ``use(tool=mail.send)``
                 return id(self._parents[id(parent)]) not in self._tool_calls
+            # ``if handler:`` after ``handler = mail.send if is_urgent else None``
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) if test is node:
+                return use.is_optional
+            case ast.UnaryOp(op=ast.Not()) | ast.BoolOp():
+                return use.is_optional
             case ast.Compare(ops=ops):  # ``mail.send is None``, but not ``mail.send == 1``
                 return all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
             case ast.Subscript(slice=key):  # ``calls[mail.send]``, but not ``mail["send"]``
@@ -268,8 +282,9 @@ class _Uses:
         # After ``mail = chat``, the name may mean either tool; ToolNames decides that.
         if name in self._tools or not _is_only_value(value, owner, name):
             return ()
+        is_optional = use.is_optional or isinstance(value, (ast.IfExp, ast.BoolOp))
         return [
-            replace(use, node=place.node, scope=place.scope)
+            replace(use, node=place.node, scope=place.scope, is_optional=is_optional)
             for place, _ in self._syntax.loads
             # Another function may have a variable of the same name, with another value.
             if place.node.id == name and place.scope.find(name) is owner
