@@ -419,7 +419,8 @@ class Chat(FixedAttributes):
     def reset_after_fork(self) -> None:
         """Leave the thread and the database to the parent, in a forked process."""
         self._lock = threading.Lock()
-        self._thread = self._journal = None
+        self._thread = None
+        self._journal = None
         # A store in memory was copied by the fork, but a store on disk has to be opened again.
         if self.persist:
             self._store = None

@@ -31,8 +31,11 @@ class _Entry:
 
     def remove_messages(self, removed_at: float) -> None:
         """Remove all messages and the summary, but go on counting positions from the last one."""
-        self.messages, self.summary, self.title = [], None, ""
-        self.message_count, self.updated_at = 0, removed_at
+        self.messages = []
+        self.summary = None
+        self.title = ""
+        self.message_count = 0
+        self.updated_at = removed_at
         # The removed messages count as summarized. A summary of them may be in the making, and is
         # then out of date.
         self.summarized_upto = self.last
@@ -98,7 +101,8 @@ class MemoryConversations:
             entry = self._entries.get(conversation)
             if entry is None or entry.summarized_upto != expected_upto:
                 return False
-            entry.summary, entry.summary_trust = summary, trust
+            entry.summary = summary
+            entry.summary_trust = trust
             entry.summarized_upto = upto
             entry.messages = [m for m in entry.messages if m.position > upto]
             return True

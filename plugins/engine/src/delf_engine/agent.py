@@ -186,7 +186,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         strategy_name = strategy if isinstance(strategy, str) else None
         self._strategy = None if isinstance(strategy, str) else strategy
         settings = {**options, "memory": memory_name, "strategy": strategy_name}
-        merged = merged_config(None if project is None else project.agent, config, settings)
+        project_config = None if project is None else project.agent
+        merged = merged_config(project_config, config, settings)
         self._config = with_strategy(merged, host)
         _ = self.config.main_llm  # raises if no model is configured
         _check_callback("on_confirm", on_confirm)
@@ -637,8 +638,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             continue_past_limit = timeout is not None or budget_usd is not None
         events = await runtime.claim(task_id, even_if_ended_at_limit=continue_past_limit)
         end = end_event(events)
-        if end is not None and not (continue_past_limit and end.at_limit):
-            return past_response(events, end)
+        if end is not None:
+            goes_on = continue_past_limit and end.at_limit
+            if not goes_on:
+                return past_response(events, end)
         try:
             request = self._requests.resumed(task_id, events, timeout, **options)
         except Exception:
@@ -774,15 +777,14 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             output: As for :meth:`run`.
             files: As for :meth:`run`.
         """
-        return stream_of(
-            self._requests.make(task, timeout, conversation_id, output=output, files=files),
-            lambda request: self._runtime_loop.call_async(
-                lambda runtime: self._run(runtime, request)
-            ),
-            granularity,
-        )
+        request = self._requests.make(task, timeout, conversation_id, output=output, files=files)
+        return stream_of(request, self._run_on_loop, granularity)
+
+    async def _run_on_loop(self, request: TaskRequest) -> Response:
+        return await self._runtime_loop.call_async(lambda runtime: self._run(runtime, request))
 
     async def _run(self, runtime: Runtime, request: TaskRequest) -> Response:
+        """Run a task; with the setting ``verbose``, print its events and a summary to stderr."""
         if self.config.verbose:
             tell = self.plugins.service(TASK_PRINTER).tell_of_event
             request = replace(request, listeners=(tell, *request.listeners))
@@ -1025,8 +1027,11 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """Return the agent's tools as data; with ``verbose`` their descriptions and parameters."""
         descriptions: list[Any] = []
         for item in self.tools:
-            inspect = getattr(item, "inspect", None)
-            descriptions.append(inspect(verbose=verbose) if inspect else {"tool": item.name})
+            inspect_item = getattr(item, "inspect", None)  # a user's connection may have none
+            if inspect_item is None:
+                descriptions.append({"tool": item.name})
+            else:
+                descriptions.append(inspect_item(verbose=verbose))
         return {"agent": self.agent_id, "tools": descriptions, "total": len(descriptions)}
 
     def __repr__(self) -> str:

@@ -329,7 +329,8 @@ def shapers_of(events: Iterable[ev.Event], task_owner: str) -> list[str]:
             continue
         name = LOCAL if event.person is None else name_of_holder(event.person)
         is_owner = normalise_name(name) == owner_name
-        if not (is_owner and event.decision == "answered"):
+        is_answer_of_owner = is_owner and event.decision == "answered"
+        if not is_answer_of_owner:
             shapers[name] = None
     return list(shapers)
 

@@ -101,6 +101,7 @@ def _llm_configs(values: Sequence[Any]) -> list[LLMConfig]:
 
 
 def _llm_config_of_table(table: Mapping[str, Any]) -> LLMConfig:
+    """Convert the table of a model, whose key ``fallbacks`` lists further models."""
     fields = dict(table)
     fallbacks: Any = fields.pop("fallbacks", None) or ()
     for key, item in fields.items():
@@ -519,7 +520,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         for field, info in type(self).model_fields.items():
             # The metadata of a field that names plugins has the kind of the plugins.
             for kind in info.metadata:
-                if not (isinstance(kind, type) and issubclass(kind, Spec)):
+                if not isinstance(kind, type) or not issubclass(kind, Spec):
                     continue
                 value: str | Sequence[str] | None = getattr(self, field)
                 if isinstance(value, str):
@@ -603,7 +604,7 @@ def merged_config(
     Raises:
         ConfigurationError: For an unknown or invalid option.
     """
-    if not (config is None or isinstance(config, AgentConfig)):
+    if config is not None and not isinstance(config, AgentConfig):
         raise ConfigurationError(
             f"an agent's configuration is an AgentConfig, not a {type(config).__name__}",
             hint='Agent(AgentConfig(llm="…"), tools=…), or Agent(llm="…", tools=…)',

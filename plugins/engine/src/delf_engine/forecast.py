@@ -151,6 +151,7 @@ class _CallCounter:
     def _of_function(
         self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> Counter[str]:
+        """Count the calls that a function of the script certainly makes; 0 while it is counted."""
         if name not in self._calls_by_function:
             # Stored before the body is counted: a recursive call finds this entry, and ends.
             self._calls_by_function[name] = Counter()

@@ -391,7 +391,6 @@ def _make_function(
     if len(schema_names) < len(properties):
         raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
     checker = None if validates_itself else _make_checker(name, schema)
-    hints: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     docs: list[str] = []
     for python_name, schema_name in schema_names.items():
@@ -399,20 +398,11 @@ def _make_function(
         hint = _type_of_schema(part, schema)
         if checker is not None:
             hint = _with_check(hint, schema_name, checker)
-        # A schema such as True has neither a default nor a description.
-        annotations: Mapping[str, Any] = {}
-        if isinstance(part, Mapping):
-            annotations = cast("Mapping[str, Any]", part)
-        default: Any = inspect.Parameter.empty
-        if schema_name not in required_names:
-            hint = Union[hint, None]  # noqa: UP007 - the hint is known only at run time
-            default = annotations.get("default")
-        hints[python_name] = hint
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(python_name, kind, default=default, annotation=hint))
-        words = str(annotations.get("description") or "").split()
-        if words:
-            docs.append(f"    {python_name}: {' '.join(words)}")
+        is_required = schema_name in required_names
+        parameters.append(_parameter(python_name, part, hint, is_required=is_required))
+        description_words = str(_annotations(part).get("description") or "").split()
+        if description_words:
+            docs.append(f"    {python_name}: {' '.join(description_words)}")
 
     def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments by their names in the schema, without omitted optional ones."""
@@ -436,8 +426,30 @@ def _make_function(
     if docs:
         function.__doc__ += "\n".join(["\n\nArgs:", *docs])
     function.__signature__ = inspect.Signature(parameters)
-    function.__annotations__ = hints
+    function.__annotations__ = {each.name: each.annotation for each in parameters}
     return function
+
+
+def _annotations(part: Any) -> Mapping[str, Any]:
+    """Return the keys of a schema, such as ``default``; none for a schema such as True."""
+    return cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
+
+
+def _parameter(name: str, part: Any, hint: Any, *, is_required: bool) -> inspect.Parameter:
+    """Return a keyword parameter; without a default in its schema, an optional one has None.
+
+    Args:
+        name: The name in Python.
+        part: The schema of the parameter.
+        hint: The type of the values that the schema accepts.
+        is_required: Whether each call needs the parameter.
+    """
+    default: Any = inspect.Parameter.empty
+    if not is_required:
+        hint = Union[hint, None]  # noqa: UP007 - the hint is known only at run time
+        default = _annotations(part).get("default")
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
 def _with_check(hint: Any, schema_name: str, checker: Checker) -> Any:
@@ -482,8 +494,10 @@ def _target(ref: str, root: Mapping[str, Any]) -> Any:
 
 
 def _python_identifier(text: str) -> str:
+    """Return a valid name in Python: ``user-id`` becomes ``user_id``, and ``from`` ``from_``."""
     name = re.sub(r"\W+", "_", text).strip("_") or "tool"
-    name = f"_{name}" if name[0].isdigit() else name
+    if name[0].isdigit():
+        return f"_{name}"
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
@@ -503,10 +517,8 @@ def _type_of_schema(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     values: Any = schema.get("enum")
     if not values and "const" in schema:
         values = [schema["const"]]
-    if values:
-        can_be_literal = len(values) <= _MAX_VALUES and all(map(_is_literal, values))
-        if can_be_literal:
-            return Literal[tuple(values)]
+    if values and len(values) <= _MAX_VALUES and all(map(_is_literal, values)):
+        return Literal[tuple(values)]
     alternatives: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
     kind: Any = schema.get("type")
     if isinstance(kind, (list, tuple)):
@@ -519,6 +531,11 @@ def _type_of_schema(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     if kind == "array" and "items" in schema:
         item = _type_of_schema(schema["items"], root, depth + 1)
         python_type = list[item]
+    return _with_limits(python_type, kind, schema)
+
+
+def _with_limits(python_type: Any, kind: str, schema: Mapping[str, Any]) -> Any:
+    """Return a type with the limits of a schema, such as ``maximum`` for a number."""
     limits: dict[str, Any] = {}
     for limit_keyword, field_option in _LIMITS.get(kind, {}).items():
         limit = schema.get(limit_keyword)

@@ -25,7 +25,8 @@ def may_delegate(bound_action: BoundAction) -> bool:
     # An action with ``resumes=True`` does all its work in child tasks. A user's function that takes
     # a CallContext may call its delegate().
     takes_context = action.context is not None
-    return action.resumes or (bound_action.connection.is_function and takes_context)
+    is_function_with_context = bound_action.connection.is_function and takes_context
+    return action.resumes or is_function_with_context
 
 
 def limits_of(run: TaskRun, *, scripts: bool) -> str:

@@ -157,9 +157,10 @@ class Output(Generic[T]):
             ToolRefusedError: If neither fits.
         """
         fenced = _FENCE.fullmatch(text)
+        json_text = text if fenced is None else fenced[1]
         refusal = f"it is not one JSON value; call {ANSWER}(value), or print nothing else"
         try:
-            return self.plain(json.loads(text if fenced is None else fenced[1]))
+            return self.plain(json.loads(json_text))
         except ToolRefusedError as error:
             refusal = error.message
         except (ValueError, RecursionError):

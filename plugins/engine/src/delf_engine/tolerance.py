@@ -222,10 +222,10 @@ class _Converter:
         if any(_accepts_any_text(schema) for schema in alternatives):
             return text
         schema_by_type = {schema.get("type"): schema for schema in alternatives}
-        start = text.lstrip()[:1]
-        if start == "[" and "array" in schema_by_type:
+        first_character = text.lstrip()[:1]
+        if first_character == "[" and "array" in schema_by_type:
             return _from_json(text, list, fallback=text)
-        if start == "{" and "object" in schema_by_type:
+        if first_character == "{" and "object" in schema_by_type:
             return _from_json(text, dict, fallback=text)
         if "array" in schema_by_type:
             return self._text_or_list(text, schema_by_type["array"].get("items", {}))

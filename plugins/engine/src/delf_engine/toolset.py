@@ -387,9 +387,10 @@ def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Ac
     """Apply the trust and the content parameters that the user declares for a connection."""
     action = _with_contents_of_user(connection, action)
     trust = getattr(connection, "trust", None)
-    # Such a connection itself tells the trust of each result, as declared for its tables or files.
-    has_trust_by_result = isinstance(connection, SupportsResultTrust)
-    if trust is None or (has_trust_by_result and not isinstance(trust, str)):
+    # For example, the user declares the trust of each table, by which the connection tells the
+    # trust of each result.
+    tells_trust_itself = isinstance(connection, SupportsResultTrust) and not isinstance(trust, str)
+    if trust is None or tells_trust_itself:
         return action
     return replace(action, trust=trust)
 

@@ -259,7 +259,8 @@ class StoppableWork:
     def cancel(self, by: StoppedBy | None) -> None:
         """Cancel the work at a person's request; later requests have no effect."""
         if not self.is_requested:
-            self.is_requested, self.by = True, by
+            self.is_requested = True
+            self.by = by
             self.work.cancel()
 
 

@@ -21,6 +21,8 @@ from delf.values.encoding import dumps, from_jsonable
 from delf_engine.past_calls import PastCall, is_same, past_calls
 from delf_routines.routine import NO_MODEL, Routine, UsedAction
 
+# The maximum number of characters of an answer in a message.
+_MAX_SHOWN_LENGTH: Final = 200
 MakeSimilarAgent = Callable[..., Agent[Any]]
 """Function that creates an agent with another agent's configuration and the given changes."""
 TRACELESS_OPTIONS: Final[Mapping[str, Any]] = {
@@ -264,5 +266,7 @@ def _parameter(text: str) -> Parameter:
 
 def _short(text: str) -> str:
     """Return the beginning of a text, in quotes and on one line."""
-    text = " ".join(text.split())
-    return repr(text if len(text) <= 200 else f"{text[:199]}…")
+    line = " ".join(text.split())
+    if len(line) > _MAX_SHOWN_LENGTH:
+        line = f"{line[:_MAX_SHOWN_LENGTH]}…"
+    return repr(line)

@@ -502,7 +502,8 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     _warn_of_remaining_values(change.routine)
     if not confirm(f"\ntake this for {name}?", yes=yes):
         ctx.exit(1)
-    path = store.keep(change.routine, None if change.case is None else change.case.text())
+    recorded_run = None if change.case is None else change.case.text()
+    path = store.keep(change.routine, recorded_run)
     store.drop_proposal(name)
     write_result(f"saved as {path}", _AcceptedRow(name=name, changed=True), as_json=as_json)
 

@@ -324,21 +324,26 @@ class _LiteralFinder(ast.NodeVisitor):
         """
         self.visit(node.func)
         names = self._signatures.get(ast.unparse(node.func), ())
-        for number, item in enumerate(node.args):
-            self._visit_with_name(names[number] if number < len(names) else None, item)
+        for index, item in enumerate(node.args):
+            name = names[index] if index < len(names) else None
+            self._visit_with_name(name, item)
         for item in node.keywords:
             self._visit_with_name(item.arg, item.value)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """Name a literal after the variable it is assigned to."""
         target = node.targets[0]
-        self._visit_with_name(target.id if isinstance(target, ast.Name) else None, node.value)
+        name = target.id if isinstance(target, ast.Name) else None
+        self._visit_with_name(name, node.value)
 
     def visit_Dict(self, node: ast.Dict) -> None:
         """Name the parameter for a literal value in a dict after its key; keys stay literals."""
         for key, value in zip(node.keys, node.values, strict=True):
-            text = key.value if isinstance(key, ast.Constant) else None
-            self._visit_with_name(str(text) if isinstance(text, str) else None, value)
+            match key:
+                case ast.Constant(value=str(name)):
+                    self._visit_with_name(name, value)
+                case _:
+                    self._visit_with_name(None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Visit the bounds of ``rows[:5]``, but not the key of ``row["to"]``, which stays."""
@@ -383,9 +388,8 @@ class _LiteralFinder(ast.NodeVisitor):
             self._replace_text(node, value)
         # Numbers from -1 to 1 are so common in scripts that they need not come from the task.
         elif self._is_number_of_task(value) and abs(value) > 1:
-            self._replace_by_parameter(
-                node, value, "integer" if isinstance(value, int) else "number"
-            )
+            kind: ParameterType = "integer" if isinstance(value, int) else "number"
+            self._replace_by_parameter(node, value, kind)
 
     def _is_number_of_task(self, number: str | float) -> bool:
         try:
@@ -420,7 +424,8 @@ class _LiteralFinder(ast.NodeVisitor):
         if not is_phrase_of_task or self._is_unquoted_phrase_with_date(value):
             self._replace_pieces(node, value)
             return
-        self._replace_by_parameter(node, value, "date" if is_date(value) else "text")
+        kind: ParameterType = "date" if is_date(value) else "text"
+        self._replace_by_parameter(node, value, kind)
 
     def _replace_pieces(self, node: ast.Constant, value: str) -> None:
         """Replace the dates, quoted texts and numbers of a string that occur in the task."""
@@ -440,9 +445,10 @@ class _LiteralFinder(ast.NodeVisitor):
                 continue
             has_fraction = "." in match[0]
             number = float(match[0]) if has_fraction else int(match[0])
+            kind: ParameterType = "number" if has_fraction else "integer"
             # 0 and 1 are so common in scripts that they need not come from the task.
             if number > 1:
-                parameter = self._parameter(number, "number" if has_fraction else "integer")
+                parameter = self._parameter(number, kind)
                 if parameter is not None:
                     replacements[match[0]] = parameter.name
         return replacements
@@ -518,6 +524,7 @@ class _LiteralFinder(ast.NodeVisitor):
         return free_name
 
     def _replace(self, node: ast.Constant, text: str) -> None:
+        """Note that a literal is to be replaced by other source code."""
         assert node.end_lineno is not None and node.end_col_offset is not None  # noqa: S101, PT018
         place = _Replacement(
             line=node.lineno,
@@ -679,7 +686,8 @@ def spelled_out_dates(task: str) -> set[str]:
         number = _MONTHS.index(match["month"][:3].casefold()) + 1
         month = f"{match['year']}-{number:02}"
         day = match["before"] or match["after"]
-        dates.add(month if day is None else f"{month}-{int(day):02}")
+        date = month if day is None else f"{month}-{int(day):02}"
+        dates.add(date)
     return dates
 
 

@@ -353,7 +353,8 @@ class _Reader:
 
     def _character(self) -> str:
         """Read a character of a string, with its backslash if any."""
-        return self._take(2 if self._current() == "\\" else 1)
+        is_escape = self._current() == "\\"
+        return self._take(2 if is_escape else 1)
 
     def _character_in_curly_quotes(self, ascii_quote: str, *, is_raw: bool) -> str:
         r"""Read a character, and escape an ASCII quote: “5" disk” becomes "5\" disk"."""

@@ -25,7 +25,8 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
         spellings_of_tool = [name]
         if connection:
             # Singular or plural: ``worker_call`` means ``workers.call``.
-            other_form = connection[:-1] if connection.endswith("s") else f"{connection}s"
+            singular = connection.removesuffix("s")
+            other_form = f"{connection}s" if singular == connection else singular
             spellings_of_tool += [
                 tool.method,  # ``write_file``
                 connection,  # ``shell``; ambiguous if the connection has several tools

@@ -68,8 +68,9 @@ class SessionTurns:
                 session = await self._connect()
                 if session is None:  # at the latest after _MAX_SESSIONS sessions
                     break
+                messages = new_messages if self._session_knows_history else all_messages
                 reply = await self._host.ask(
-                    new_messages if self._session_knows_history else all_messages,
+                    messages,
                     tools=tools,
                     on_delta=on_delta,
                     session=session,

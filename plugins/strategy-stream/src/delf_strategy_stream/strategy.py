@@ -196,8 +196,8 @@ class _Task:
     async def _add_turn(self, turn: Turn) -> tuple[Message, ...]:
         """Add a turn to the conversation; return the messages that a session gets next."""
         messages: tuple[Message, ...] = ()
-        is_empty = not (turn.text.strip() or turn.thoughts.strip() or turn.calls)
-        if not is_empty:
+        has_content = turn.text.strip() or turn.thoughts.strip() or turn.calls
+        if has_content:
             self._earlier_turns = (*self._earlier_turns, turn)
             await self._compact()
             messages = self._notation.messages_after(turn)

@@ -277,9 +277,8 @@ class Workers(Connection[WorkersSettings]):
             copies: list[Path] = []
             if files:
                 max_bytes = definition.attachments.max_total_bytes
-                copies = await asyncio.to_thread(
-                    files_of.copy_to, folder, files, max_bytes, context
-                )
+                copy_files = partial(files_of.copy_to, folder, files, max_bytes, context)
+                copies = await asyncio.to_thread(copy_files)
             strategy = await asyncio.to_thread(
                 _strategy_of_worker, context, self.agent_workers.registry.trust
             )

@@ -452,23 +452,26 @@ def _check_values(front: frontmatter.FrontMatter, worker: WorkerDefinition, name
         problem = shape.schema_problem(worker.result)
         if problem is not None:
             raise front.error(f"it is not a JSON Schema: {problem}", ("result",))
-    try:
-        variables = list(Instructions(front.text, values_only=worker.generated).names())
-    except InstructionsError as error:
-        line = front.text_line + error.line - 1
-        raise ConfigurationError(f"{front.path}, line {line}: {error}") from None
-    for placeholder, line_in_text in variables:
-        if placeholder not in worker.inputs:
-            line = front.text_line + line_in_text - 1
-            suggestion = did_you_mean(placeholder, worker.inputs)
-            raise ConfigurationError(
-                f"{front.path}, line {line}: there is no input {placeholder!r}{suggestion}",
-                hint=f"inputs: {', '.join(worker.inputs) or 'none'}",
-            )
+    _check_instructions(front, worker)
     if worker.generated:
         _check_generated(front, worker)
     elif worker.maker is not None:
         raise front.error("only a generated worker has a maker", ("maker",))
+
+
+def _check_instructions(front: frontmatter.FrontMatter, worker: WorkerDefinition) -> None:
+    """Check that a worker's instructions are a template, and use only the worker's inputs."""
+    try:
+        variables = list(Instructions(front.text, values_only=worker.generated).names())
+    except InstructionsError as error:
+        raise ConfigurationError(f"{front.place_in_text(error.line)}: {error}") from None
+    for placeholder, line in variables:
+        if placeholder not in worker.inputs:
+            suggestion = did_you_mean(placeholder, worker.inputs)
+            raise ConfigurationError(
+                f"{front.place_in_text(line)}: there is no input {placeholder!r}{suggestion}",
+                hint=f"inputs: {', '.join(worker.inputs) or 'none'}",
+            )
 
 
 def _check_generated(front: frontmatter.FrontMatter, worker: WorkerDefinition) -> None:

@@ -57,6 +57,10 @@ class FrontMatter:
         dotted_keys = ".".join(names)
         return f"{place}: {dotted_keys}" if dotted_keys else place
 
+    def place_in_text(self, line: int) -> str:
+        """Return the file and the line of the file for a line of the text, counted from 1."""
+        return f"{self.path}, line {self.text_line + line - 1}"
+
     def error(self, problem: str, keys: Sequence[str | int] = (), hint: str = "") -> Exception:
         """Create a ``ConfigurationError`` with the place of a value."""
         return ConfigurationError(f"{self.place(keys)}: {problem}", hint=hint or None)

@@ -61,10 +61,10 @@ def _configured_folders(folder: UntrustedFolder) -> Collection[Path]:
     """Return the default folder of workers, and the folders in ``connections.NAME.folders``."""
     folders = {folder.root / FOLDER: None}  # a dict, which keeps the order
     for keys, value in leaves(folder.document):
-        if keys[0] != "connections" or keys[2:3] != ("folders",):
-            continue
-        for text in texts_in(value):
-            path = folder.resolve_path(text)
-            if path is not None:
-                folders[path] = None
+        match keys:
+            case ("connections", _, "folders", *_):
+                paths = map(folder.resolve_path, texts_in(value))
+                folders |= {path: None for path in paths if path is not None}
+            case _:
+                pass
     return folders

@@ -116,7 +116,8 @@ def unanswered(*, abandoned: bool) -> Answer:
     Args:
         abandoned: Whether the script abandoned the call; otherwise its sandbox died.
     """
-    return Answer.given(Cancelled(), "abandoned" if abandoned else "sandbox_died", "script")
+    source: DecisionSource = "abandoned" if abandoned else "sandbox_died"
+    return Answer.given(Cancelled(), source, "script")
 
 
 def decision_data(decision: Decision) -> dict[str, Any]:

@@ -52,6 +52,8 @@ SCRIPT: Final = "script"
 """The value of ``ApprovalRequest.action`` if the request is for a whole script, not for a call."""
 # The number of characters of a result's type from which on inner keys are left out.
 _MAX_RESULT_TYPE: Final = 600
+# The number of actions that a message names.
+_MAX_NAMED_ACTIONS: Final = 5
 RecordedRequest = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A recorded request and its recorded decision; None if the journal has none."""
 
@@ -284,7 +286,8 @@ class TaskApprovals:
         has_same_arguments = request_event.digest == call.digest
         has_same_preview = request_event.shown_digest == _preview_digest(case)
         has_same_files = request_event.files_digest == call.files_digest
-        if not (has_same_arguments and has_same_preview and has_same_files):
+        is_shown_alike = has_same_arguments and has_same_preview and has_same_files
+        if not is_shown_alike:
             return "what is to be done has changed since it was shown"
         if case.is_question:  # asks a person something, and has no rule and no effect
             return None
@@ -350,9 +353,9 @@ class TaskApprovals:
             return
         if any(channel.can_ask for channel in self._approvals.channels):
             return
-        action_list = ", ".join(asking_actions[:5])
-        if len(asking_actions) > 5:
-            action_list += f" and {len(asking_actions) - 5} more"
+        action_list = ", ".join(asking_actions[:_MAX_NAMED_ACTIONS])
+        if len(asking_actions) > _MAX_NAMED_ACTIONS:
+            action_list += f" and {len(asking_actions) - _MAX_NAMED_ACTIONS} more"
         raise AgentConfirmationError(
             f"approval_mode is interactive, and nobody can be asked about {action_list}",
             hint="run it on a terminal, pass on_confirm=…, let it wait with --wait-approvals, or "

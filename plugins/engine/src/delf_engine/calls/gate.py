@@ -24,7 +24,7 @@ import copy
 import functools
 import inspect
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -131,7 +131,8 @@ class Gate:
         """
         self._records.unregister_calls()
         self._guard = guard
-        self._runs_script, self._rejects_calls = True, False
+        self._runs_script = True
+        self._rejects_calls = False
         if guard is not None:
             guard.begin()
 
@@ -141,7 +142,8 @@ class Gate:
         If a person requested changes of the script, all its further calls were rejected; calls of
         the next script are accepted again.
         """
-        self._runs_script = self._rejects_calls = False
+        self._runs_script = False
+        self._rejects_calls = False
 
     def abandon(self, request: int) -> None:
         """Record that the script stopped waiting for a call.
@@ -289,7 +291,8 @@ class Gate:
         start = recorded_call.started
         # Further events of this call must have the number under which the journal knows it.
         call.number = recorded_call.call_id
-        call.was_begun_before = call.has_start_event = start is not None
+        call.has_start_event = start is not None
+        call.was_begun_before = start is not None
         self._records.register(request.call_id, call)
         may_have_taken_effect = start is not None and start.effect != "read"
         if may_have_taken_effect:
@@ -442,21 +445,7 @@ class Gate:
         # hangs.
         self._running_checks.append(f"the check of {call.bound.name}")
         try:
-            proposed_call = ProposedCall(
-                action=call.bound.action.name,
-                # The check gets a copy. If it changed the call's own arguments, the call would
-                # differ from what a person is asked about.
-                arguments=copy.deepcopy(call.arguments),
-                description=call.description,
-                context=self._contexts.of(call),
-            )
-            if inspect.iscoroutinefunction(check):
-                verdict = await check(proposed_call)
-            else:
-                check_call = functools.partial(check, proposed_call)
-                verdict = await self._threads.run(check_call, lambda: call.abandoned)
-                if inspect.isawaitable(verdict):
-                    verdict = await verdict
+            verdict = await self._run_check(check, call)
         except asyncio.CancelledError:
             if is_cancelled():
                 await self._records.record_not_started(call)
@@ -471,6 +460,22 @@ class Gate:
         if isinstance(verdict, (Allowed, NeedsApproval, Refused)):
             return verdict
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
+
+    async def _run_check(self, check: Callable[[ProposedCall], Any], call: Call) -> Any:
+        """Return what a connection's check returns for a call; run a plain function in a thread."""
+        proposed_call = ProposedCall(
+            action=call.bound.action.name,
+            # The check gets a copy. If it changed the call's own arguments, the call would differ
+            # from what a person is asked about.
+            arguments=copy.deepcopy(call.arguments),
+            description=call.description,
+            context=self._contexts.of(call),
+        )
+        if inspect.iscoroutinefunction(check):
+            return await check(proposed_call)
+        check_call = functools.partial(check, proposed_call)
+        verdict = await self._threads.run(check_call, lambda: call.abandoned)
+        return await verdict if inspect.isawaitable(verdict) else verdict
 
     async def _refuse_validated(
         self, call: Call, reason: str, kind: str = "ToolNotAllowed"

@@ -151,7 +151,9 @@ class Claims:
 
 def _can_go_on(events: Sequence[Event], *, even_if_ended_at_limit: bool) -> bool:
     """Return whether a task has not ended; optionally also if it ended at its timeout or budget."""
-    return not is_over(events) or (even_if_ended_at_limit and ended_at_limit(events))
+    if even_if_ended_at_limit and ended_at_limit(events):
+        return True
+    return not is_over(events)
 
 
 async def _end_incomplete_fork(journal: Journal, events: Sequence[Event]) -> Sequence[Event]:

@@ -346,7 +346,8 @@ class Recording:
         self._call_by_request[event.request_id] = recorded_call
         recorded_call.request_has_lapsed = False
         if event.outcome_unknown:  # the question whether to repeat an interrupted call
-            recorded_call.repeat_request, recorded_call.repeat_decision = event, None
+            recorded_call.repeat_request = event
+            recorded_call.repeat_decision = None
             return
         previous_request = recorded_call.request
         previous_answer = recorded_call.decision
@@ -357,7 +358,8 @@ class Recording:
         ):
             # The new request asks for approval of the edited call. Keep the edit.
             recorded_call.edits.append((previous_request, previous_answer))
-        recorded_call.request, recorded_call.decision = event, None
+        recorded_call.request = event
+        recorded_call.decision = None
 
     def _add_decision(self, event: ev.ApprovalDecided) -> None:
         """Add a decision to the script or to the call whose request the decision answers."""
@@ -377,7 +379,8 @@ class Recording:
         elif event.source == "changed":
             # The request was closed because the effect of the call had changed. Nobody has decided
             # about the call as it is now, so forget the request.
-            recorded_call.request = recorded_call.decision = None
+            recorded_call.request = None
+            recorded_call.decision = None
         else:
             recorded_call.decision = event
 

@@ -274,6 +274,7 @@ class TaskPipeline:
         host = self._host
         if not work.done():
             return await self._time_out(work)
+        # The first two explain more than the error of the strategy, which they may have caused.
         failure = host.stopped or self._log.lost or work.exception()
         if isinstance(failure, JournalFailedError):  # such as when it reads the conversation
             failure = UnrecordedEventError(f"the journal failed: {failure.message}")

@@ -319,14 +319,8 @@ class ModelClient:
             self.pool.add_load_failures_to(error)
             if draft is not None:
                 await draft.record()
-            await self.log.record(
-                ModelFailed,
-                model=config.model,
-                purpose=request.purpose,
-                error=error.message,
-                duration_ms=_ms_since(started),
-                number=number,
-            )
+            duration = _ms_since(started)
+            await self._record_failure(config, request, number, error, duration)
             cut_reply = _cut_reply(config, error, received_pieces, draft)
             if cut_reply is None:
                 raise
@@ -354,6 +348,23 @@ class ModelClient:
             reply_id=reply.reply_id,
         )
         return replace(reply, cost_usd=cost)
+
+    async def _record_failure(
+        self,
+        config: LLMConfig,
+        request: ModelRequest,
+        number: int,
+        error: DelfError,
+        duration_ms: float,
+    ) -> None:
+        await self.log.record(
+            ModelFailed,
+            model=config.model,
+            purpose=request.purpose,
+            error=error.message,
+            duration_ms=duration_ms,
+            number=number,
+        )
 
     async def _add_cost(
         self, config: LLMConfig, request: ModelRequest, reply: ModelReply
@@ -511,7 +522,9 @@ class _WholeAnswer:
 
     def restart_with_other_model(self) -> None:
         """Request the whole answer again, because the writer of the text is unavailable."""
-        self.request, self.text, self.model = self.original_request, "", None
+        self.request = self.original_request
+        self.text = ""
+        self.model = None
         self.requests_left -= 1
 
     def add(self, reply: ModelReply, model: LLMConfig | None) -> ModelReply | None:

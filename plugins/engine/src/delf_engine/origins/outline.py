@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -295,8 +295,10 @@ class Outline:
         planned_nodes = self._planned_arguments(planned_call)
         defaults = self._defaults_of(dotted(planned_call.func))
         values = {**defaults, **arguments}
-        all_names = {*planned_nodes, *values}
-        for name in sorted(all_names if sources_by_parameter is None else sources_by_parameter):
+        compared_names: Collection[str] = {*planned_nodes, *values}
+        if sources_by_parameter is not None:
+            compared_names = sources_by_parameter.keys()
+        for name in sorted(compared_names):
             node = planned_nodes.get(name)
             if name not in values:  # the call leaves out an argument
                 fits = node is None or _is_ellipsis(node)

@@ -189,15 +189,15 @@ def _records_in(items: Iterable[Any]) -> list[Mapping[Any, Any]]:
 
 def fields_of(value: Any) -> Mapping[Any, Any] | None:
     """Return the fields of a record by name; None for a value that is not a record."""
-    data: object = _parse_json(
-        value if isinstance(value, (str, list, dict)) else _to_json_types(value)
-    )
+    is_json_type = isinstance(value, (str, list, dict))
+    data: object = _parse_json(value if is_json_type else _to_json_types(value))
     return cast("dict[Any, Any]", data) if isinstance(data, dict) else None
 
 
 def items_of(value: Any) -> Iterator[Any]:
     """Yield the items of a list and of the lists in it; yield any other value itself."""
-    for item in cast("Iterable[Any]", value if isinstance(value, _LISTS) else (value,)):
+    items = cast("Iterable[Any]", value) if isinstance(value, _LISTS) else (value,)
+    for item in items:
         if isinstance(item, _LISTS):
             yield from items_of(item)
         else:

@@ -176,9 +176,8 @@ def _create(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     """Create a connection; errors name the location of its settings."""
     settings_class: Any = getattr(factory, "Settings", None)
     # The connection itself reads the settings that environment variables override.
-    settings = entry.settings_not_overridden(
-        settings_class.model_fields if settings_class is not None else ()
-    )
+    fields = () if settings_class is None else settings_class.model_fields
+    settings = entry.settings_not_overridden(fields)
     arguments: dict[str, Any] = {
         "name": entry.name,
         "allow": entry.allow,

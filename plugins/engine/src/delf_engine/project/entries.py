@@ -198,9 +198,12 @@ def _pop(values: Values, key: str) -> Any:
     plain_value: Any = None
     table: dict[str, Any] = {}
     for path, setting in values.leaves():
-        if path[0] == key and len(path) == 1:
+        first_key, *inner_keys = path
+        if first_key != key:
+            continue
+        if inner_keys:
+            table[".".join(inner_keys)] = setting.value
+        else:
             plain_value = setting.value
-        elif path[0] == key:
-            table[".".join(path[1:])] = setting.value
     values.drop((key,))
     return table or plain_value

@@ -203,9 +203,10 @@ def _planted_modules(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for entry in _entries(folder):
         path = Path(entry.path)
         status = entry.stat(follow_symlinks=False)
+        is_link = stat.S_ISLNK(status.st_mode)
         is_file = stat.S_ISREG(status.st_mode)
         is_cache = is_file and path.suffix == ".pyc" and _content(path, 8)[4:] == _COMPARES_TIME
-        if stat.S_ISLNK(status.st_mode) or (is_file and not is_cache):
+        if is_link or (is_file and not is_cache):
             yield path, status
 
 

@@ -387,11 +387,12 @@ def _drop_replaced_models(agent: Values, stronger: Sequence[_Setting]) -> None:
 
 def _model_name(path: tuple[str, ...], value: object) -> object:
     """Return the model name that a setting of the agent contains; None if there is none."""
-    if path[0] not in LLM_FIELDS:
+    field, *keys = path
+    if field not in LLM_FIELDS:
         return None
-    if path[1:] == ("model",):
+    if keys == ["model"]:
         return value
-    is_table = len(path) == 1 and isinstance(value, Mapping)
+    is_table = not keys and isinstance(value, Mapping)
     if is_table:
         return cast("Mapping[str, object]", value).get("model")
     return None

@@ -219,16 +219,19 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
             passed_over=bool(reasons_against_others),
         )
     if specs:
-        min_isolation = search.config.min_isolation
-        error = SandboxUnavailableError(
-            f"no sandbox with isolation {min_isolation!r} or stronger works here: "
-            f"{'; '.join(reasons_against_others)}",
-            hint=hint or None,
-        )
+        error = _none_works_error(search, reasons_against_others, hint)
     else:
         package = packages("sandbox")[recommended_plugin("sandbox")]
         error = SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
     raise search.host.with_load_failures(error)
+
+
+def _none_works_error(search: _Search, reasons: list[str], hint: str) -> SandboxUnavailableError:
+    min_isolation = search.config.min_isolation
+    return SandboxUnavailableError(
+        f"no sandbox with isolation {min_isolation!r} or stronger works here: {'; '.join(reasons)}",
+        hint=hint or None,
+    )
 
 
 def _warning(spec: SandboxSpec, reasons_against_others: list[str]) -> str | None:

@@ -258,7 +258,8 @@ class Trace:
         if len(self._unfinished_line_parts) > 1:
             text = "".join(self._unfinished_line_parts)
             self._unfinished_line_parts = [text]
-            self._unfinished_line_entry.label = self._printed_lines[-1] = text
+            self._unfinished_line_entry.label = text
+            self._printed_lines[-1] = text
 
     def _start_call(self, event: ev.CallStarted) -> None:
         call = ToolCallTrace(
@@ -287,7 +288,9 @@ class Trace:
             call = ToolCallTrace(call_id=event.call_id, name=event.action, started_at=event.at)
             call.description = event.description
             self._register_call(call)
-        call.status, call.result, call.error = event.status, event.result, event.error
+        call.status = event.status
+        call.result = event.result
+        call.error = event.error
         call.duration_ms = event.duration_ms
         entry = self._running_entries.pop(event.call_id, None)
         if entry is None:
