@@ -152,7 +152,8 @@ class BackgroundTasks:
         """Drop the oldest finished tasks beyond ``MAX_FINISHED_TASKS``."""
         with self._lock:
             finished_ids = [task_id for task_id, task in self._tasks.items() if task.outcome.done()]
-            for task_id in finished_ids[:-MAX_FINISHED_TASKS]:
+            surplus_ids = finished_ids[:-MAX_FINISHED_TASKS]  # the oldest come first
+            for task_id in surplus_ids:
                 del self._tasks[task_id]
 
 

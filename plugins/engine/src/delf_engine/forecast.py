@@ -236,7 +236,8 @@ def _length(node: ast.AST, variables: Mapping[str, ast.expr]) -> int:
 
     Args:
         node: The expression of the iterable.
-        variables: The values of the variables that count, in which no other variable counts.
+        variables: The values of the variables whose lengths are known. A variable inside such a
+            value counts as unknown.
     """
     match node:
         case ast.List(elts=items) | ast.Tuple(elts=items):

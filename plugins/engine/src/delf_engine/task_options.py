@@ -133,8 +133,9 @@ def with_queue_options(request: TaskRequest, options: QueueOptions) -> TaskReque
     delay = options.get("delay", 0.0)
     priority = options.get("priority", 0)
     for name in ("delay", "retry_after"):
-        if options.get(name):
-            check_above_zero(name, options.get(name))
+        value = options.get(name)
+        if value:  # 0 is the same as no option
+            check_above_zero(name, value)
     if not isinstance(priority, int) or not isinstance(options.get("retries", 0), int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError("priority and retries are whole numbers", hint="priority=0")
     not_before = time.time() + delay if delay > 0 else None

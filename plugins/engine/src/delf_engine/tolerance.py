@@ -42,14 +42,15 @@ def with_spelling_of_parameters(
         by_spelling.setdefault(normalised_name(name), []).append(name)
     renamed: dict[str, Any] = {}
     for name, value in arguments.items():
-        parameter = name
         candidates = by_spelling.get(normalised_name(name), [])
+        free_candidates = [
+            candidate
+            for candidate in candidates
+            if candidate not in arguments and candidate not in renamed
+        ]
         is_misspelt = name not in all_names
-        if is_misspelt and len(candidates) == 1:
-            (candidate,) = candidates
-            is_given_already = candidate in arguments or candidate in renamed
-            if not is_given_already:
-                parameter = candidate
+        is_unambiguous = len(candidates) == len(free_candidates) == 1
+        parameter = candidates[0] if is_misspelt and is_unambiguous else name
         renamed[parameter] = value
     return renamed
 

@@ -407,15 +407,16 @@ def _split_file(text: str, place: str) -> tuple[dict[str, Any], str]:
     except ValueError:
         raise _file_error(place, f"its header has no end: {_END!r}") from None
     toml_lines: list[str] = []
-    for line in lines[1:end]:
+    header_lines = lines[1:end]
+    for line in header_lines:
         if not line.startswith("#"):
             raise _file_error(place, "a line of its header does not begin with '#'")
         toml_lines.append(line.removeprefix("#").removeprefix(" "))
-    script_lines = lines[end + 1 :]
     try:
         table = tomllib.loads("\n".join(toml_lines))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _file_error(place, f"its header is not TOML: {error}") from None
+    script_lines = lines[end + 1 :]
     return table, "\n".join(script_lines).strip("\n")
 
 

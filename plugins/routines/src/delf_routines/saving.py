@@ -180,6 +180,7 @@ def reads_with_data(events: Iterable[Event]) -> set[str]:
     events = list(events)
     starts = [e for e in events if isinstance(e, CallStarted)]
     call_ids = {start.call_id for start in starts}
+    # A refused call has an end, but no start.
     ends = [e for e in events if isinstance(e, CallFinished) and e.call_id in call_ids]
     called = {start.action for start in starts}
     changing = {start.action for start in starts if start.effect != "read"}

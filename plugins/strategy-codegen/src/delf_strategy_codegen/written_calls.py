@@ -127,7 +127,10 @@ def from_tags(text: str) -> list[tuple[str, int, int]]:
         if matches:
             return [(_content(match[1]), match.start(), match.end()) for match in matches]
     # Other tags, such as <python>, contain only the script.
-    return [(_content(m["code"]), m.start(), m.end()) for m in _TAG.finditer(text)][:_MAX_CALLS]
+    scripts = [
+        (_content(match["code"]), match.start(), match.end()) for match in _TAG.finditer(text)
+    ]
+    return scripts[:_MAX_CALLS]
 
 
 def _content(code: str) -> str:

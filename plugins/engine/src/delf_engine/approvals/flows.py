@@ -230,7 +230,9 @@ class _Suspect:
         for path in paths:
             text = self.text_by_path[path]
             # Most keys of records, and very short words, are in some text by chance.
-            can_be_by_chance = "[key " in path or (len(text) < _MIN_LENGTH and not text.isdigit())
+            is_key = "[key " in path
+            is_short_word = len(text) < _MIN_LENGTH and not text.isdigit()
+            can_be_by_chance = is_key or is_short_word
             yield path, self._place_of(text, can_be_by_chance=can_be_by_chance)
         for path, part in islice(self._parts(paths), _MAX_PARTS):
             origin = self._place_of(part, can_be_by_chance=len(part) == 1)
@@ -281,7 +283,8 @@ class _Suspect:
         # In ``note(title="Invoices", text=mail.body)``, all values are content. The user's own
         # title shows that the user wants the call, so the text may be a stranger's.
         content_paths = self._content_paths_to_check
-        return content_paths if all(map(self._needs_review, content_paths)) else []
+        is_any_own = not all(map(self._needs_review, content_paths))
+        return [] if is_any_own else content_paths
 
     def _reason_after_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read untrusted data needs review.
@@ -290,7 +293,8 @@ class _Suspect:
             deciding_paths: The paths of the values that decide the effect of the call.
         """
         differences = self._differences_from_plan(sources_by_parameter=None)
-        planned_count = sum(not differing_parameters for differing_parameters in differences)
+        equal_calls = [differing for differing in differences if not differing]
+        planned_count = len(equal_calls)
         if planned_count > 0:
             # The user asked for this call. But its content may be a stranger's, and the call may
             # have been made already.

@@ -188,7 +188,8 @@ class Ledger:
             return by_calls
         by_price = estimate_by_price(config, request, price)
         return Estimate(
-            max(by_calls.expected, by_price.expected), max(by_calls.maximum, by_price.maximum)
+            expected=max(by_calls.expected, by_price.expected),
+            maximum=max(by_calls.maximum, by_price.maximum),
         )
 
     def _estimate_by_similar_calls(self, config: LLMConfig, request: ModelRequest) -> Estimate:
@@ -196,8 +197,8 @@ class Ledger:
         if highest_cost is None:
             # A first call reserves the whole budget, so that no other call runs before a reply has
             # shown the real cost.
-            return Estimate(0.0, math.inf)
-        return Estimate(highest_cost, highest_cost)
+            return Estimate(expected=0.0, maximum=math.inf)
+        return Estimate(expected=highest_cost, maximum=highest_cost)
 
     def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
         """Record the cost of a reply, for later estimates."""

@@ -117,13 +117,14 @@ class Outline:
         seen texts that the agent read, and such a text could have caused the mark.
         """
         is_first_answer = self.answers == 0
-        self._planned_calls.append([])
+        calls_of_answer: list[ast.Call] = []
         for call in parse_calls(answer):
             # The call itself and the calls in its arguments, without ``follow``.
             planned_calls = [each for each in calls_in(call) if dotted(each.func) != "follow"]
-            self._planned_calls[-1] += planned_calls
+            calls_of_answer += planned_calls
             if dotted(call.func) == "follow" and is_first_answer:
                 self._calls_with_instructions += planned_calls
+        self._planned_calls.append(calls_of_answer)
         self.answers += 1
 
     def differing_arguments(
@@ -660,7 +661,7 @@ def parse_calls(answer: str) -> Sequence[ast.Call]:
 
 def _is_too_deep(node: ast.AST) -> bool:
     """Return whether an expression, such as a sum of 1,000 terms, is too deep to be analysed."""
-    parts = [node]
+    parts_of_level = [node]
     for _ in range(_MAX_DEPTH):
-        parts = [child for part in parts for child in ast.iter_child_nodes(part)]
-    return bool(parts)
+        parts_of_level = [child for part in parts_of_level for child in ast.iter_child_nodes(part)]
+    return bool(parts_of_level)

@@ -627,7 +627,7 @@ class Scripts:
         """Bind the variables of a comprehension, and return the sources of its value."""
         with self._visiting(node) as conditions:
             for clause in node.generators:
-                self._read_clause(clause, conditions)
+                self._read_clause(clause, conditions)  # adds to ``conditions``
             if isinstance(node, ast.DictComp):
                 item_sources = self._read_dict([node.key], [node.value])
             else:
@@ -1122,7 +1122,8 @@ class Scripts:
         use_count = self._use_counts[variable]  # 0 for _ANY_VARIABLE
         for node in self._blocks.enclosing:
             # A variable that only the branch uses reveals the branch's condition nowhere else.
-            is_used_only_inside = 0 < use_count <= self._blocks.use_counts[node][variable]
+            use_count_inside = self._blocks.use_counts[node][variable]
+            is_used_only_inside = use_count > 0 and use_count_inside >= use_count
             if not is_used_only_inside:
                 yield self._blocks.condition_sources[node]
 

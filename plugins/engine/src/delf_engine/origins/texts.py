@@ -77,7 +77,8 @@ def mentions(text: str, value: str, *, is_code: bool = False) -> bool:
     if len(value) > _MAX_PATTERN_LENGTH:
         return value.strip() in text
     has_digit = any(map(str.isdigit, value))
-    pattern = _code_pattern("".join(words)) if has_digit else r"\s+".join(map(re.escape, words))
+    words_pattern = r"\s+".join(map(re.escape, words))
+    pattern = _code_pattern("".join(words)) if has_digit else words_pattern
     # ``ada`` is not mentioned in ``adam``, ``ada@b.de``, ``ada+x`` or ``co.ada``.
     no_word_before = r"(?<![\w@])(?<!\w[.+-])"
     no_word_after = r"(?![\w@]|[.+-]\w)"

@@ -166,9 +166,10 @@ def _path_of(variable: str) -> tuple[str, ...] | None:
     if not variable.startswith(PREFIX):
         return None
     path = tuple(variable.removeprefix(PREFIX).lower().split(NESTED))
-    if path[0] in AgentConfig.model_fields and all(path):
-        return path
-    return None
+    has_empty_key = "" in path  # as in ``DELF_LLM__``
+    if path[0] not in AgentConfig.model_fields or has_empty_key:
+        return None
+    return path
 
 
 def _check_llm_key(location: str, path: tuple[str, ...]) -> None:
