@@ -392,7 +392,7 @@ class TaskHost:
         can_retry_call = failed_call is None or failed_call.can_retry
         changes = [str(change) for change in changes_of(events, attempt)]
         printed = self._printed()
-        has_visible_effect = printed.strip() or changes or self.scripts.output.files
+        has_visible_effect = bool(printed.strip() or changes or self.scripts.output.files)
         has_no_value = isinstance(outcome, Done) and outcome.value in (None, "")
         is_silent = has_no_value and not has_visible_effect
         # After a silent script, the model gets to know what the script's calls returned.

@@ -262,16 +262,20 @@ class Toolset:
             AgentConfirmationError: If ``confirm`` names an unknown action.
         """
         new_actions, forbidden_names = await _allowed_and_forbidden(connection)
-        items = list(self._allowed.items())
-        is_old = [bound_action.connection is connection for _, bound_action in items]
-        kept = [item for item in items if item[1].connection is not connection]
-        # The new actions come where the first old action was: all actions before it are kept.
-        position = is_old.index(True) if any(is_old) else len(kept)
+        # The new actions come where the first old action was.
+        kept_before: dict[tuple[str, str], BoundAction] = {}
+        kept_after: dict[tuple[str, str], BoundAction] = {}
+        kept = kept_before
+        for key, bound_action in self._allowed.items():
+            if bound_action.connection is connection:
+                kept = kept_after
+            else:
+                kept[key] = bound_action
         for name in self._forbidden_names:
             if name.partition(".")[0] != connection.name:
                 forbidden_names.add(name)
         return Toolset(
-            dict([*kept[:position], *new_actions.items(), *kept[position:]]),
+            kept_before | new_actions | kept_after,
             frozenset(forbidden_names),
             self._shown,
             shows_questions=self._shows_questions,

@@ -92,8 +92,6 @@ class Parameter:
             raise ConfigurationError(f"{self.name} has too many digits") from None
         try:
             if self.type == "integer":
-                if isinstance(given, str):
-                    return int(given)
                 return self._to_integer(given)
             if self.type == "number":
                 return self._to_finite(given)
@@ -110,10 +108,12 @@ class Parameter:
             raise self._value_error(given, f"it has to match {self.pattern}")
         return text
 
-    def _to_integer(self, given: float) -> int:
-        if given != int(given):
+    def _to_integer(self, given: str | float) -> int:
+        number = int(given)
+        has_fraction = not isinstance(given, str) and given != number
+        if has_fraction:
             raise ValueError
-        return int(given)
+        return number
 
     def _to_finite(self, given: str | float) -> float:
         number = float(given)

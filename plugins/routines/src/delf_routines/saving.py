@@ -355,15 +355,14 @@ class _LiteralFinder(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Name a literal after the key that it is compared with."""
-        left_operand = node.left
-        hint: str | None = None
-        if isinstance(left_operand, ast.Subscript) and isinstance(left_operand.slice, ast.Constant):
-            hint = str(left_operand.slice.value)
-        elif isinstance(left_operand, ast.Attribute):
-            hint = left_operand.attr
-        elif isinstance(left_operand, ast.Name):
-            hint = left_operand.id
-        self.visit(left_operand)
+        match node.left:
+            case ast.Subscript(slice=ast.Constant(value=key)):
+                hint = str(key)
+            case ast.Attribute(attr=name) | ast.Name(id=name):
+                hint = name
+            case _:
+                hint = None
+        self.visit(node.left)
         for item in node.comparators:
             self._visit_with_name(hint, item)
 

@@ -202,11 +202,13 @@ class RoutineStore:
             raise ConfigurationError(f"there is a routine {new!r} already")
         routine = self.find(old)
         old_case = self.case_path(old)
-        added_paths = self._added_case_paths(old)
         case = old_case.read_text("utf-8") if old_case.is_file() else None
-        added = {path.name.removeprefix(old): path.read_text("utf-8") for path in added_paths}
+        added_cases_by_suffix = {
+            path.name.removeprefix(old): path.read_text("utf-8")
+            for path in self._added_case_paths(old)
+        }
         path = self.keep(replace(routine, name=new), case)
-        for suffix, text in added.items():
+        for suffix, text in added_cases_by_suffix.items():
             self._write(self.case_path(new).with_name(f"{new}{suffix}"), text)
         self.remove(old)
         return path

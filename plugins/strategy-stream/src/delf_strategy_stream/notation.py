@@ -169,7 +169,9 @@ class FunctionCalls:
         Providers require all these results.
         """
         # The turn has results only of the calls that can be parsed, in the order of the calls.
-        result_texts = (_result_text(n, result) for n, result in enumerate(turn.results, 1))
+        result_texts = (
+            _result_text(number, result) for number, result in enumerate(turn.results, 1)
+        )
         tool_results: list[ToolResult] = []
         for call in turn.provider_calls:
             parsed_call = _parse_provider_call(call, self._tools)

@@ -103,7 +103,8 @@ class Workshop(Generic[W]):
         kind = worker.kind_of(name) or name  # an unknown name may be a type that a plugin provides
         if kind == "filesystem" and worker.sandbox.paths:
             # The folders of llm-do's sandbox are the roots of the connection.
-            roots = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
+            folders = worker.sandbox.paths.items()
+            roots = {root_name: _with_create(root) for root_name, root in folders}
             settings.setdefault("roots", roots)
         if name == TOOLS:
             yield from self._tools_of_file(worker, settings, where)

@@ -219,6 +219,7 @@ class ModelClient:
                     raise
                 if not await self._fall_back_from(writer, config, error):
                     raise
+                # Another model would not continue the text in the same way.
                 answer.restart_with_other_model()
                 continue
             complete_reply = answer.add(reply, model)

@@ -257,7 +257,8 @@ def _texts_by_keys(settings: _Settings) -> Iterator[tuple[tuple[str, ...], str]]
     A variable counts as a setting with one key: DELF_MAIL_CONFIG has the key ``config``.
     """
     for variable, value in settings.env.entries:
-        yield (variable.lower().rpartition("_")[2],), value
+        last_word = variable.lower().rpartition("_")[2]
+        yield (last_word,), value
     for keys, value in leaves(settings.document):
         if keys[0] in _NAMED_TABLES:
             for text in texts_in(value):
