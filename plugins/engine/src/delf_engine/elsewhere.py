@@ -60,25 +60,44 @@ async def find_tasks(
     """
     states = _States(journal, waiting)
     tasks: list[TaskRecord] = []
-    wanted_state = conditions.get("state")
-    for stored_state in _stored_state_filters(wanted_state):
-        page_conditions = Conditions(**conditions)
-        page_conditions["state"] = stored_state
-        count = 0  # of the tasks with this stored state
-        has_more = True
-        # Read further pages while tasks with another exact state leave gaps: a page of stored
-        # running tasks may have few waiting tasks.
-        while has_more and count < limit:
-            page = await journal.find(limit, **page_conditions)
-            for task in await states.exact(page):
-                if wanted_state is None or task.state == wanted_state:
-                    tasks.append(task)
-                    count += 1
-            has_more = len(page) == limit
-            if page:
-                page_conditions["after"] = page[-1].place
+    for stored_state in _stored_state_filters(conditions.get("state")):
+        tasks += await _tasks_with_stored_state(journal, stored_state, limit, conditions, states)
     tasks.sort(key=attrgetter("started_at"), reverse=True)
     return tasks[:limit]
+
+
+async def _tasks_with_stored_state(
+    journal: SharedJournal,
+    stored_state: TaskState | None,
+    limit: int,
+    conditions: Conditions,
+    states: _States,
+) -> list[TaskRecord]:
+    """Return the newest tasks that are stored with one state, each with its exact state.
+
+    Args:
+        journal: The journal with the tasks.
+        stored_state: The stored state; None for any.
+        limit: The number of tasks that are enough; more may be returned.
+        conditions: The conditions for tasks. Their state is the exact one.
+        states: Determines the exact states.
+    """
+    wanted_state = conditions.get("state")
+    page_conditions = Conditions(**conditions)
+    page_conditions["state"] = stored_state
+    tasks: list[TaskRecord] = []
+    has_more = True
+    # Read further pages while tasks with another exact state leave gaps: a page of stored running
+    # tasks may have few waiting tasks.
+    while has_more and len(tasks) < limit:
+        page = await journal.find(limit, **page_conditions)
+        for task in await states.exact(page):
+            if wanted_state is None or task.state == wanted_state:
+                tasks.append(task)
+        has_more = len(page) == limit
+        if page:
+            page_conditions["after"] = page[-1].place
+    return tasks
 
 
 async def search_tasks(

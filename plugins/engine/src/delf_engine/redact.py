@@ -310,9 +310,9 @@ class Redactor:
         is_unchanged = True
         for key, item in items.items():
             new_key = clean(key)
-            new = clean(item)
-            is_unchanged = is_unchanged and new is item and new_key is key
-            cleaned[new_key] = new
+            new_item = clean(item)
+            is_unchanged = is_unchanged and new_item is item and new_key is key
+            cleaned[new_key] = new_item
         return items if is_unchanged else cleaned
 
     def _clean_members(self, members: Collection[Any]) -> Any:

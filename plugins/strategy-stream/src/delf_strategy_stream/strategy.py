@@ -308,17 +308,7 @@ class _Task:
             self._failures = 0
             return
         self._failures += 1
-        reason = "the answer held neither text nor a call"
-        if turn.is_cut:
-            reason = "the answer broke off"
-        elif turn.notices:
-            reason = turn.notices[0]
-        elif turn.problems:
-            match turn.problems[0]:
-                case UnparsableCall(why=why):
-                    reason = f"a call could not be read: {why}"
-                case InventedResults():
-                    reason = "it invented results"
+        reason = _reason_of_failure(turn)
         # The first answer may fail, and each retry.
         allowed_failures = 1 + self._host.retry_count
         if self._failures > allowed_failures:
@@ -329,6 +319,21 @@ class _Task:
                 f"{excerpt}"
             )
         await self._host.retrying(reason)
+
+
+def _reason_of_failure(turn: Turn) -> str:
+    """Return why a turn without calls brings the task no further."""
+    if turn.is_cut:
+        return "the answer broke off"
+    if turn.notices:
+        return turn.notices[0]
+    if not turn.problems:
+        return "the answer held neither text nor a call"
+    match turn.problems[0]:
+        case UnparsableCall(why=why):
+            return f"a call could not be read: {why}"
+        case InventedResults():
+            return "it invented results"
 
 
 def _is_cancellation_of_this_task(error: BaseException) -> bool:

@@ -31,14 +31,19 @@ from delf_engine.origins.sources import (
 from delf_engine.origins.syntax import arguments_of, arguments_of_action, dotted
 from delf_engine.origins.values import parameter_of
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Builtins that return no untrusted data and change no argument. Those that read an iterator move it
 # on: see _record_reading().
-_HARMLESS_BUILTINS: Final = (
+_HARMLESS_BUILTINS: Final = _words(
     "abs all any bool chr dict enumerate filter float format int isinstance iter len list map max "
     "min next ord print range repr reversed round set sorted str sum tuple type zip"
 )
 # Modules whose functions return no untrusted data and do not modify their arguments.
-_HARMLESS_MODULES: Final = (
+_HARMLESS_MODULES: Final = _words(
     "asyncio base64 collections copy dataclasses datetime decimal enum fractions functools hashlib "
     "html itertools json math re statistics string textwrap typing urllib.parse uuid "
     "zoneinfo"
@@ -49,23 +54,23 @@ _REFLECTION_NAMES: Final = (
     *("__builtins__", "__import__"),
 )
 # Names of the module ``decimal`` with which a script can change how the module computes.
-_CONTEXTS_OF_DECIMAL: Final = (
+_CONTEXTS_OF_DECIMAL: Final = _words(
     "BasicContext DefaultContext ExtendedContext getcontext localcontext setcontext"
 )
 # Modules with which a script can change variables without an assignment, or replace a builtin.
 _REFLECTION_MODULES: Final = frozenset({"__main__", "builtins", "importlib", "inspect", "sys"})
 # Methods that change neither their object nor their arguments.
-_READING_METHODS: Final = (
+_READING_METHODS: Final = _words(
     "casefold count date endswith format get index isoformat items join keys lower replace split "
     "splitlines startswith strftime strip title upper values"
 )
 # Methods that change their list, dict or set, but not their arguments.
-_CHANGING_METHODS: Final = (
+_CHANGING_METHODS: Final = _words(
     "add append clear discard extend insert pop popitem remove reverse setdefault sort update"
 )
 # Methods of queues, generators and the like that change their object, and that a script may pass on
 # to a function, as in ``map(queue.appendleft, rows)``.
-_PASSED_CHANGING_METHODS: Final = (
+_PASSED_CHANGING_METHODS: Final = _words(
     "appendleft asend athrow difference_update extendleft intersection_update move_to_end put "
     "put_nowait rotate send set_exception set_result subtract symmetric_difference_update throw"
 )
@@ -79,29 +84,27 @@ _NEW_VALUES: Final = (
     *(ast.BinOp, ast.Compare, ast.Constant, ast.JoinedStr),
 )
 # Functions that create a new object, to which no variable refers yet.
-_CONSTRUCTORS: Final = "list dict set sorted tuple defaultdict Counter deque OrderedDict"
+_CONSTRUCTORS: Final = _words("list dict set sorted tuple defaultdict Counter deque OrderedDict")
 # Functions whose result is an argument or has the items of an argument, so that a field of the
 # result is a field of a record. Any other function may put a whole record under another name.
-_SELECTING_FUNCTIONS: Final = (
+_SELECTING_FUNCTIONS: Final = _words(
     "as_completed chain copy create_task cycle deepcopy deque ensure_future enumerate filter "
     "from_iterable gather groupby islice iter list loads map max min next pop popleft reversed "
     "run set shield sorted tuple wait_for zip"
 )
 # Methods whose argument becomes an item of a list or set, which has no fields of its own.
-_METHODS_THAT_ADD_ITEMS: Final = "add append extend insert"
+_METHODS_THAT_ADD_ITEMS: Final = _words("add append extend insert")
 # Functions whose name tells the analysis what they do, unless the script gives the name to another.
-_KNOWN_FUNCTIONS: Final = frozenset(
-    f"{_HARMLESS_BUILTINS} {_CONSTRUCTORS} {_SELECTING_FUNCTIONS}".split()
-)
+_KNOWN_FUNCTIONS: Final = _HARMLESS_BUILTINS | _CONSTRUCTORS | _SELECTING_FUNCTIONS
 # Functions that return an iterator, or a defaultdict, which also changes when a script reads it.
-_ITERATOR_FUNCTIONS: Final = (
+_ITERATOR_FUNCTIONS: Final = _words(
     "DefaultDict as_completed defaultdict enumerate filter finditer iter iterencode map reversed "
     "zip"
 )
 # Functions of ``itertools`` whose items are iterators.
-_ITERATORS_OF_ITERATORS: Final = "groupby tee"
+_ITERATORS_OF_ITERATORS: Final = _words("groupby tee")
 # Functions that read an iterator to its end, so that their result is none.
-_CONSUMING_FUNCTIONS: Final = (
+_CONSUMING_FUNCTIONS: Final = _words(
     "all any dict float frozenset int join len list max min next set sorted str sum tuple"
 )
 # Stands for all variables where the analysis does not know which variables have an object.
@@ -129,7 +132,7 @@ class _Names:
     """The functions and lambdas of the scripts; several functions may have the same name."""
     modules: set[str] = field(default_factory=set[str])
     """The names under which the scripts import harmless modules, or functions of them."""
-    iterator_functions: set[str] = field(default_factory=lambda: set(_ITERATOR_FUNCTIONS.split()))
+    iterator_functions: set[str] = field(default_factory=lambda: set(_ITERATOR_FUNCTIONS))
     """The functions that return an iterator or defaultdict."""
     itertools: set[str] = field(default_factory=set[str])
     """The names under which the scripts import ``itertools``, or functions of it."""
@@ -322,7 +325,7 @@ class Scripts:
                 case ast.Import() | ast.ImportFrom():
                     self._declare_import(node, is_top_level=node in tree.body)
                 case ast.Attribute(attr=name) | ast.alias(name=name) if (
-                    name in _CONTEXTS_OF_DECIMAL.split()
+                    name in _CONTEXTS_OF_DECIMAL
                 ):
                     # ``decimal.getcontext().prec = 2`` changes all numbers that are computed later.
                     self._names.has_hidden_effects = True
@@ -523,7 +526,7 @@ class Scripts:
 
     def _read_attribute(self, node: ast.Attribute) -> _Sources:
         """Return the sources of an attribute, which counts as a field of its object."""
-        if node.attr in f"{_CHANGING_METHODS} {_PASSED_CHANGING_METHODS}".split():
+        if node.attr in _CHANGING_METHODS | _PASSED_CHANGING_METHODS:
             # The script passes the method on, and may call the method later with any arguments.
             self._record_change(node.value, {UNKNOWN})
         # ``function.__globals__`` returns all variables, as ``globals()`` does.
@@ -732,7 +735,7 @@ class Scripts:
             # A change such as ``unknown().append(record)`` may have changed this object.
             changes = self._variable_sources[_ANY_VARIABLE]
             return changes | self._variable_sources.get(name, set())
-        if name in _HARMLESS_BUILTINS.split():
+        if name in _HARMLESS_BUILTINS:
             return set()
         # The name may be that of a connection, or of a builtin such as ``globals``.
         self._names.unbound_reads.add(name)
@@ -772,11 +775,11 @@ class Scripts:
 
     def _may_change_arguments(self, function: ast.expr) -> bool:
         """Return whether a call of a function or method may change its arguments or its object."""
-        if isinstance(function, ast.Attribute) and function.attr in _READING_METHODS.split():
+        if isinstance(function, ast.Attribute) and function.attr in _READING_METHODS:
             return False
         name = dotted(function)
         root = name.partition(".")[0]
-        is_harmless = root in self._names.modules or name in _HARMLESS_BUILTINS.split()
+        is_harmless = root in self._names.modules or name in _HARMLESS_BUILTINS
         is_redefined = self._is_variable_or_function(name)  # as after ``sorted = my_function``
         return is_redefined or not is_harmless
 
@@ -987,7 +990,7 @@ class Scripts:
         name = dotted(value.func)
         if self._is_variable_or_function(name):
             return False  # after ``list = my_list``, ``list()`` may return an existing object
-        return name.rpartition(".")[2] in _CONSTRUCTORS.split()
+        return name.rpartition(".")[2] in _CONSTRUCTORS
 
     def _creates_iterator(self, node: ast.AST, *, is_consumed: bool = False) -> bool:
         """Return whether an expression creates an iterator or defaultdict, or a list with one.
@@ -1011,10 +1014,10 @@ class Scripts:
             case ast.Call(func=function):
                 name = _last_name(function)
                 if self._returns_iterator(node):
-                    if not is_consumed or name in _ITERATORS_OF_ITERATORS.split():
+                    if not is_consumed or name in _ITERATORS_OF_ITERATORS:
                         return True
                 else:  # any other function may return its arguments
-                    is_consumed = name in _CONSUMING_FUNCTIONS.split()
+                    is_consumed = name in _CONSUMING_FUNCTIONS
                 return any(
                     self._creates_iterator(each, is_consumed=is_consumed)
                     for each in _arguments(node)
@@ -1163,7 +1166,7 @@ def _is_harmless_import(node: ast.Import | ast.ImportFrom) -> bool:
     """Return whether an import binds only names of harmless modules, and hides no builtin."""
     # ``from json import loads as list`` hides the function list().
     hides_known_function = any(each.asname in _KNOWN_FUNCTIONS for each in node.names)
-    return not hides_known_function and _imported_modules(node) <= {*_HARMLESS_MODULES.split()}
+    return not hides_known_function and _imported_modules(node) <= _HARMLESS_MODULES
 
 
 def _parameters(function: _Function) -> Iterator[str]:
@@ -1195,7 +1198,7 @@ def _sources_of_function_result(
         return without_results(sources) | lambda_sources
     if function == "len":  # a length reveals no field
         return without_results(sources | lambda_sources)
-    if function in _SELECTING_FUNCTIONS.split():  # ``max(rows)`` is a record of ``rows``
+    if function in _SELECTING_FUNCTIONS:  # ``max(rows)`` is a record of ``rows``
         return sources | lambda_sources
     # Any other function may put a whole record into a field of its result.
     return as_enclosed(sources | lambda_sources)
@@ -1211,13 +1214,13 @@ def _receiver_and_method(function: ast.expr) -> tuple[ast.expr, str]:
 def _changes_receiver(receiver: ast.expr, method: str) -> bool:
     """Return whether a method, such as ``append``, changes its object and no argument."""
     # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
-    is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
-    return method in _CHANGING_METHODS.split() and not is_receiver_builtin
+    is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS
+    return method in _CHANGING_METHODS and not is_receiver_builtin
 
 
 def _added_sources(method: str, sources: _Sources) -> _Sources:
     """Return the sources that ``rows`` gets from the argument of ``rows.append(record)``."""
-    if method in _METHODS_THAT_ADD_ITEMS.split():
+    if method in _METHODS_THAT_ADD_ITEMS:
         return sources  # ``rows[0]["id"]`` is a field of the record
     return as_enclosed(sources)  # after ``d.update(id=record)``, ``d["id"]`` is the whole record
 
