@@ -91,9 +91,8 @@ async def _tasks_with_stored_state(
     # tasks may have few waiting tasks.
     while has_more and len(tasks) < limit:
         page = await journal.find(limit, **page_conditions)
-        for task in await states.exact(page):
-            if wanted_state is None or task.state == wanted_state:
-                tasks.append(task)
+        exact_page = await states.exact(page)
+        tasks += [task for task in exact_page if wanted_state in (None, task.state)]
         has_more = len(page) == limit
         if page:
             page_conditions["after"] = page[-1].place
