@@ -442,3 +442,18 @@ def test_changed_target_of_a_link_to_code_needs_trust_again(folder, link, target
     (folder / target).write_text("print('evil')\n")
     with pytest.raises(FolderNotTrustedError):
         load_project(folder, environ={})
+
+
+def test_changed_cache_that_is_linked_as_code_needs_trust_again(folder):
+    (folder / "delf.toml").write_text('[connections.a]\ntype = "mcp"\ncommand = "python"\n')
+    cache = folder / ".ruff_cache" / "package"
+    cache.mkdir(parents=True)
+    (cache / "helper.py").write_text("print('good')\n")
+    trust(folder)
+    (cache / "helper.py").write_text("print('better')\n")
+    load_project(folder, environ={})
+    (folder / "package").symlink_to(".ruff_cache/package")
+    trust(folder)
+    (cache / "helper.py").write_text("print('evil')\n")
+    with pytest.raises(FolderNotTrustedError):
+        load_project(folder, environ={})

@@ -150,9 +150,8 @@ def files_of_programs(
         elif name in known_names or _is_mere_data(path, data_paths):
             continue
         elif stat.S_ISLNK(status.st_mode):
-            target = _file_in_folder(path, root)
-            content = b"" if target is None else _content(target, _MAX_BYTES)
-            digests[name] = {"": _digest(b"link %b %b" % (os.fsencode(path.readlink()), content))}
+            target = os.fsencode(path.readlink())
+            digests[name] = {"": _digest(b"link %b %b" % (target, _target_content(path, root)))}
         elif len(digests) < _MAX_DIGESTED_FILES and status.st_size <= remaining_bytes:
             remaining_bytes -= status.st_size
             digests[name] = {"": _digest(_content(path))}
@@ -210,10 +209,24 @@ def _planted_modules(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield path, status
 
 
-def _file_in_folder(link: Path, root: Path) -> Path | None:
-    """Return the file of a folder that a link leads to; None for any other target."""
+def _target_content(link: Path, root: Path) -> bytes:
+    """Return the content of a link's target, unless the digests of a folder have the target anyway.
+
+    For a folder that the digests skip, return the digest of its metadata.
+    """
+    target = _target_in_folder(link, root)
+    if target is None:
+        return b""
+    if target.is_file():
+        return _content(target, _MAX_BYTES)
+    is_skipped = not _SKIPPED_FOLDERS.isdisjoint(target.relative_to(root.resolve()).parts)
+    return _metadata_digest(target, root).encode() if is_skipped else b""
+
+
+def _target_in_folder(link: Path, root: Path) -> Path | None:
+    """Return the target of a link; None if the target is outside of a folder."""
     target = Path(os.path.realpath(link))
-    return target if target.is_relative_to(root.resolve()) and target.is_file() else None
+    return target if target.is_relative_to(root.resolve()) else None
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -254,8 +267,8 @@ def _metadata_digest(folder: Path, root: Path) -> str:
             is_folder = stat.S_ISDIR(status.st_mode)
             if not is_folder:
                 digest.update(_metadata_of(os.path.relpath(path, folder), status))
-            target = _file_in_folder(Path(path), root) if stat.S_ISLNK(status.st_mode) else None
-            if target is not None:
+            target = _target_in_folder(Path(path), root) if stat.S_ISLNK(status.st_mode) else None
+            if target is not None and target.is_file():
                 digest.update(_metadata_of("", target.stat()))
     return digest.hexdigest()
 
