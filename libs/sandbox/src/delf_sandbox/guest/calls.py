@@ -536,6 +536,11 @@ class _NoValue(abc.ABC):
         """Return True, for ``if handler:`` where a script has a tool or None."""
         return True
 
+    def __copy__(self, _copies: object = None) -> Self:
+        """Return the same tool, also for a deep copy of a value with a tool in it."""
+        return self
+
+    __deepcopy__ = __copy__
     __str__ = __repr__ = __format__ = _refuse
     __iter__ = __len__ = __contains__ = _refuse
     __getitem__ = __setitem__ = __setattr__ = __delattr__ = _refuse
