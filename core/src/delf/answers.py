@@ -339,6 +339,7 @@ def _find_unclosed_code(text: str) -> int | None:
     for line in text.splitlines(keepends=True):
         line_end += len(line)
         if line.lstrip().startswith("```"):
+            # A fence opens a block, or closes the block that is open.
             code_start = line_end if code_start is None else None
     return code_start
 

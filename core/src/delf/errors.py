@@ -106,7 +106,7 @@ class UnknownKeywordError(ConfigurationError, TypeError):
 
         Args:
             method: The method.
-            options: The names of these keywords.
+            options: The names of the collected keywords.
             known: The names that are allowed.
 
         Raises:

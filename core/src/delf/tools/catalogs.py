@@ -14,7 +14,8 @@ from delf.tools.steps import short_steps_of, steps_of
 
 _CACHE_KEY: Final = "ranking"
 _MAX_MATCHES: Final = 100
-# The weight of an action's score for the whole task; the score for its best step has the rest.
+# The weight of an action's score for the whole task. The score for its best step has the remaining
+# weight, so that both weights add up to 1.
 _TASK_WEIGHT: Final = 0.75
 _MATCHES_BEFORE_SHORT_STEPS: Final = 10
 _MATCHES_BEFORE_CHANGES: Final = 4

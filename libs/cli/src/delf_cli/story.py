@@ -140,8 +140,8 @@ def call_line(event: ev.CallFinished, subject: str, width: int | None = None) ->
     subject_width = 200
     if width is not None:
         # Nine columns are for the arrow, the two separators, and an empty last column.
-        subject_width = width - len(event.action) - len(call_status) - 9
-    parts = (f"→ {event.action}", cut(subject, max(20, subject_width)), call_status)
+        subject_width = max(20, width - len(event.action) - len(call_status) - 9)
+    parts = (f"→ {event.action}", cut(subject, subject_width), call_status)
     return " · ".join(filter(None, parts))
 
 

@@ -46,8 +46,8 @@ def _call_function(wire: socket.socket, function: str, max_bytes: int) -> dict[s
         arguments = loads(receive(wire))
         value: Any = resolve_name(function)(**arguments)
         if inspect.isawaitable(value):
-            # Imported only for async functions, because the import of asyncio is slow. For most
-            # of these functions, the template has imported asyncio already.
+            # Imported only for async functions, because the import of asyncio is slow. Usually the
+            # template process has imported asyncio for the function already.
             import asyncio
 
             value = asyncio.run(_await_value(value))

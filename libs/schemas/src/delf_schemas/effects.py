@@ -247,6 +247,6 @@ def _is_missing(path: Path) -> bool:
         path.lstat()
     except FileNotFoundError:
         return True
-    except OSError:  # what cannot be looked at may be there
-        return False
+    except OSError:
+        pass  # what cannot be looked at may be there
     return False

@@ -299,9 +299,9 @@ class Functions:
     def write_action_in(self, scope: Scope) -> str | None:
         """Return a write action, such as ``mail.send``, that the code in a scope calls, if any.
 
-        The action may be called in a scope inside of this one, which may run in a way that this
-        analysis does not see, for example as a function that is passed to ``map``. Also, it may be
-        called by a function that is called here.
+        Calls in inner scopes count, because this analysis does not see whether an inner scope runs,
+        for example a lambda that is passed to ``map``. Calls in the functions that the scope calls
+        count, too.
         """
         pending_scopes = [scope]
         visited: set[int] = set()

@@ -277,7 +277,8 @@ class ToolNames:
         """Raise if a function or class that has a tool's name calls tools.
 
         Raises:
-            AmbiguousError: If it does; the tool's name could mean either of the two.
+            AmbiguousError: If the definition calls tools: the tool's name could mean the definition
+                or the tool.
         """
         if any(map(self._is_tool_call, ast.walk(place.node))):
             word = "class" if isinstance(place.node, ast.ClassDef) else "function"
