@@ -98,7 +98,7 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     # The exact types are compared, because a subclass such as Counter has another repr.
     if type(value) is dict:
         items = cast("dict[Any, Any]", value).items()
-        return all(is_plain(k, depth + 1) and is_plain(v, depth + 1) for k, v in items)
+        return all(is_plain(key, depth + 1) and is_plain(item, depth + 1) for key, item in items)
     if type(value) in (list, tuple, set, frozenset):
         return all(is_plain(item, depth + 1) for item in cast("list[Any]", value))
     if type(value) is float:

@@ -15,6 +15,7 @@ import click
 from delf import Agent
 from delf.errors import ConfigurationError, DelfError, FolderNotTrustedError
 from delf.events import Event, start_event
+from delf.plugins.host import PluginHost
 from delf.protocols.journal import TaskRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.strategy import ToolDescription
@@ -355,6 +356,16 @@ def _add_test_case(
     return store.add_case(name, short_id(record.task_id), case.text())
 
 
+def _test_routine(store: RoutineStore, name: str, host: PluginHost) -> list[str]:
+    """Return the differences between a routine and its recorded runs."""
+    routine = store.find(name)
+    differences: list[str] = []
+    for path in store.case_paths(name):
+        case = Case.of_bytes(store.read_case(path), str(path))
+        differences += asyncio.run(run_case(routine, case, partial(Agent, host=host)))
+    return differences
+
+
 @routines.command("test", short_help="Run routines against their recorded runs.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
 @click.option(
@@ -370,12 +381,7 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json:
     results: dict[str, list[str]] = {}
     for name in names or store.names():
         try:
-            routine = store.find(name)
-            problems: list[str] = []
-            for path in store.case_paths(name):
-                case = Case.of_bytes(store.read_case(path), str(path))
-                problems += asyncio.run(run_case(routine, case, partial(Agent, host=host)))
-            results[name] = problems
+            results[name] = _test_routine(store, name, host)
         except DelfError as error:
             results[name] = [error.message]
         if as_json:

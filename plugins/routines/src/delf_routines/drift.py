@@ -114,23 +114,36 @@ def _compare_action(
         yield Drift(action=name, what=what, matters=is_stricter)
     old = {_name(text): text for text in before.parameters}
     new = {_name(text): text for text in after.parameters}
-    for parameter, text in old.items():
-        if parameter not in new:
-            yield Drift(action=name, what=f"it has no parameter {text} any more", matters=True)
-        elif new[parameter] != text:
-            what = f"its parameter {text} is {new[parameter]} now"
-            yield Drift(action=name, what=what, matters=_type(text) != _type(new[parameter]))
-    for parameter, text in new.items():
-        if parameter not in old:
-            is_required = "=" not in _QUOTED.sub("", text)
-            kind = "a new required parameter" if is_required else "a new parameter"
-            yield Drift(action=name, what=f"it has {kind} {text}", matters=is_required)
+    yield from _compare_parameters(name, old, new)
     # The digest covers more than the parameters, whose changes were reported above.
     if before.schema and old == new and after.schema != before.schema:
         yield Drift(action=name, what="the schema of its arguments has changed", matters=True)
     if after.returns != before.returns:
         what = f"it returned {before.returns}, and returns {after.returns} now"
         yield Drift(action=name, what=what, matters=_differs_in_kind(before.returns, after.returns))
+
+
+def _compare_parameters(
+    action: str, old: Mapping[str, str], new: Mapping[str, str]
+) -> Iterator[Drift]:
+    """Yield the differences between the parameters of a recorded action and of the current one.
+
+    Args:
+        action: The full name of the action.
+        old: The recorded parameters, by name, as text with type and default.
+        new: The current parameters.
+    """
+    for name, text in old.items():
+        if name not in new:
+            yield Drift(action=action, what=f"it has no parameter {text} any more", matters=True)
+        elif new[name] != text:
+            what = f"its parameter {text} is {new[name]} now"
+            yield Drift(action=action, what=what, matters=_type(text) != _type(new[name]))
+    for name, text in new.items():
+        if name not in old:
+            is_required = "=" not in _QUOTED.sub("", text)
+            kind = "a new required parameter" if is_required else "a new parameter"
+            yield Drift(action=action, what=f"it has {kind} {text}", matters=is_required)
 
 
 def _differs_in_kind(before: str, after: str) -> bool:

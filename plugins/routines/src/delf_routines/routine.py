@@ -28,7 +28,7 @@ import math
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Annotated, Any, Final, Literal, cast
@@ -292,19 +292,10 @@ class Routine:
             lines += ["", "[limits]"]
             limits = asdict(self.limits).items()
             lines += [f"{name} = {limit}" for name, limit in limits if limit is not None]
-        for name, item in self.parameters.items():
-            lines += ["", f"[parameters.{name}]", f"type = {_toml_text(item.type)}"]
-            lines.append(f"default = {_toml_text(item.default)}")
-            if item.pattern is not None:
-                lines.append(f"pattern = {_toml_text(item.pattern)}")
-        for name, item in self.actions.items():
-            lines += ["", f"[actions.{_toml_text(name)}]", f"effect = {_toml_text(item.effect)}"]
-            lines.append(f"parameters = [{', '.join(map(_toml_text, item.parameters))}]")
-            lines.append(f"returns = {_toml_text(item.returns)}")
-            if item.schema:
-                lines.append(f"schema = {_toml_text(item.schema)}")
-            if not item.empty:
-                lines.append("empty = false")
+        for name, parameter in self.parameters.items():
+            lines += ["", f"[parameters.{name}]", *_lines_of_parameter(parameter)]
+        for name, action in self.actions.items():
+            lines += ["", f"[actions.{_toml_text(name)}]", *_lines_of_action(action)]
         head = [f"# {line}".rstrip() for line in lines]
         return "\n".join([_BEGIN, *head, _END, self.script.strip("\n"), ""])
 
@@ -452,6 +443,23 @@ def _parameter(name: str, fields: _HeaderParameter, place: str) -> Parameter:
 
 def _is_hidden(character: str) -> bool:
     return unicodedata.category(character) in _HIDDEN and character not in _JOINERS
+
+
+def _lines_of_parameter(parameter: Parameter) -> Iterator[str]:
+    yield f"type = {_toml_text(parameter.type)}"
+    yield f"default = {_toml_text(parameter.default)}"
+    if parameter.pattern is not None:
+        yield f"pattern = {_toml_text(parameter.pattern)}"
+
+
+def _lines_of_action(action: UsedAction) -> Iterator[str]:
+    yield f"effect = {_toml_text(action.effect)}"
+    yield f"parameters = [{', '.join(map(_toml_text, action.parameters))}]"
+    yield f"returns = {_toml_text(action.returns)}"
+    if action.schema:
+        yield f"schema = {_toml_text(action.schema)}"
+    if not action.empty:
+        yield "empty = false"
 
 
 def _toml_text(value: Value) -> str:

@@ -287,11 +287,7 @@ class _Reader:
                 break
             # A comment is kept as it is: its quotes and brackets are no code.
             if char == "#":
-                end_of_line = self._text.find("\n", self._position)
-                if end_of_line < 0:
-                    end_of_line = len(self._text)
-                plain_code += self._text[self._position : end_of_line]
-                self._position = end_of_line
+                plain_code += self._rest_of_line()
                 continue
             if char in _QUOTES:
                 prefix = _string_prefix_at_end(plain_code)
@@ -308,6 +304,15 @@ class _Reader:
         if closing and self._position == len(self._text):  # no closing character was found
             raise _UnreadableError
         return [*parts, plain_code]
+
+    def _rest_of_line(self) -> str:
+        """Read the text up to the end of the line, without the line break."""
+        end_of_line = self._text.find("\n", self._position)
+        if end_of_line < 0:
+            end_of_line = len(self._text)
+        rest = self._text[self._position : end_of_line]
+        self._position = end_of_line
+        return rest
 
     def _is_part_of_operator(self, char: str) -> bool:
         """Return whether ``!`` or ``=`` is part of an operator such as ``!=``, ``==`` or ``:=``."""

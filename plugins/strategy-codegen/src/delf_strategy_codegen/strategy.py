@@ -233,9 +233,8 @@ class _FinalReply(NamedTuple):
 async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> _FinalReply:
     """Ask the main model for a script, and ask again up to the retry limit.
 
-    The model gets the tool ``run`` if ``code_in`` is "tool", or if an earlier script came in a call
-    of a tool. With ``code_in`` "auto", the model also gets the tool after a reply without a script.
-    If the server then refuses tools, the model is asked for a fenced code block.
+    The model is asked for a call of the tool ``run`` or for a fenced code block: see
+    :class:`_ToolOffer`.
 
     A reply without a script may become the task's answer: see :func:`_is_final_prose`.
 
@@ -245,30 +244,19 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
         DelfError: If the model fails or the budget is exhausted.
     """
     async with host.step("generate"):
-        requires_tool = code_in == "tool" or _contain_tool_call(messages)
-        if requires_tool and not host.takes_tools:
-            raise ModelConfigurationError(
-                "code_in is 'tool', and the model cannot be given tools",
-                hint='code_in = "fence", or "auto"',
-            )
-        tools = (_RUN,) if requires_tool else ()
-        may_add_tool = code_in == "auto" and not requires_tool  # after an answer without a script
+        offer = _ToolOffer(host, messages, code_in)
         unusable_answers: list[_UnusableAnswer] = []
         while True:
-            feedback = _feedback_to(unusable_answers, in_tool=bool(tools))
+            feedback = _feedback_to(unusable_answers, in_tool=bool(offer.tools))
             try:
-                reply = await host.ask((*messages, *feedback), tools=tools)
+                reply = await host.ask((*messages, *feedback), tools=offer.tools)
             except LLMExecutionError as error:
-                was_tool_added = bool(tools) and not requires_tool
-                if not was_tool_added or not _may_be_about_tools(error):
+                if not offer.withdraw_after(error):
                     raise
-                # The model answered until the tool was added, so the server refuses tools.
-                tools = ()
-                may_add_tool = False
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
-                calls = calls_with_script(reply) if tools else ()
+                calls = calls_with_script(reply) if offer.tools else ()
                 return _FinalReply(reading.code, reply.text, calls)
             if _is_final_prose(host, reply, reading, is_first_reply=not unusable_answers):
                 return _FinalReply(None, reply.text.strip())
@@ -279,8 +267,54 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                     f"{len(unusable_answers)} times; {quote_answer(reply.text)}"
                 )
             await host.retrying(reading.why or "the answer held no script")
-            if may_add_tool and host.takes_tools:
-                tools = (_RUN,)
+            offer.add_if_allowed()
+
+
+class _ToolOffer:
+    """Decides whether the model is offered the tool ``run`` for its script.
+
+    The model gets the tool if ``code_in`` is "tool", or if an earlier script came in a call of a
+    tool. With ``code_in`` "auto", the model also gets the tool after a reply without a script, and
+    keeps it until the server refuses tools.
+
+    Args:
+        host: The services of the task.
+        messages: The messages of the request.
+        code_in: The form in which the model writes scripts.
+
+    Raises:
+        ModelConfigurationError: If the tool is required but not supported.
+    """
+
+    def __init__(self, host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> None:
+        self._host = host
+        self._is_required = code_in == "tool" or _contain_tool_call(messages)
+        if self._is_required and not host.takes_tools:
+            raise ModelConfigurationError(
+                "code_in is 'tool', and the model cannot be given tools",
+                hint='code_in = "fence", or "auto"',
+            )
+        self._may_be_added = code_in == "auto" and not self._is_required
+        self.tools = (_RUN,) if self._is_required else ()
+
+    def add_if_allowed(self) -> None:
+        """Offer the tool from now on if ``code_in`` allows this and the server takes tools."""
+        if self._may_be_added and self._host.takes_tools:
+            self.tools = (_RUN,)
+
+    def withdraw_after(self, error: LLMExecutionError) -> bool:
+        """Withdraw a tool that was added, if an error may mean that the server refuses tools.
+
+        Returns:
+            Whether the tool was withdrawn.
+        """
+        was_added = bool(self.tools) and not self._is_required
+        if not was_added or not _may_be_about_tools(error):
+            return False
+        # The model answered until the tool was added, so the server refuses tools.
+        self.tools = ()
+        self._may_be_added = False
+        return True
 
 
 class _UnusableAnswer(NamedTuple):

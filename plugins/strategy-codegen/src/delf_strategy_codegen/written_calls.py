@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from delf.values.duplicate_keys import DECODER, DuplicateKeyError, read_literal
@@ -198,16 +198,10 @@ def _nested_scripts(content: Any, depth: int) -> Iterator[str]:
     if not isinstance(content, dict):
         return
     fields = cast("dict[str, Any]", content)
-    for key in _CODE_KEYS:
-        value = fields.get(key)
-        if isinstance(value, str):
-            yield value
-            return
-        if isinstance(value, list) and value:
-            lines = _items(value)
-            if all(isinstance(line, str) for line in lines):
-                yield "\n".join(lines)
-                return
+    script = _script_of(fields)
+    if script is not None:
+        yield script
+        return
     for key in _NESTING_KEYS:
         value = fields.get(key)
         if isinstance(value, str) and value.lstrip().startswith("{"):
@@ -217,6 +211,19 @@ def _nested_scripts(content: Any, depth: int) -> Iterator[str]:
                 continue
         if isinstance(value, (dict, list)):
             yield from _nested_scripts(value, depth + 1)
+
+
+def _script_of(fields: Mapping[str, Any]) -> str | None:
+    """Return the script in the fields of a tool call; None if no field has a script."""
+    for key in _CODE_KEYS:
+        value = fields.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list) and value:
+            lines = _items(value)
+            if all(isinstance(line, str) for line in lines):
+                return "\n".join(lines)
+    return None
 
 
 def _items(value: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
@@ -94,6 +94,13 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
+    _print_rows(rows)
+    if not rows:
+        folders = ", ".join(str(folder) for folder in registry.folders)
+        errors.say("hint", f"no worker is in {folders}; delf init")
+
+
+def _print_rows(rows: Sequence[_ListedRow]) -> None:
     widest = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
         text = row["description"] or ""
@@ -104,9 +111,6 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
         padded_name = f"{row['name']:<{widest}}"
         wrapped_text = wrap_text(visible(text), indent=widest + 2)
         click.echo(f"{padded_name}  {wrapped_text}".rstrip())
-    if not rows:
-        folders = ", ".join(str(folder) for folder in registry.folders)
-        errors.say("hint", f"no worker is in {folders}; delf init")
 
 
 @workers.command("show")

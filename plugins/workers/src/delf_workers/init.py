@@ -91,11 +91,12 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     except OSError as error:
         errors.say("error", f"{error.filename}: {error.strerror}")
         ctx.exit(errors.USAGE)
-    next_steps = ["delf workers run summarise --attach notes.md"]
-    if root.resolve() != Path.cwd():
-        next_steps.insert(0, f"cd {shlex.quote(folder)}")
+    next_steps: list[str] = []
     if provider_without_key is not None:
-        next_steps.insert(0, f"delf keys set {provider_without_key}")
+        next_steps.append(f"delf keys set {provider_without_key}")
+    if root.resolve() != Path.cwd():
+        next_steps.append(f"cd {shlex.quote(folder)}")
+    next_steps.append("delf workers run summarise --attach notes.md")
     if as_json:
         row = _InitRow(made=created, kept=existing, next=next_steps)
         write_result("", row, as_json=True)
