@@ -444,16 +444,10 @@ def test_changed_target_of_a_link_to_code_needs_trust_again(folder, link, target
         load_project(folder, environ={})
 
 
-def test_changed_cache_that_is_linked_as_code_needs_trust_again(folder):
+@pytest.mark.parametrize("cache", [".ruff_cache", ".mypy_cache/3.11", ".hg", "a/__pycache__"])
+def test_code_in_a_cache_needs_trust(folder, cache):
     (folder / "delf.toml").write_text('[connections.a]\ntype = "mcp"\ncommand = "python"\n')
-    cache = folder / ".ruff_cache" / "package"
-    cache.mkdir(parents=True)
-    (cache / "helper.py").write_text("print('good')\n")
-    trust(folder)
-    (cache / "helper.py").write_text("print('better')\n")
-    load_project(folder, environ={})
-    (folder / "package").symlink_to(".ruff_cache/package")
-    trust(folder)
-    (cache / "helper.py").write_text("print('evil')\n")
-    with pytest.raises(FolderNotTrustedError):
-        load_project(folder, environ={})
+    (folder / cache).mkdir(parents=True)
+    for name in ("lastfailed", "7.json", "server.py", "fast.so"):
+        (folder / cache / name).write_text("x")
+    assert files(folder) == {"delf.toml", f"{cache}/server.py", f"{cache}/fast.so"}

@@ -27,6 +27,16 @@ _CODE_SUFFIXES: Final = frozenset(
     {".bat", ".cjs", ".cmd", ".exe", ".jar", ".js", ".mjs", ".php", ".pl", ".ps1", ".py", ".pyz"}
     | {".rb", ".sh", ".ts", ".wasm"}
 )
+# Suffixes of the files that an interpreter loads by name.
+_LOADED_SUFFIXES: Final = _CODE_SUFFIXES | {
+    ".dll",
+    ".dylib",
+    ".node",
+    ".pth",
+    ".pyc",
+    ".pyd",
+    ".so",
+}
 # Texts that show that a settings file, such as mcp.json, names a program.
 _PROGRAM_KEYS: Final = ('"command"', "command:", "command =", "'command'")
 # Matches an escape of an ASCII character in JSON, TOML or YAML, such as ``\u0063``.
@@ -45,11 +55,13 @@ _PROSE_SUFFIXES: Final = frozenset({".log", ".md", ".rst", ".txt"})
 _DATABASE_TEMPORARY_SUFFIXES: Final = ("-journal", "-shm", "-wal")
 # Prefixes of the names of text files that declare packages to install.
 _REQUIREMENTS_PREFIXES: Final = ("requirements", "constraints")
-# Names of folders from which no program loads code by itself.
-_SKIPPED_FOLDERS: Final = frozenset(
-    {".git", ".hg", ".jj", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+# Names of folders of other programs, whose files change often and are no code.
+_CACHE_FOLDERS: Final = frozenset(
+    {".hg", ".jj", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
-_CACHE_FOLDER: Final = "__pycache__"
+_BYTECODE_FOLDER: Final = "__pycache__"
+_GIT_FOLDER: Final = ".git"
+"""The name of a folder that no commit contains."""
 # The flags of a compiled module, in the bytes 4 to 7, that is compared with the time of its source.
 #
 # Any other module has a hash of its source instead, which a stranger can compute as well.
@@ -150,8 +162,9 @@ def files_of_programs(
         elif name in known_names or _is_mere_data(path, data_paths):
             continue
         elif stat.S_ISLNK(status.st_mode):
-            target = os.fsencode(path.readlink())
-            digests[name] = {"": _digest(b"link %b %b" % (target, _target_content(path, root)))}
+            target = _file_in_folder(path, root)
+            content = b"" if target is None else _content(target, _MAX_BYTES)
+            digests[name] = {"": _digest(b"link %b %b" % (os.fsencode(path.readlink()), content))}
         elif len(digests) < _MAX_DIGESTED_FILES and status.st_size <= remaining_bytes:
             remaining_bytes -= status.st_size
             digests[name] = {"": _digest(_content(path))}
@@ -182,51 +195,32 @@ def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_resul
             path = Path(entry.path)
             status = entry.stat(follow_symlinks=False)
             if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-                yield path, status
+                if not _is_cached(path, status, root):
+                    yield path, status
             elif not stat.S_ISDIR(status.st_mode):
                 continue  # such as a socket
             elif entry.name in _PACKAGE_FOLDERS or (path / _ENVIRONMENT_FILE).exists():
                 yield path, status
-            elif entry.name == _CACHE_FOLDER:
-                yield from _planted_modules(path)
-            elif entry.name not in _SKIPPED_FOLDERS:
+            elif entry.name != _GIT_FOLDER:
                 pending.append(path)
 
 
-def _planted_modules(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the files and links in a cache folder that Python itself does not write there.
-
-    Python writes modules that it compares with the time of their source, which nobody can choose in
-    a repository.
-    """
-    for entry in _entries(folder):
-        path = Path(entry.path)
-        status = entry.stat(follow_symlinks=False)
-        is_link = stat.S_ISLNK(status.st_mode)
-        is_file = stat.S_ISREG(status.st_mode)
-        is_cache = is_file and path.suffix == ".pyc" and _content(path, 8)[4:] == _COMPARES_TIME
-        if is_link or (is_file and not is_cache):
-            yield path, status
+def _is_cached(path: Path, status: os.stat_result, root: Path) -> bool:
+    """Return True for a file of a cache, unless a stranger may have put code there."""
+    folders = path.relative_to(root).parts[:-1]
+    if stat.S_ISLNK(status.st_mode) or _CACHE_FOLDERS.isdisjoint(folders):
+        return False
+    if path.suffix == ".pyc" and path.parent.name == _BYTECODE_FOLDER:
+        # Python writes modules that it compares with the time of their source, which nobody can
+        # choose in a repository.
+        return _content(path, 8)[4:] == _COMPARES_TIME
+    return path.suffix.lower() not in _LOADED_SUFFIXES
 
 
-def _target_content(link: Path, root: Path) -> bytes:
-    """Return the content of a link's target, unless the digests of a folder have the target anyway.
-
-    For a folder that the digests skip, return the digest of its metadata.
-    """
-    target = _target_in_folder(link, root)
-    if target is None:
-        return b""
-    if target.is_file():
-        return _content(target, _MAX_BYTES)
-    is_skipped = not _SKIPPED_FOLDERS.isdisjoint(target.relative_to(root.resolve()).parts)
-    return _metadata_digest(target, root).encode() if is_skipped else b""
-
-
-def _target_in_folder(link: Path, root: Path) -> Path | None:
-    """Return the target of a link; None if the target is outside of a folder."""
+def _file_in_folder(link: Path, root: Path) -> Path | None:
+    """Return the file of a folder that a link leads to; None for any other target."""
     target = Path(os.path.realpath(link))
-    return target if target.is_relative_to(root.resolve()) else None
+    return target if target.is_relative_to(root.resolve()) and target.is_file() else None
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -256,7 +250,7 @@ def _metadata_digest(folder: Path, root: Path) -> str:
     """
     digest = hashlib.sha256()
     for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
+        folders[:] = sorted({*folders} - _CACHE_FOLDERS - {_GIT_FOLDER})
         for name in sorted([*names, *folders]):
             path = os.path.join(parent, name)  # noqa: PTH118 - faster than Path for 100,000 files
             try:
@@ -267,8 +261,8 @@ def _metadata_digest(folder: Path, root: Path) -> str:
             is_folder = stat.S_ISDIR(status.st_mode)
             if not is_folder:
                 digest.update(_metadata_of(os.path.relpath(path, folder), status))
-            target = _target_in_folder(Path(path), root) if stat.S_ISLNK(status.st_mode) else None
-            if target is not None and target.is_file():
+            target = _file_in_folder(Path(path), root) if stat.S_ISLNK(status.st_mode) else None
+            if target is not None:
                 digest.update(_metadata_of("", target.stat()))
     return digest.hexdigest()
 
