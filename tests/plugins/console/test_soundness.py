@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from delf import Connection
+from delf import Connection, action
 from delf.plugins.host import PluginHost
 from delf.plugins.report import PluginRecord
 from delf.specs import (
@@ -254,7 +254,11 @@ def test_connection_that_never_releases_its_resources_is_reported() -> None:
     class Plain(Connection):
         """Keeps its settings only."""
 
-    class Keeps(Connection):
+        @action(effect="read")
+        async def find(self) -> None:
+            """Find nothing."""
+
+    class Keeps(Plain):
         """Keeps a client."""
 
         def __init__(self, **settings: Any) -> None:
@@ -264,6 +268,38 @@ def test_connection_that_never_releases_its_resources_is_reported() -> None:
     spec = ConnectionSpec(name="c", summary="C.", factory="x:y")
     assert problems(spec, Plain) == []
     assert "not a SupportsClose" in problems(spec, Keeps)[0]
+
+
+class Empty(Connection):
+    """A connection without actions."""
+
+
+class Misfit(Connection):
+    """A connection whose action has a wrong default."""
+
+    @action(effect="read")
+    async def find(self, limit: int = "many") -> None:  # type: ignore[assignment]
+        """Find nothing."""
+
+
+class Silent(Connection):
+    """A connection whose action has no docstring."""
+
+    @action(effect="read")
+    async def find_all(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (Empty, "has no action: mark its methods with @action"),
+        (Misfit, "find: the default of 'limit', 'many', does not fit its type"),
+        (Silent, "has the action find_all without a docstring"),
+    ],
+)
+def test_faulty_action_of_a_connection_is_reported(made: type, problem: str) -> None:
+    (message,) = problems(ConnectionSpec(name="c", summary="C.", factory="x:y"), made)
+    assert problem in message
 
 
 def test_missing_member_of_a_plugin_object_is_named() -> None:

@@ -230,6 +230,11 @@ def _check_parameter(item: inspect.Parameter, hint: Any, place: str) -> None:
             f"{place} has the positional-only parameter {item.name!r}",
             hint="remove the '/' so that it can be given by name",
         )
+    if type(item.default).__name__ == "FieldInfo":  # by name: pydantic may not be imported yet
+        raise ToolDefinitionError(
+            f"{place}: the default of {item.name!r} is a Field, which only a model replaces",
+            hint=f"{item.name}: Annotated[int, Field(…)] = 3",
+        )
     if _has_callable(hint):
         raise ToolDefinitionError(
             f"{place} takes a function as {item.name!r}, and a script cannot pass one",
@@ -301,8 +306,9 @@ class ArgumentValidator:
             except ValidationError as error:
                 problem = error.errors(include_url=False, include_input=False)[0]["msg"]
                 raise ToolDefinitionError(
-                    f"{self._action}: the default of {name!r}, {_default_text(value)}, does not "
-                    f"fit its type: {problem}"
+                    f"{self._action}: the default of {name!r}, {repr(value)[:40]}, does not fit "
+                    f"its type: {problem}",
+                    hint=f"give {name!r} a type that allows its default, as `int | None = None`",
                 ) from None
 
     def json_schema(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from delf.errors import ToolDefinitionError
 from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.machine.interpreter import own_python
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
@@ -116,11 +117,38 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
             yield f"{what} is a {_kind(factory)}, not a subclass of delf.Connection"
         else:
             yield from (f"{what} {fault}" for fault in faults(spec.kind, factory))
+            yield from (f"{what} {problem}" for problem in _action_problems(factory))
     elif not callable(factory):
         yield f"{what} makes nothing: it is a {_kind(factory)}"
     elif isinstance(factory, type):
         yield from (f"{what} {fault}" for fault in faults(spec.kind, factory))
         yield from (f"{what} {fault}" for fault in _missing_features(spec, factory))
+
+
+def _action_problems(factory: type) -> Iterator[str]:
+    """Yield the problems of a connection class whose actions are its methods."""
+    from delf.tools.action import actions_of
+    from delf.tools.connection import Connection
+    from delf.tools.signature import ArgumentValidator
+
+    if not issubclass(factory, Connection):
+        return
+    connection_class = cast("type[Connection]", factory)
+    if connection_class.actions is not Connection.actions:
+        return
+    try:
+        actions = actions_of(connection_class)
+        for action in actions:
+            if action.summary == action.name.replace("_", " "):
+                yield f"has the action {action.name} without a docstring"
+            if isinstance(action.validate, ArgumentValidator):
+                action.validate.build()
+                action.validate.check_defaults()
+    except ToolDefinitionError as error:
+        yield f"has an action that scripts cannot call: {error.message}"
+    else:
+        if not actions:
+            yield "has no action: mark its methods with @action"
 
 
 def _missing_features(spec: Spec, factory: type) -> Iterator[str]:

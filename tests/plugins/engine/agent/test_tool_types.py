@@ -341,6 +341,11 @@ def misfit(x: int = "many") -> None:  # type: ignore[assignment]
     """Have a default of another type than its hint."""
 
 
+def field(x: int = Field(3, ge=1)) -> int:
+    """Have a Field for a default, as functions of FastAPI."""
+    return x
+
+
 def yields(x: int) -> Any:
     """Yield values as a generator."""
     yield x
@@ -384,6 +389,7 @@ async def later(error: Exception) -> str:
         (lambda: tool(calls_back), "takes a function as 'then'"),
         (lambda: tool(foreign), "a script cannot pass <class 'asyncio.locks.Event'>"),
         (lambda: tool(misfit), "the default of 'x', 'many', does not fit its type"),
+        (lambda: tool(field), "the default of 'x' is a Field, which only a model replaces"),
         (lambda: tool(yields), "yields returns its result in pieces, and a script needs a"),
         (lambda: tool(ayields), "ayields returns its result in pieces"),
         (lambda: tool(iterates), "iterates returns its result in pieces"),
@@ -391,7 +397,7 @@ async def later(error: Exception) -> str:
         (CallingBack, "CallingBack.find takes a function as 'then'"),
         (lambda: tool(handle_error=later)(bare), "handle_error of bare is async"),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_uncallable_tool_is_refused_at_definition(make, message):
     with pytest.raises(ToolDefinitionError, match=message) as caught:
