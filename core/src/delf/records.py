@@ -42,7 +42,7 @@ else:
                 # it in a class that defines __eq__ alone.
                 if cls.__dict__.get(name) is None:
                     setattr(cls, name, method)
-            cls.__signature__ = _LazySignature()
+            cls.__signature__ = _LazySignature()  # for inspect.signature() and help()
             return cls
 
         return make

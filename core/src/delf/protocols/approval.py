@@ -283,7 +283,7 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
     """
     source_names = [source]
     for step in re.findall(r"\[key \d+\]|[^.\[\]]+", path):
-        if step.startswith("["):  # users[key 5], the sixth key of a mapping, becomes users.keys()
+        if step.startswith("["):  # a key, not a value: users[key 5] becomes users.keys()
             source_names.append("keys()")
         elif not step.isdecimal():  # list indexes and numeric keys are left out
             source_names.append(step)

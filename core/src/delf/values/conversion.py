@@ -335,7 +335,7 @@ def _by_columns(
     chunks: Iterable[Collection[Iterable[Any]]],
     convert_unsupported: Converter,
 ) -> Table:
-    """Make a table from chunks; a chunk is a list of columns with the cells of the chunk's rows."""
+    """Make a table from chunks of columns, such as ``[[1, 2], ["a", "b"]]`` for two rows."""
     rows = chain.from_iterable(zip(*chunk, strict=True) for chunk in chunks)
     columns = unique_names(map(_column_name, names))
     return Table(columns, _convert_rows(rows, convert_unsupported))

@@ -381,10 +381,11 @@ def _stays_hashable(encoded: Any) -> bool:
     if not isinstance(encoded, dict):
         return True
     record = cast("dict[str, Any]", encoded)
-    tag = record.get(TAG)  # None for a dict whose keys are all texts
+    tag = record.get(TAG)
     if tag == "tuple":
         return all(_stays_hashable(item) for item in record["v"])
-    return tag not in (None, "set", "dict")
+    is_dict = tag in (None, "dict")  # a dict whose keys are all texts has no tag
+    return not is_dict and tag != "set"
 
 
 def _encode_other(value: Any) -> Any:

@@ -170,9 +170,10 @@ class Problem:
 
 
 def _error_of(content: bytes) -> Mapping[str, Any]:
-    """Return the error object in the body of a response; with only ``message`` if it has none.
+    """Return the error object in the body of a response.
 
-    Some services put the body's object into a list, or give a text as the error.
+    Some services put the body's object into a list, or give a text as the error. For a body without
+    an error object, the result has only the key ``message``.
     """
     try:
         body: Any = json.loads(content)
@@ -180,7 +181,9 @@ def _error_of(content: bytes) -> Mapping[str, Any]:
         return {"message": content[:_MAX_MESSAGE_LENGTH].decode("utf-8", "replace").strip()}
     if isinstance(body, list) and body:
         body = cast("list[Any]", body)[0]
-    error: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
+    error: Any = None
+    if isinstance(body, dict):
+        error = cast("dict[str, Any]", body).get("error")
     if isinstance(error, dict):
         return cast("dict[str, Any]", error)
     return {"message": error if isinstance(error, str) else None}

@@ -73,10 +73,11 @@ class Formats:
                 plugin is broken.
         """
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
-        file_format = self._make(matching_specs, ending) if matching_specs else None
-        if not isinstance(file_format, SupportsWrite):
-            raise self._host.with_load_failures(PluginError(f"no plugin makes {ending} files"))
-        return file_format
+        if matching_specs:
+            file_format = self._make(matching_specs, ending)  # raises if several are equally good
+            if isinstance(file_format, SupportsWrite):
+                return file_format
+        raise self._host.with_load_failures(PluginError(f"no plugin makes {ending} files"))
 
     def _make(self, specs: list[FormatSpec], ending: str) -> FileFormat:
         spec = self._host.preferred_spec(specs, f"the ending {ending}")

@@ -444,9 +444,10 @@ class TaskHost:
         config = self._run.config
         if config.confirm_mode != "plan" or config.approval_mode != "interactive":
             return False
-        # A script that nobody approved may have redefined a function that this script calls.
-        may_text_mislead = self.scripts.sandbox.holds_unapproved
-        return bool(bound_actions) and not may_text_mislead
+        # An earlier script that nobody approved may have redefined a function that this script
+        # calls. The text of this script then does not show what it does.
+        is_text_enough = not self.scripts.sandbox.holds_unapproved
+        return bool(bound_actions) and is_text_enough
 
     async def _ask_about(
         self, code: str, attempt: int, bound_actions: Sequence[BoundAction]

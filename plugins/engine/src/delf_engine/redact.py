@@ -499,11 +499,14 @@ def _in_common_literal(text: str) -> Iterator[str]:
 
 
 def _in_repr(text: str, represent: Callable[[str], str]) -> Iterator[str]:
-    """Yield the forms of a text between the quotes of Python's ``repr``, single and double."""
-    # represent() puts a part in single quotes, which ``[1:-1]`` cuts off.
+    r"""Yield a text as ``repr`` writes it between single quotes, and between double quotes.
+
+    The text ``it's`` is ``it\'s`` between single quotes, and stays ``it's`` between double quotes.
+    """
+    # represent() puts each part in single quotes, which ``[1:-1]`` cuts off.
     parts = [represent(part)[1:-1] for part in text.split("'")]
-    yield "\\'".join(parts)  # it\'s
-    yield "'".join(parts)  # it's
+    yield "\\'".join(parts)
+    yield "'".join(parts)
 
 
 def _repr_of_bytes(text: str) -> str:

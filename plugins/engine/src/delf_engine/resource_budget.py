@@ -36,7 +36,7 @@ class ResourceBudget:
         Args:
             used: The amounts, by the names of their limits.
         """
-        self._used_by_session.update(used)
+        self._used_by_session.update(used)  # a Counter adds
 
     @property
     def calls_left(self) -> int:

@@ -370,15 +370,13 @@ class ScriptRunner(ScriptHost):
             return Raised("ToolError", "the call failed inside delf; see the log")
 
     async def _stop(self, reason: Exception | LimitReached) -> NoReturn:
-        """End the script without answering its pending call; always raise CancelledError.
-
-        The death of the sandbox soon cancels this call, unless the call is cancelled already.
-        """
+        """End the script without answering its pending call; always raise CancelledError."""
         self._end(reason)
-        if not is_cancelled():
-            never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            await never_done
-        raise asyncio.CancelledError
+        if is_cancelled():
+            raise asyncio.CancelledError
+        # Wait until the death of the sandbox cancels this call.
+        await asyncio.get_running_loop().create_future()
+        raise asyncio.CancelledError  # the future above has no result, so this is never reached
 
     def _end(self, reason: Exception | LimitReached) -> None:
         """End the running script for a reason; no-op if it has ended."""

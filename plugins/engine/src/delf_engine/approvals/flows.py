@@ -320,10 +320,10 @@ class _Suspect:
 
     @property
     def _content_paths_to_check(self) -> Sequence[str]:
-        """The paths of all values of a call without a deciding value, such as ``note(text=...)``.
+        """The paths of a call's values if all of them look like content, as in ``note(text=...)``.
 
-        A stranger's text could make the agent send data out with such a call. Empty for an action
-        with other parameters, or with declared content.
+        No value then decides what the call does, but a stranger's text could make the agent send
+        data out with the call. Empty for any other call.
         """
         return [*self.text_by_path] if self._has_only_content_names else []
 

@@ -184,8 +184,7 @@ class PendingRequests:
 def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
     if digest is not None and digest != request.digest:
         raise DelfError(f"the answer to {request.request_id!r} is for another call")
-    checked_decision(answer.decision)
-    check_fits(request, answer.decision)
+    check_fits(request, checked_decision(answer.decision))
 
 
 def _give(future: asyncio.Future[Answer], answer: Answer) -> None:

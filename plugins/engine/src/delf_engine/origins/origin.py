@@ -128,9 +128,9 @@ class PastCall:
 
     @cached_property
     def searchable_values(self) -> Sequence[SearchableValue]:
-        """The values in the result, as they are searched.
+        """The values in the result, prepared for the search for the source of another value.
 
-        They are stored, because each value of a later call may be searched for in a large result.
+        They are stored, because the values of all later calls are searched for in this result.
         """
         return [
             SearchableValue(trust, path, letters_and_digits(text))
