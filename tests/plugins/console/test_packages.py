@@ -207,11 +207,21 @@ def test_check_reports_a_plugin_without_specs(site: Any):
     )
 
 
-def test_unknown_plugin_is_refused_with_a_suggestion():
-    for command in ("check", "uninstall"):
-        done = CliRunner().invoke(cli, ["plugins", command, "sqll"])
-        assert done.exit_code == 2
-        assert "no plugin 'sqll' is installed; did you mean 'sql'?" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [
+        (["check", "sqll"], "sql"),
+        (["check", "sql", "sqll"], "sql"),
+        (["check", "docker"], "sandbox-docker"),
+        (["uninstall", "sqll"], "sql"),
+        (["uninstall", "docker"], "sandbox-docker"),
+    ],
+)
+def test_unknown_plugin_is_refused_with_a_suggestion(words: list[str], suggested: str):
+    done = CliRunner().invoke(cli, ["plugins", *words])
+    assert done.exit_code == 2
+    problem = f"no plugin {words[-1]!r} is installed; did you mean {suggested!r}?"
+    assert problem in " ".join(done.stderr.split())
 
 
 def test_install_and_uninstall_write_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

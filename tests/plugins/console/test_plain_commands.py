@@ -35,6 +35,18 @@ def test_task_words_need_no_quotes(run: Any, here: Any):
     assert json.loads(run("runs", "--json").stdout)[0]["task"] == "is there tea?"
 
 
+def test_inputs_of_a_routine_without_their_option_are_refused(run: Any, here: Any):
+    """A routine with its inputs must not be sent to a model as a task."""
+    (here / "routines").mkdir()
+    (here / "routines/remind.py").touch()
+    model = write_recording(here / "r.jsonl", "print('paid')")
+    done = run("run", "remind", "to=Ada L", "days=3", "--llm", model)
+    answer_text = " ".join(done.stderr.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "delf run remind --input 'to=Ada L' --input days=3" in answer_text
+    assert run("run", "solve", "x=3", "--llm", model).stdout == "paid\n"
+
+
 @pytest.mark.parametrize("word", ["revenue", "stock-of-shop", "Umsatz"])
 def test_single_word_task_is_taken_for_a_routine_name(run: Any, here: Any, word: Any):
     """A mistyped routine name must not be sent to a model as a task."""

@@ -223,10 +223,10 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
     host = state.discover()
     records = list(host.records())
     if names:
+        known_names = {name for r in records for name in (r.name, r.distribution)}
+        for name in sorted(set(names) - known_names):
+            raise _unknown_plugin(name, host.names)
         records = [r for r in records if r.name in names or r.distribution in names]
-        if not records:
-            name = next(iter(names))
-            raise PluginError(f"no plugin {name!r} is installed{did_you_mean(name, host.names)}")
     for record in records:
         problems = list(_problems(host, record))
         warnings = [*record.warnings]
@@ -318,5 +318,14 @@ def _distribution_of(name: str, records: Sequence[PluginRecord]) -> str:
     for record in records:
         if name in (record.name, record.distribution) and record.distribution is not None:
             return record.distribution
-    suggestion = did_you_mean(name, [record.name for record in records])
-    raise PluginError(f"no plugin {name!r} is installed{suggestion}")
+    raise _unknown_plugin(name, [record.name for record in records])
+
+
+def _unknown_plugin(name: str, known_names: Collection[str]) -> PluginError:
+    """Return the error for a plugin that is not installed, with the name that was meant."""
+    # The sandbox ``docker`` is brought by the plugin ``sandbox-docker``.
+    longer_names = [known for known in known_names if known.endswith(f"-{name}")]
+    suggestion = f"; did you mean {longer_names[0]!r}?" if longer_names else ""
+    return PluginError(
+        f"no plugin {name!r} is installed{suggestion or did_you_mean(name, known_names)}"
+    )

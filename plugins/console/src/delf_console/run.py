@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,7 +63,9 @@ def run(ctx: click.Context, words: tuple[str, ...], **run_options: Any) -> None:
     text = _task_text(ctx, " ".join(words))
     flags = flags_of(run_options)
     is_routine = bool(run_options["inputs"]) or (len(words) == 1 and _is_routine_name(words[0]))
-    if is_routine:
+    if not is_routine:
+        _refuse_bare_inputs(ctx, words)
+    else:
         text = _routine_task(ctx, text, run_options["inputs"])
         flags["strategy"] = ROUTINE
     schema_file = run_options["schema"]
@@ -80,6 +84,16 @@ run.params += run_options(detach=True)
 
 def _is_routine_name(word: str) -> bool:
     return len(word) > 1 and word.replace("-", "_").isidentifier()
+
+
+def _refuse_bare_inputs(ctx: click.Context, words: Sequence[str]) -> None:
+    """Raise if the words are a routine's name and its inputs, which a model would get as a task."""
+    name, *inputs = words or ("",)
+    if not inputs or not _is_routine_name(name) or not all("=" in word for word in inputs):
+        return
+    if (state_of(ctx).load_project().root / "routines" / f"{name}.py").is_file():
+        options = "".join(f" --input {shlex.quote(word)}" for word in inputs)
+        raise click.UsageError(f"{name} is a routine: delf run {name}{options}", ctx)
 
 
 def _routine_task(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str:
