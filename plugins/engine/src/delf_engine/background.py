@@ -100,6 +100,8 @@ class BackgroundTask:
             return self.outcome.result(timeout)
         except CancelledError:
             raise TaskStoppedError(f"task {self.task_id} was stopped") from None
+        except TimeoutError as error:
+            raise (error if self.outcome.done() else self._wait_error(timeout)) from None
 
     async def await_end(self, timeout: float | None) -> Response:
         """Async version of :meth:`wait`."""
@@ -114,6 +116,11 @@ class BackgroundTask:
             if self.outcome.cancelled() and not is_caller_cancelled:
                 raise TaskStoppedError(f"task {self.task_id} was stopped") from None
             raise
+        except TimeoutError as error:
+            raise (error if self.outcome.done() else self._wait_error(timeout)) from None
+
+    def _wait_error(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"task {self.task_id} has not ended within {timeout} s; it continues")
 
 
 class BackgroundTasks:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -266,8 +267,9 @@ async def test_cancelled_wait_leaves_the_task_running(
     scripted_model.writes("print(await hold())")
     async with make_agent(hold) as agent:
         handle = await agent.asubmit("x")
-        with pytest.raises(TimeoutError):
-            await agent.await_task(handle, 0.01)
+        for wait_for in (agent.await_task, partial(asyncio.to_thread, agent.wait)):
+            with pytest.raises(TimeoutError, match=r"has not ended within 0\.01 s; it continues"):
+                await wait_for(handle, 0.01)
         wait = asyncio.ensure_future(handle)
         await asyncio.sleep(0)
         wait.cancel()
