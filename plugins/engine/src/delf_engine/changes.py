@@ -150,8 +150,8 @@ def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[li
                 call = starts.pop(event.call_id)
                 call_line = call_text(call.action, call.arguments)
                 lines.append(f"{call_line} returned {_result_text(event.result)}")
-                if event.result is not None and event.result not in ("", [], {}):
-                    has_content = True
+                is_empty = event.result is None or event.result in ("", [], {})
+                has_content = has_content or not is_empty
             case _:
                 pass
     are_all_empty = bool(lines) and not has_content

@@ -99,7 +99,8 @@ async def keep_variables(
                 continue
             value = await _plain_value(session, name)
             # Instead of a function, for example, a session returns a text.
-            is_substitute = type(value).__name__ not in type_names[name].split()
+            possible_types = type_names[name].split()
+            is_substitute = type(value).__name__ not in possible_types
             if value is _NOT_PLAIN or is_substitute:
                 continue
             length = len(repr(value))

@@ -392,10 +392,11 @@ def _put_back_items(edited: list[Any], shown: list[Any], hidden: list[Any]) -> l
     """Restore the secrets in a list that a person edited, as :func:`put_back` describes."""
     if len(edited) == len(shown):
         changed_count = sum(item != old for item, old in zip(edited, shown, strict=True))
-        if changed_count <= 1:
+        if changed_count <= 1:  # the changed item is certainly the edited item of its place
             return [put_back(*parts) for parts in zip(edited, shown, hidden, strict=True)]
     restored: list[Any] = []
     for item in edited:
+        # Look for the unchanged item at any place.
         pairs = zip(shown, hidden, strict=True)
         originals = [original for shown_item, original in pairs if shown_item == item]
         is_unique = bool(originals) and all(each == originals[0] for each in originals)

@@ -441,13 +441,9 @@ def _check_values(front: frontmatter.FrontMatter, worker: WorkerDefinition, name
             ("name",),
             f"remove the key `name`, or set it to {name}",
         )
-    key = "server_side_tools"  # the key that an error is about
-    try:
-        normalise_settings({key: list(worker.server_side_tools)})
-        key = "model"
-        llm_config(worker.model)
-    except ModelConfigurationError as error:
-        raise front.error(error.message, (key,), error.hint or "") from None
+    server_side_tools = {"server_side_tools": list(worker.server_side_tools)}
+    _check_model_key(front, "server_side_tools", lambda: normalise_settings(server_side_tools))
+    _check_model_key(front, "model", lambda: llm_config(worker.model))
     if worker.result is not None:
         problem = shape.schema_problem(worker.result)
         if problem is not None:
@@ -457,6 +453,14 @@ def _check_values(front: frontmatter.FrontMatter, worker: WorkerDefinition, name
         _check_generated(front, worker)
     elif worker.maker is not None:
         raise front.error("only a generated worker has a maker", ("maker",))
+
+
+def _check_model_key(front: frontmatter.FrontMatter, key: str, check: Callable[[], object]) -> None:
+    """Run a check of a key that configures the model; an error names the line of the key."""
+    try:
+        check()
+    except ModelConfigurationError as error:
+        raise front.error(error.message, (key,), error.hint or "") from None
 
 
 def _check_instructions(front: frontmatter.FrontMatter, worker: WorkerDefinition) -> None:

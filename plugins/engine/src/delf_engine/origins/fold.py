@@ -397,9 +397,11 @@ class Origins:
             return None
         untrusted: set[Source] = set()
         for source in sources:
-            if source.action is not None and self._returned_only_user_data(source.action):
-                continue
-            untrusted.add(source)
+            is_user_data = source.action is not None and self._returned_only_user_data(
+                source.action
+            )
+            if not is_user_data:
+                untrusted.add(source)
         return untrusted
 
     def _sources_in_outline(self, node: ast.expr) -> Sources:

@@ -1013,13 +1013,14 @@ class Scripts:
                 return False  # an action returns data, and no iterator
             case ast.Call(func=function):
                 name = _last_name(function)
-                if self._returns_iterator(node):
-                    if not is_consumed or name in _ITERATORS_OF_ITERATORS:
-                        return True
-                else:  # any other function may return its arguments
-                    is_consumed = name in _CONSUMING_FUNCTIONS
+                returns_iterator = self._returns_iterator(node)
+                if returns_iterator and (not is_consumed or name in _ITERATORS_OF_ITERATORS):
+                    return True
+                # Whoever reads ``map(str, rows)`` to its end also reads ``rows`` to its end. A
+                # function of which nothing is known may return its arguments unread.
+                reads_arguments = returns_iterator or name in _CONSUMING_FUNCTIONS
                 return any(
-                    self._creates_iterator(each, is_consumed=is_consumed)
+                    self._creates_iterator(each, is_consumed=reads_arguments)
                     for each in _arguments(node)
                 )
             case _:
