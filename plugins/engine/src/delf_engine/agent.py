@@ -351,7 +351,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     async def _close_chats(self) -> None:
         self._context = None
-        chats = {f"the chat number {n}": chat for n, chat in enumerate(self._chats, 1)}
+        chats = {f"the chat number {number}": chat for number, chat in enumerate(self._chats, 1)}
         self._chats = []
         await close_all(chats)
 
@@ -1016,7 +1016,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         return {
             **self.status(),
             **self.config.main_settings(),
-            "tools": [t.name for t in self.tools],
+            "tools": [connection.name for connection in self.tools],
         }
 
     def get_llm_config_string(self) -> str:

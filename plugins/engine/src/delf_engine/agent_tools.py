@@ -27,7 +27,7 @@ class AgentTools:
         self.tools = tools
         self.connections = tuple(connections)
         self.awaiting_setup = [
-            c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup
+            each for each in connections if isinstance(each, SupportsSetup) and each.needs_setup
         ]
         """Connections that are not set up yet; the first task sets them up."""
         self.needed_setup = bool(self.awaiting_setup)
@@ -50,7 +50,7 @@ class AgentTools:
         Raises:
             DelfError: If ``allow`` or ``confirm`` names an unknown action.
         """
-        permissions = [_permissions_of(c) for c in self.connections]
+        permissions = [*map(_permissions_of, self.connections)]
         if not self._connections_with_changing_actions and permissions == self._permissions:
             return
         async with self.lock:

@@ -51,7 +51,8 @@ async def response_at_end(
             return await task.await_end(timeout)
         async with asyncio.timeout(timeout):
             events = await wait_for_end(runtime.journal, task_id)
-    return past_response(events, next(e for e in reversed(events) if isinstance(e, TaskFinished)))
+    ends = [event for event in events if isinstance(event, TaskFinished)]
+    return past_response(events, ends[-1])
 
 
 MAX_FINISHED_TASKS: Final = 1000

@@ -99,7 +99,8 @@ def secrets_of_agent(
             if model is not None:
                 yield from secrets_of_model(model)
         excluded = {*LLM_FIELDS, "system_prompt"}
-        yield from secrets_of_options({n: value for n, value in config if n not in excluded})
+        options = {name: value for name, value in config if name not in excluded}
+        yield from secrets_of_options(options)
         yield from config.providers.values()
         yield from config.api_key_for.values()
     for connection in connections:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from delf.errors import ConfigurationError, check_above_zero
-from delf.events import PROJECT_FOLDER, Event, TaskQueued, TaskStarted
+from delf.events import PROJECT_FOLDER, Event, start_event
 from delf.types import Trust
 from delf.values.sequences import one_or_more
 from delf_engine.task import MODEL, TRUST, VARIABLES, TaskRequest, check_task, new_task_id
@@ -227,7 +227,7 @@ class TaskRequests:
             "input_files": None if paths is None else _absolute(paths),
         }
         setup_data = self._with_project_folder(setup or {})
-        setup_data |= {k: value for k, value in recorded_options.items() if value is not None}
+        setup_data |= {name: value for name, value in recorded_options.items() if value is not None}
         return TaskRequest(
             task=task,
             task_id=task_id or new_task_id(),
@@ -266,7 +266,7 @@ class TaskRequests:
             timeout: Seconds from now; the configuration's when None.
             changes: Fields of the request that differ from the recorded ones.
         """
-        start = next((e for e in events if isinstance(e, (TaskStarted, TaskQueued))), None)
+        start = start_event(events)
         # make() needs a text; the recorded text of the task replaces it below.
         request = self.make("resumed", timeout, task_id=task_id)
         request = replace(request, past=events, **changes)

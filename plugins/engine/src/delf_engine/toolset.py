@@ -97,7 +97,7 @@ class Toolset:
     @property
     def shown(self) -> tuple[BoundAction, ...]:
         """The actions that the model is shown, in the order of :attr:`actions`."""
-        return tuple(b for b in self.actions if self._is_shown(b))
+        return tuple(filter(self._is_shown, self.actions))
 
     @property
     def is_chosen(self) -> bool:
@@ -148,12 +148,13 @@ class Toolset:
     @property
     def connections(self) -> tuple[ConnectionLike, ...]:
         """The connections with at least one shown action."""
-        return tuple({id(b.connection): b.connection for b in self.shown}.values())
+        connections = [bound_action.connection for bound_action in self.shown]
+        return tuple({id(connection): connection for connection in connections}.values())
 
     @functools.cached_property
     def with_context(self) -> Mapping[str, SupportsContext]:
         """The connections that provide live facts for the prompt, by name."""
-        return {c.name: c for c in self.connections if isinstance(c, SupportsContext)}
+        return {each.name: each for each in self.connections if isinstance(each, SupportsContext)}
 
     def get(self, name: str) -> BoundAction | None:
         """Return an allowed action by the name that scripts use; None if there is none."""

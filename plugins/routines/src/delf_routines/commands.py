@@ -211,7 +211,10 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     if not readable_routines:
         click.echo("There is no routine yet: delf routines save TASK NAME", err=True)
         return
-    rows = [(r.name, ", ".join(r.parameters), visible(r.title)) for r in readable_routines]
+    rows = [
+        (routine.name, ", ".join(routine.parameters), visible(routine.title))
+        for routine in readable_routines
+    ]
     for line in table(rows, ("name", "parameters", "what it does"), whole=True):
         click.echo(line)
 

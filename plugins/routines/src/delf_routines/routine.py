@@ -445,6 +445,10 @@ def _is_hidden(character: str) -> bool:
     return unicodedata.category(character) in _HIDDEN and character not in _JOINERS
 
 
+def _escape_if_hidden(character: str) -> str:
+    return f"\\U{ord(character):08X}" if _is_hidden(character) else character
+
+
 def _lines_of_parameter(parameter: Parameter) -> Iterator[str]:
     yield f"type = {_toml_text(parameter.type)}"
     yield f"default = {_toml_text(parameter.default)}"
@@ -467,7 +471,7 @@ def _toml_text(value: Value) -> str:
     if isinstance(value, str):
         # JSON leaves the character DEL as it is, and TOML does not accept it.
         text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        return "".join(f"\\U{ord(c):08X}" if _is_hidden(c) else c for c in text)
+        return "".join(map(_escape_if_hidden, text))
     return repr(value)  # TOML writes numbers like Python
 
 

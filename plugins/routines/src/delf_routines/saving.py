@@ -104,7 +104,8 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
         )
     *earlier_scripts, last = ended_scripts
     before = events[: last.begin_index]
-    has_earlier_change = any(isinstance(e, CallStarted) and e.effect != "read" for e in before)
+    earlier_calls = [event for event in before if isinstance(event, CallStarted)]
+    has_earlier_change = any(call.effect != "read" for call in earlier_calls)
     needs_earlier_scripts = has_earlier_change or _has_values_of_results(last.code, before)
     return Scripts(
         last.code,
@@ -178,10 +179,11 @@ def actions_called(events: Iterable[Event]) -> set[str]:
 def reads_with_data(events: Iterable[Event]) -> set[str]:
     """Return the full names of the read actions whose calls all returned data."""
     events = list(events)
-    starts = [e for e in events if isinstance(e, CallStarted)]
+    starts = [event for event in events if isinstance(event, CallStarted)]
     call_ids = {start.call_id for start in starts}
     # A refused call has an end, but no start.
-    ends = [e for e in events if isinstance(e, CallFinished) and e.call_id in call_ids]
+    all_ends = [event for event in events if isinstance(event, CallFinished)]
+    ends = [end for end in all_ends if end.call_id in call_ids]
     called = {start.action for start in starts}
     changing = {start.action for start in starts if start.effect != "read"}
     without_data = {end.action for end in ends if end.status != "ok" or is_empty(end.result)}
@@ -560,7 +562,8 @@ def _find_in_f_strings(
         if not is_short_text:
             fields_of_others[text] = f"{{{item.name}}}"
     # In f"{price:.2f}", the format ``.2f`` is a JoinedStr, too, and must stay as it is.
-    format_specs = {n.format_spec for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
+    values = [node for node in ast.walk(tree) if isinstance(node, ast.FormattedValue)]
+    format_specs = {value.format_spec for value in values}
     printed = set(_printed_f_strings(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) and node not in format_specs:

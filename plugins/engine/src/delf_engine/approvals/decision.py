@@ -127,7 +127,8 @@ def decision_data(decision: Decision) -> dict[str, Any]:
         return {"decision": "expired", "reason": reason}
     if isinstance(decision, Expired):
         return {"decision": "expired", "reason": why_not(decision)}
-    data = {f.name: getattr(decision, f.name) for f in fields(decision)}
+    names = [each.name for each in fields(decision)]
+    data = {name: getattr(decision, name) for name in names}
     if data.get("arguments") is not None:
         data["arguments"] = dict(data["arguments"])
     return {"decision": decision.kind, **data}
@@ -198,7 +199,8 @@ def _are_named(arguments: object) -> bool:
 
 def recorded(event: ApprovalDecided) -> Decision:
     """Return the decision that an event records; :class:`Rejected` if it cannot be read."""
-    data = {f.name: getattr(event, f.name) for f in fields(event)}
+    names = [each.name for each in fields(event)]
+    data = {name: getattr(event, name) for name in names}
     return decision_of(data) or Rejected(reason="its decision cannot be read")
 
 

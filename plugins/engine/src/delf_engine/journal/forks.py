@@ -109,7 +109,8 @@ def copy_output_files(events: Sequence[Event], at: int) -> list[Event]:
         at: The number of an event. Files of later events are not copied, and these events are
             returned unchanged.
     """
-    writes = [e for e in events if isinstance(e, FileWritten) and e.seq <= at]
+    all_writes = [event for event in events if isinstance(event, FileWritten)]
+    writes = [write for write in all_writes if write.seq <= at]
     if not writes:
         return list(events)
     copies = _copies_of_files(dict.fromkeys(write.path for write in writes))

@@ -214,7 +214,7 @@ class Replay:
 
     def __init__(self, events: Sequence[ev.Event] = ()) -> None:
         self.events = tuple(events)
-        start = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
+        start = next((event for event in self.events if isinstance(event, ev.TaskStarted)), None)
         self.resumed = start is not None
         """True if the task had started before; False if it was only queued."""
         self.seed = "" if start is None else start.seed
@@ -245,7 +245,7 @@ class Replay:
 
     def selected(self) -> ev.ToolsSelected | None:
         """Return the recorded event with the tools selected for the task, if any."""
-        return next((e for e in self.events if isinstance(e, ev.ToolsSelected)), None)
+        return next((event for event in self.events if isinstance(event, ev.ToolsSelected)), None)
 
     def has_reply(self, purpose: Purpose) -> bool:
         """Return True if another recorded reply is left for a purpose of model calls."""

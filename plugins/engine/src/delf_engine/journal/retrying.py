@@ -85,7 +85,8 @@ def _without_failed_read(events: list[ev.Event]) -> list[ev.Event]:
         return events
     kept_types = (ev.CallFinished, ev.ApprovalDecided)
     later_events = events[read_index + 1 :]
-    return events[:read_index] + [e for e in later_events if isinstance(e, kept_types)]
+    kept_later_events = [event for event in later_events if isinstance(event, kept_types)]
+    return events[:read_index] + kept_later_events
 
 
 def _is_temporary(error: BaseException | None) -> bool:

@@ -156,8 +156,8 @@ class ModelPool:
     async def aclose(self) -> None:
         """Close every model."""
         models = {
-            f"{self._names[key]}, number {n}": model
-            for n, (key, model) in enumerate(self._models.items(), 1)
+            f"{self._names[key]}, number {number}": model
+            for number, (key, model) in enumerate(self._models.items(), 1)
         }
         self._models.clear()
         self._price_sources.clear()

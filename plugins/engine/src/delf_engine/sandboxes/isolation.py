@@ -326,7 +326,8 @@ class _Probe:
             await self.aclose()
             self._session = await self._backend.open(self._spec)
         # Assigned in the script, because a session takes no variables.
-        assignments = "".join(f"{k} = {v!r}\n" for k, v in self._script_constants.items())
+        constants = self._script_constants.items()
+        assignments = "".join(f"{name} = {value!r}\n" for name, value in constants)
         host = _Host()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SECONDS):
@@ -446,7 +447,7 @@ def number(x86, arm):
     return x86 if posix.uname().machine == "x86_64" else arm
 
 def syscall(x86, arm, *arguments):
-    values = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    values = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
     return libc.syscall(ctypes.c_long(number(x86, arm)), *values)
 """
 """Python code that tries to reach host resources, with helpers; findings are printed."""
