@@ -140,12 +140,6 @@ A task of a command has the key ``folder``: the folder in which the command was 
 """
 
 
-def _folder_of(setup: Mapping[str, Any]) -> str | None:
-    """Return the folder in which a command was typed, or the project folder of a task, if any."""
-    folder = setup.get("folder", setup.get(PROJECT_FOLDER))  # a program may keep anything there
-    return folder if isinstance(folder, str) else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueued(_Event):
     """A task was submitted for the background; :class:`TaskStarted` marks the start of work.
@@ -170,11 +164,6 @@ class TaskQueued(_Event):
     not_before: float | None = None
     retries: int | None = None
     retry_after: float | None = None
-
-    @property
-    def folder(self) -> str | None:
-        """The folder in which a command started the task, or the folder of the agent's project."""
-        return _folder_of(self.setup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,11 +191,6 @@ class TaskStarted(_Event):
     zone: str = ""
     zone_name: str = ""
     key: str | None = None
-
-    @property
-    def folder(self) -> str | None:
-        """The folder in which a command started the task, or the folder of the agent's project."""
-        return _folder_of(self.setup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from delf.events import (
     TaskStarted,
 )
 from delf.messages import Usage
-from delf.protocols.journal import filterable_fields
+from delf.protocols.journal import fields_of_setup, filterable_fields
 from delf.protocols.search import TaskFilter
 from delf.types import TaskState
 from delf_journal_sql import SqlJournal
@@ -203,10 +203,10 @@ async def test_search_filters_are_combined(journal: SqlJournal, written: Written
 async def test_every_filterable_field_of_a_record_filters_tasks(
     journal: SqlJournal, name: str
 ) -> None:
-    first = TaskQueued if name in TaskQueued.__dataclass_fields__ else TaskStarted
+    keys = fields_of_setup().get(name, ())
     for task_id, value in (("task_a", "ours"), ("task_b", "theirs"), ("task_c", None)):
-        at = {"task_id": task_id, "seq": 1, "at": NOON}
-        await journal.append(first(**at, task="count", **{name: value}))
+        given = {"setup": dict.fromkeys(keys, value)} if keys else {name: value}
+        await journal.append(TaskQueued(task_id=task_id, seq=1, at=NOON, task="count", **given))
     assert await found(journal, fields={name: "ours"}) == ["task_a"]
     (figures,) = await journal.figures("day", TaskFilter(fields={name: "ours"}))
     assert figures.tasks == 1

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any, Protocol, runtime_checkable
 
 from delf.events import (
+    PROJECT_FOLDER,
     ApprovalAssigned,
     ApprovalCommented,
     ApprovalDecided,
@@ -26,17 +27,22 @@ from delf.records import dataclass
 from delf.types import TaskState
 
 
-def column(heading: str, *, filter_help: str | None = None) -> Any:
+def column(
+    heading: str | None, *, filter_help: str | None = None, setup_keys: Sequence[str] = ()
+) -> Any:
     """Declare an optional field of a record that lists of tasks show. The default is None.
 
     The terminal, HTTP and the web page show the column if a task has a value.
 
     Args:
-        heading: The heading of the column.
+        heading: The heading of the column; None if lists show the value in their own way.
         filter_help: The help text of a filter by the field, if searches can filter by it. The
             field's name is then a command option, an HTTP query parameter and an input of the page.
+        setup_keys: The keys of a text in the ``setup`` of the task's first event, if journals take
+            the value from there; the first existing key counts.
     """
-    return field(default=None, metadata={"heading": heading, "filter": filter_help})
+    metadata = {"heading": heading, "filter": filter_help, "setup_keys": setup_keys}
+    return field(default=None, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +89,7 @@ class TaskRecord:
     losses: int = 0
     tries: int = 0
     not_before: float | None = None
-    folder: str | None = None
+    folder: str | None = column(None, setup_keys=("folder", PROJECT_FOLDER))
 
     @classmethod
     def beginning(cls, event: Event) -> dict[str, Any]:
@@ -95,6 +101,10 @@ class TaskRecord:
         values: dict[str, Any] = {"task_id": event.task_id, "task": "", "started_at": event.at}
         if isinstance(event, (TaskQueued, TaskStarted)):
             values |= {name: getattr(event, name) for name in _shared_names(cls, type(event))}
+            for name, keys in fields_of_setup().items():
+                value = next((event.setup[key] for key in keys if key in event.setup), None)
+                if isinstance(value, str):  # a program may keep anything in the setup
+                    values[name] = value
         return values
 
     @staticmethod
@@ -154,9 +164,16 @@ def filterable_fields() -> Mapping[str, str]:
 
 
 @functools.cache
+def fields_of_setup() -> Mapping[str, Sequence[str]]:
+    """Return the fields of records with values from the setup of tasks, each with its keys."""
+    named = {item.name: item.metadata.get("setup_keys") for item in fields(TaskRecord)}
+    return {name: keys for name, keys in named.items() if keys}
+
+
+@functools.cache
 def _shared_names(record: type[TaskRecord], event: type[Event]) -> tuple[str, ...]:
-    """Return the fields of a record that a class of events has as a field or property."""
-    event_names = {*dir(event), *(item.name for item in fields(event))}  # dir() has properties
+    """Return the fields that a record and a class of events both have."""
+    event_names = {item.name for item in fields(event)}
     return tuple(item.name for item in fields(record) if item.name in event_names)
 
 

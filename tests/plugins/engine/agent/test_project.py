@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from delf import Agent, ConfigurationError, Response
+from delf.protocols.journal import TaskRecord, fields_of_setup
 from delf_engine.config import AgentConfig
 from delf_engine.options import AgentOptions
+from delf_engine.task_options import RUN
 
 TOML = """
 [agent]
@@ -74,12 +76,16 @@ class TestFromProject:
             assert agent.chat.keep == 3
             assert agent.run("How many?").text == "1"
 
-    async def test_task_records_the_folder_of_the_project(self, folder, host, scripted_model):
+    async def test_record_has_the_folder_of_the_project_and_the_options_of_the_task(
+        self, folder, host, scripted_model
+    ):
         scripted_model.writes("print(1)")
+        options = {name: f"the {name}" for name in fields_of_setup() if name in RUN}
         events = []
         async with Agent.from_project(folder / "below", host=host) as agent:
-            await agent.arun("How many?", listeners=[events.append])
-        assert events[0].folder == str(folder)
+            await agent.arun("How many?", listeners=[events.append], **options)
+        record = TaskRecord.beginning(events[0])
+        assert record == {**record, "folder": str(folder), **options}
 
     def test_project_file_path_is_accepted(self, folder, host):
         assert Agent.from_project(folder / "delf.toml", host=host).retry_count == 4

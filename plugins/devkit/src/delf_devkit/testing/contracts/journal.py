@@ -20,7 +20,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
 )
-from delf.protocols.journal import Journal, TaskRecord
+from delf.protocols.journal import Journal, TaskRecord, fields_of_setup
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
 from delf_devkit.testing.contracts.base import (
@@ -52,7 +52,10 @@ _FRAGILE_TEXTS = (
 def started(task_id: str, at: float = 1.0, key: str | None = None) -> TaskStarted:
     """Return the event that starts a task; ``key`` is the user who owns the task."""
     task = f"do {task_id}"
-    return TaskStarted(task_id=task_id, seq=1, at=at, task=task, origin="agent", key=key)
+    setup = {keys[0]: f"the {name}" for name, keys in fields_of_setup().items()}
+    return TaskStarted(
+        task_id=task_id, seq=1, at=at, task=task, origin="agent", key=key, setup=setup
+    )
 
 
 def printed(task_id: str, seq: int, text: str = "x") -> Printed:
@@ -198,9 +201,10 @@ class JournalContract(Contract):
             f"a task of the key 'ann' is listed under the key {record.key!r}: callers with other "
             "keys would see the task"
         )
-        expected = TaskRecord.changes((await journal.read("d"))[-1])
+        first, last = await journal.read("d")
+        expected = {**TaskRecord.beginning(first), **TaskRecord.changes(last)}
         found = {name: getattr(record, name) for name in expected}
-        assert found == expected, f"the list shows {found} of a task that ended with {expected}"
+        assert found == expected, f"the list shows {found} of a task whose events say {expected}"
 
     async def test_methods_do_not_block_the_event_loop(self, journal: Any) -> None:
         # check_loop_stays_free() appends several times, each time another event.
