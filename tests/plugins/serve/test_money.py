@@ -9,6 +9,7 @@ from delf.llm import LLMConfig
 from delf_devkit.testing.hosts import TestHost
 from delf_engine.config import AgentConfig
 from delf_journal_sql import SqlJournal
+from delf_serve import budgets as budgets_module
 from delf_serve.keys import Caller
 from plugins.serve.test_people import add, person
 from support.serving import bearer, doing
@@ -304,7 +305,8 @@ async def test_budget_is_shared_across_servers(serve):
     assert (await spend(other, "ada"))["status"] == 402
 
 
-async def test_running_task_stops_at_a_budget_that_servers_share(serve):
+async def test_running_task_stops_at_a_budget_that_servers_share(serve, monkeypatch):
+    monkeypatch.setattr(budgets_module, "REFRESH_SECONDS", 0.0)
     one = await serve("ada-key", agent={**PAID, "retry_count": 5}, budgets={"ada": 1.0})
     await add(one, person("ada"))
     other = await serve(agent=PAID, budgets={"ada": 1.0})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from delf_serve.schemas import OwnBudget
 EVERYBODY: Final = "*"
 """The name of the default budget, for people and keys without a budget of their own."""
 _INDEX_SECONDS: Final = 0.25
+REFRESH_SECONDS: Final = 2.0
+"""The seconds after which a running task looks again at the costs of other processes."""
 
 # The name of a team, or the owner name of a person or key. Bare names are ambiguous: a team and a
 # key of the settings may have the same name, and so may a removed person and a new one.
@@ -38,7 +41,7 @@ class _BudgetLedger(Ledger):
     def __init__(self, budget_usd: float, read_cost: Callable[[], Awaitable[float]]) -> None:
         super().__init__(budget_usd)
         self._read_cost = read_cost
-        self._is_refreshing = False
+        self._refreshed_at = float("-inf")
 
     async def refresh(self) -> None:
         """Add the costs that other processes have recorded.
@@ -47,18 +50,16 @@ class _BudgetLedger(Ledger):
             ProblemError: If the journal computes no costs, so that no limit can be enforced.
             DelfError: If the journal does not respond.
         """
-        self._is_refreshing = True
-        try:
-            recorded_cost = await self._read_cost()
-        finally:
-            self._is_refreshing = False
+        self._refreshed_at = time.monotonic()
+        recorded_cost = await self._read_cost()
         # The ledger may already know of costs that the journal does not have yet.
         self.cost_usd = max(self.cost_usd, recorded_cost)
 
     @asynccontextmanager
     async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
         """Reserve the cost of a call, after a look at the costs of other processes."""
-        if not self._is_refreshing:
+        # Not before each call: the query takes a while in a journal of many tasks.
+        if time.monotonic() - self._refreshed_at >= REFRESH_SECONDS:
             with contextlib.suppress(DelfError):  # during an outage, the known costs count
                 await self.refresh()
         async with super().reserved(estimate):
