@@ -476,6 +476,9 @@ class UndecidedCallError(TaskLeftError):
 class JournalFailedError(DelfError):
     """A journal raised an exception of its own, such as an error of its database client."""
 
+    is_outage: bool = True
+    """Whether the journal may work again later, with the same settings."""
+
     code = "ERR-JOURNAL-006"
     default_hint = (
         "the error comes from what keeps the events, such as a database: it has the reason"

@@ -15,6 +15,7 @@ class JournalError(JournalFailedError):
 class JournalSetupError(JournalError, JournalUnavailableError):
     """The configured journal cannot be opened."""
 
+    is_outage = False
     code = "ERR-JOURNAL-002"
     default_hint = (
         "DELF_JOURNAL_SQL_URL, or url under [plugins.journal-sql] in delf.toml, names another place"

@@ -378,6 +378,7 @@ class PostgresDatabase:
         if is_broken or has_timed_out or is_closed:
             if raw is None:
                 reason = JournalSetupError(f"the journal {self.name} does not answer: {message}")
+                reason.is_outage = True
             else:
                 reason = JournalError(f"the connection to the journal {self.name} broke: {message}")
             return ConnectionLostError(reason)

@@ -276,7 +276,8 @@ class TaskPipeline:
             return await self._time_out(work)
         # The first two explain more than the error of the strategy, which they may have caused.
         failure = host.stopped or self._log.lost or work.exception()
-        if isinstance(failure, JournalFailedError):  # such as when it reads the conversation
+        if isinstance(failure, JournalFailedError) and failure.is_outage:
+            # Such as when the conversation is read: nothing is wrong with the task.
             failure = UnrecordedEventError(f"the journal failed: {failure.message}")
         if failure is None:
             await self._keep_variables()  # while the sandbox is open
