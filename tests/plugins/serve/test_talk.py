@@ -280,3 +280,20 @@ async def test_audit_lists_comments_and_assignments(team):
         ("assigned", "ada", "to bo"),
         ("commented", "cy", "=1+1"),
     ]
+
+
+async def test_secret_in_what_people_write_is_not_kept(serve):
+    secret = "sk-declared-secret-4711"
+    server = await serve(agent={"providers": {"openai": secret}})
+    task = (await server.run("print(await send('bob'))\nprint(await ask('Which?'))"))["task_id"]
+    path = f"/approvals/{(await server.question(task))['request_id']}"
+    await server.client.post(f"{path}/comments", json={"text": f"is it {secret}?"})
+    edited = {"decision": "edit", "arguments": {"to": secret}}
+    assert (await server.client.post(path, json=edited)).is_success
+    path = f"/approvals/{(await server.question(task))['request_id']}"
+    answered = {"decision": "answer", "answer": secret}
+    assert (await server.client.post(path, json=answered)).is_success
+    await server.until(task, "done")
+    assert server.box.sent == [(secret, 1)]
+    journal = server.app.tasks.journal
+    assert secret not in f"{await journal.notes(task)} {await journal.read(task)}"

@@ -44,6 +44,8 @@ STOP: Final = "cancel"
 """The kind of stored note that asks a task's owner, the process that runs it, to stop the task."""
 # The maximum number of tasks in one statement, because databases limit its parameters.
 _BATCH_SIZE: Final = 200
+# The kind of note whose content is in an event.
+_EMPTIED: Final = "recorded"
 # The kind of note that revokes a remembered approval decision.
 _REVOKED: Final = "revoked"
 
@@ -66,6 +68,18 @@ def add_note(connection: Connection, now: float, task_id: str, kind: str, data: 
         {"task": key_of(connection, task_id), "at": now, "kind": kind, "data": json.dumps(data)},
     )
     return int(rows[0][0])
+
+
+def empty_note(connection: Connection, task: int, position: int) -> None:
+    """Remove the content of a note of a task, for example because an event has it now.
+
+    Other than the note, the event has no secrets that the author of the note wrote. The row stays,
+    so that no later note gets its position.
+    """
+    connection.execute(
+        "UPDATE delf_notes SET kind = :kind, data = '{}' WHERE pos = :pos AND task = :task",
+        {"kind": _EMPTIED, "pos": position, "task": task},
+    )
 
 
 def newest_note(connection: Connection) -> int:

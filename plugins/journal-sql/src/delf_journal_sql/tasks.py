@@ -6,12 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from delf.events import Event, TaskFinished, TaskPostponed, TaskQueued
+from delf.events import (
+    ApprovalAssigned,
+    ApprovalCommented,
+    ApprovalDecided,
+    ApprovalVoted,
+    Event,
+    TaskFinished,
+    TaskPostponed,
+    TaskQueued,
+)
 from delf.protocols.journal import PerhapsAlive, TaskRecord
 from delf.types import TaskState
 from delf_journal_sql.codec import Packed, plain_text
 from delf_journal_sql.database import Connection
 from delf_journal_sql.errors import JournalConflictError
+from delf_journal_sql.inbox import empty_note
 from delf_journal_sql.owners import (
     COLUMNS,
     Owner,
@@ -160,6 +170,10 @@ class _Task:
     owner: str | None
 
 
+# The events that other processes cause by notes.
+_OF_NOTES: Final = (ApprovalAssigned, ApprovalCommented, ApprovalDecided, ApprovalVoted)
+
+
 class Appending:
     """A transaction that appends events. Used only in the writer's thread.
 
@@ -233,6 +247,8 @@ class Appending:
         row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blob_digests)
         self._rows.append(row)
         task.last = event.seq
+        if isinstance(event, _OF_NOTES) and event.note is not None:
+            empty_note(self._connection, task.key, event.note)
         if is_end:
             self._release(task, event)
 
