@@ -477,7 +477,7 @@ class JournalFailedError(DelfError):
     """A journal raised an exception of its own, such as an error of its database client."""
 
     is_outage: bool = True
-    """Whether the journal may work again later, with the same settings."""
+    """True if the journal may work again later, with the same settings."""
 
     code = "ERR-JOURNAL-006"
     default_hint = (
