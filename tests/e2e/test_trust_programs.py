@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import py_compile
 import shutil
 from pathlib import Path
 
@@ -101,8 +102,7 @@ def test_folder_stays_trusted_after_its_data_files_change(here, tmp_path):
     state(here, tmp_path, "--yes")
     (here / "sales.csv").write_text("2\n")
     (here / "notes.md").write_text("new\n")
-    (here / "__pycache__").mkdir()
-    (here / "__pycache__/server.pyc").write_bytes(b"x")
+    py_compile.compile(str(here / "server.py"))
     assert changes(here, tmp_path) == (True, set())
 
 

@@ -67,7 +67,7 @@ class Trusted:
     digests: Mapping[str, Mapping[str, str]] = field(repr=False)
 
     def changes(self, items: Items) -> Iterator[Change]:
-        """Yield the changes since the folder was trusted, ignoring removed files."""
+        """Yield the changes since the folder was trusted, ignoring files that ``items`` lacks."""
         for file, parts in items.items():
             trusted_digests = self.digests.get(file)
             if trusted_digests is None:
@@ -78,7 +78,7 @@ class Trusted:
                     yield Change(file=file, key=key, kind="new")
                 elif trusted_digests[key] != _digest(self.salt, file, key, value):
                     yield Change(file=file, key=key, kind="changed")
-            # A removed setting counts, unlike a removed file: without it, a default applies.
+            # A removed setting counts: without it, a default applies.
             for key in trusted_digests.keys() - parts.keys():
                 yield Change(file=file, key=key, kind="gone")
 

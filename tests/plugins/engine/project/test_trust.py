@@ -70,6 +70,21 @@ def test_changed_project_file_needs_trust_again(folder, name):
     assert (caught.value.files, caught.value.changed) == ((name,), True)
 
 
+@pytest.mark.parametrize("name", ["delf.toml", ".env"])
+def test_removed_settings_file_needs_trust_once(folder, name):
+    (folder / name).write_text(ALL[name])
+    trust(folder)
+    (folder / name).unlink()
+    with pytest.raises(FolderNotTrustedError) as caught:
+        load_project(folder, environ={})
+    assert (caught.value.files, caught.value.changed) == ((name,), True)
+    trust(folder)
+    load_project(folder, environ={})
+    (folder / name).write_text(ALL[name])
+    with pytest.raises(FolderNotTrustedError):
+        load_project(folder, environ={})
+
+
 def test_changed_comments_need_no_new_trust(folder):
     (folder / "delf.toml").write_text("[agent]\ntimeout = 5\nllm = 'x'\n")
     (folder / ".env").write_text("A=1\nB=2\n")

@@ -14,7 +14,7 @@ from delf.environment import EnvFile
 from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
 from delf.records import dataclass
-from delf.trust.decisions import Items, digest_items
+from delf.trust.decisions import Items, digest_items, load_trusted
 from delf.trust.folders import (
     CONFIG_FILE,
     ENV_FILE,
@@ -170,7 +170,7 @@ def _items_needing_trust(
 def _items_of_settings(settings: _Settings, file: Path | None) -> dict[str, Mapping[str, str]]:
     """Return the values in ``delf.toml``, the variables in ``.env`` and the digest of the prices.
 
-    A file that does not exist has no item.
+    A file that does not exist has no item, unless the user trusted the file.
     """
     root = settings.root
     env = settings.env
@@ -182,7 +182,21 @@ def _items_of_settings(settings: _Settings, file: Path | None) -> dict[str, Mapp
     prices = read_file(root / PRICES_FILE, root)
     if prices is not None:
         items[PRICES_FILE] = digest_items(prices)
-    return items
+    return {**items, **_removed_files(root)}
+
+
+def _removed_files(root: Path) -> Items:
+    """Return the trusted files with settings that do not exist any more, each without settings.
+
+    Without a removed setting, a default applies, so that the user is asked about the removal.
+    """
+    trusted = load_trusted(root)
+    known_files: Iterable[str] = () if trusted is None else trusted.digests
+    return {
+        file: {}
+        for file in known_files
+        if Path(file).name in (CONFIG_FILE, ENV_FILE) and not os.path.lexists(root / file)
+    }
 
 
 def _add_digests(items: dict[str, Mapping[str, str]], root: Path, paths: Iterable[Path]) -> None:
