@@ -44,9 +44,9 @@ def test_specs_are_collected():
         ),
         ("raise SystemExit(3)", "delf_connections raised SystemExit: 3"),
         ("yield 1", "returned a int, not a ConnectionSpec"),
-        ("return None", "'NoneType' object is not iterable"),
+        ("return None", "returned a NoneType, not a ConnectionSpec: yield each spec"),
         ("return 'abc'", "returned a str, not a ConnectionSpec"),
-        ("return [ConnectionSpec]", "returned a ConnectionSpec, not a ConnectionSpec"),
+        ("return [ConnectionSpec]", "returned the class ConnectionSpec, not a"),
         (
             "yield MemorySpec(name='m', summary='', factory='a:b')",
             "returned a MemorySpec, not a ConnectionSpec",

@@ -209,9 +209,11 @@ def _ask(hook: str, function: Any) -> list[Spec]:
     if inspect.iscoroutinefunction(function):
         raise _BadPluginError(f"{hook} is async; hooks are plain functions")
     try:
-        specs = function()
-        # A text stays whole: list() would split it, and the error would be about one letter.
-        items = [specs] if isinstance(specs, (str, bytes)) else list(specs)
+        specs: Any = function()
+        # A value that is no collection, such as None, stays whole for the error; so does a text,
+        # which list() would split.
+        is_whole = isinstance(specs, (str, bytes)) or not isinstance(specs, Iterable)
+        items: list[object] = [specs] if is_whole else list(cast("Iterable[object]", specs))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -230,8 +232,11 @@ def _is_name(value: object, max_words: int) -> bool:
 def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
     """Return the item if it is a spec with fields of the declared types; raise otherwise."""
     if not isinstance(item, expected):
-        type_name = item.__name__ if isinstance(item, type) else type(item).__name__
-        raise _BadPluginError(f"{hook} returned a {type_name}, not a {expected.__name__}")
+        is_class = isinstance(item, type)
+        found = f"the class {item.__name__}" if is_class else f"a {type(item).__name__}"
+        raise _BadPluginError(
+            f"{hook} returned {found}, not a {expected.__name__}: yield each spec"
+        )
     name: Any = item.name
     max_words = 2 if isinstance(item, CommandSpec) else 1  # a command may name its group first
     if not _is_name(name, max_words):
