@@ -149,7 +149,7 @@ def tool(
             effect=effect,
             handle_error=_handler(handle_error),
         )
-        _warn_of_missing_hints(target)
+        _check_hints(target)
         if isinstance(tool_action.validate, ArgumentValidator):
             tool_action.validate.build()
             tool_action.validate.check_defaults()
@@ -215,10 +215,16 @@ def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) ->
     check_effect(str(target.__name__), effect)
 
 
-def _warn_of_missing_hints(target: Callable[..., Any]) -> None:
+def _check_hints(target: Callable[..., Any]) -> None:
+    """Refuse a method without its object, and log a warning about parameters without a hint."""
     parameters = inspect.signature(target).parameters.values()
     hints = typing.get_type_hints(target)
     named_parameters = [item.name for item in parameters if _is_named(item)]
+    if named_parameters[:1] == ["self"] and "self" not in hints:
+        raise ToolDefinitionError(
+            f"{target.__name__} is a method without its object",
+            hint=f"give the method of an object: Name().{target.__name__}",
+        )
     warn_of_missing_hints(target.__name__, [each for each in named_parameters if each not in hints])
 
 

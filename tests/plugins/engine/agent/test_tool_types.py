@@ -346,6 +346,14 @@ def field(x: int = Field(3, ge=1)) -> int:
     return x
 
 
+class Desk:
+    """A class whose methods may be tools, each with an object."""
+
+    def look(self, x: int) -> int:
+        """Look."""
+        return x
+
+
 def yields(x: int) -> Any:
     """Yield values as a generator."""
     yield x
@@ -390,6 +398,7 @@ async def later(error: Exception) -> str:
         (lambda: tool(foreign), "a script cannot pass <class 'asyncio.locks.Event'>"),
         (lambda: tool(misfit), "the default of 'x', 'many', does not fit its type"),
         (lambda: tool(field), "the default of 'x' is a Field, which only a model replaces"),
+        (lambda: tool(Desk.look), "look is a method without its object"),
         (lambda: tool(yields), "yields returns its result in pieces, and a script needs a"),
         (lambda: tool(ayields), "ayields returns its result in pieces"),
         (lambda: tool(iterates), "iterates returns its result in pieces"),
@@ -397,12 +406,16 @@ async def later(error: Exception) -> str:
         (CallingBack, "CallingBack.find takes a function as 'then'"),
         (lambda: tool(handle_error=later)(bare), "handle_error of bare is async"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_uncallable_tool_is_refused_at_definition(make, message):
     with pytest.raises(ToolDefinitionError, match=message) as caught:
         make()
     assert caught.value.code == "ERR-TOOL-002"
+
+
+def test_method_of_an_object_is_a_tool():
+    assert repr(tool(Desk().look)) == "<tool look(x: int) -> int>"
 
 
 def test_untyped_parameter_accepts_anything():
