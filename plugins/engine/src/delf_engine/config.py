@@ -520,15 +520,17 @@ class AgentConfig(FixedAttributes, BaseModel):
         for field, info in type(self).model_fields.items():
             # The metadata of a field that names plugins has the kind of the plugins.
             for kind in info.metadata:
-                if not isinstance(kind, type) or not issubclass(kind, Spec):
-                    continue
-                value: str | Sequence[str] | None = getattr(self, field)
-                if isinstance(value, str):
-                    if value not in _NO_PLUGIN.get(field, ()):
-                        yield kind, value
-                elif value is not None and field in self.model_fields_set:
-                    for name in value:
+                if isinstance(kind, type) and issubclass(kind, Spec):
+                    for name in self._required_plugins(field):
                         yield kind, name
+
+    def _required_plugins(self, field: str) -> Sequence[str]:
+        value: str | Sequence[str] | None = getattr(self, field)
+        if isinstance(value, str):
+            return () if value in _NO_PLUGIN.get(field, ()) else (value,)
+        if value is None or field not in self.model_fields_set:
+            return ()
+        return value
 
     def main_settings(self) -> dict[str, Any]:
         """Return the main settings of the agent as JSON-ready data, without API keys."""

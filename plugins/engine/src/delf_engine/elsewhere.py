@@ -123,28 +123,50 @@ async def search_tasks(
     states = _States(journal, waiting)
     found: list[FoundTask] = []
     unindexed_count = 0  # of tasks that are not yet in the search index
-    wanted_state = conditions.state
     # One task more than the limit, to know whether there are more.
     wanted_count = limit + 1
-    for stored_state in _stored_state_filters(wanted_state):
-        page_conditions = replace(conditions, state=stored_state)
-        count = 0  # of the tasks with this stored state
-        cursor = before
-        has_more = True
-        # Read further pages while tasks with another exact state leave gaps.
-        while has_more and count < wanted_count:
-            page = await journal.search(page_conditions, wanted_count, cursor)
-            tasks = await states.exact([match.task for match in page.tasks])
-            for match, task in zip(page.tasks, tasks, strict=True):
-                if wanted_state is None or task.state == wanted_state:
-                    found.append(replace(match, task=task))
-                    count += 1
-            has_more = page.more
-            unindexed_count = page.behind  # every page has the same number
-            if page.tasks:
-                cursor = page.tasks[-1].task.task_id
+    for stored_state in _stored_state_filters(conditions.state):
+        with_stored_state = await _found_with_stored_state(
+            journal, stored_state, wanted_count, conditions, before, states
+        )
+        found += with_stored_state.tasks
+        unindexed_count = with_stored_state.behind  # the same number for all stored states
     found.sort(key=attrgetter("task.started_at"), reverse=True)
     return Found(tasks=found[:limit], more=len(found) > limit, behind=unindexed_count)
+
+
+async def _found_with_stored_state(
+    journal: SharedJournal,
+    stored_state: TaskState | None,
+    limit: int,
+    conditions: TaskFilter,
+    before: str | None,
+    states: _States,
+) -> Found:
+    """Search the tasks that are stored with one state, and return each with its exact state.
+
+    Args:
+        journal: The journal with the tasks.
+        stored_state: The stored state; None for any.
+        limit: The number of tasks that are enough; more may be returned.
+        conditions: The conditions. Their state is the exact one.
+        before: Only tasks older than the task with this id.
+        states: Determines the exact states.
+    """
+    page_conditions = replace(conditions, state=stored_state)
+    found: list[FoundTask] = []
+    cursor = before
+    # Read further pages while tasks with another exact state leave gaps.
+    while True:
+        page = await journal.search(page_conditions, limit, cursor)
+        tasks = await states.exact([match.task for match in page.tasks])
+        for match, task in zip(page.tasks, tasks, strict=True):
+            if conditions.state in (None, task.state):
+                found.append(replace(match, task=task))
+        if not page.more or len(found) >= limit:
+            return Found(tasks=found, more=page.more, behind=page.behind)
+        if page.tasks:
+            cursor = page.tasks[-1].task.task_id
 
 
 def _stored_state_filters(state: TaskState | None) -> Sequence[TaskState | None]:

@@ -43,18 +43,20 @@ def _main_worker(folder: UntrustedFolder) -> Iterator[Path]:
 
 def _in_folders(folder: UntrustedFolder) -> Iterator[Path]:
     """Yield the files of workers in the default folder and in configured folders."""
+    for worker_folder in _possible_worker_folders(folder):
+        files = folder.files_of(worker_folder)
+        has_worker = any(path.suffix == SUFFIX for path in files)
+        if has_worker:
+            yield from (path for path in files if path.suffix in _FILE_SUFFIXES)
+
+
+def _possible_worker_folders(folder: UntrustedFolder) -> Iterator[Path]:
+    """Yield the folders that may have workers: a worker is a file in them."""
     for configured in _configured_folders(folder):
         for root in (configured, configured / GENERATED_FOLDER):
-            # A worker is a file in the folder, or in a subfolder of its own.
-            subfolders = [sub for sub in folder.folders_of(root) if is_file(sub / FILE_IN_FOLDER)]
-            for worker_folder in (root, *subfolders):
-                files = folder.files_of(worker_folder)
-                has_worker = any(path.suffix == SUFFIX for path in files)
-                if not has_worker:
-                    continue
-                for path in files:
-                    if path.suffix in _FILE_SUFFIXES:
-                        yield path
+            yield root
+            # A worker may also be in a subfolder of its own.
+            yield from (sub for sub in folder.folders_of(root) if is_file(sub / FILE_IN_FOLDER))
 
 
 def _configured_folders(folder: UntrustedFolder) -> Collection[Path]:

@@ -141,12 +141,12 @@ def answer_before(events: Iterable[Event], question: ApprovalRequest) -> Approva
         events: The task's events.
         question: The question that the current script asks.
     """
-    answers = [
-        (request_event.script, decision_event)
-        for request_event, decision_event in _decided_requests(events)
-        if request_event.is_question and call_key(request_event) == call_key(question)
-        if decision_event.decision == "answered" and decision_event.source == "person"
-    ]
+    answers: list[tuple[int, ApprovalDecided]] = []
+    for request_event, decision_event in _decided_requests(events):
+        is_same = request_event.is_question and call_key(request_event) == call_key(question)
+        is_answer = decision_event.decision == "answered" and decision_event.source == "person"
+        if is_same and is_answer:
+            answers.append((request_event.script, decision_event))
     if not answers:
         return None
     last_script, last_answer = answers[-1]

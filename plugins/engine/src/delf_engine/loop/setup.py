@@ -23,13 +23,20 @@ async def set_up_connections(run: TaskRun) -> None:
     shared = run.agent_tools
     if shared.awaiting_setup:
         async with shared.lock:
-            if shared.awaiting_setup:  # another task may have set up the connections meanwhile
-                async with run.log.step(Step.SETUP):
-                    while shared.awaiting_setup:
-                        await _set_up(run, shared.awaiting_setup[0])
-                        del shared.awaiting_setup[0]
+            await _set_up_remaining(run)
     # The task may have begun before the set-up.
     run.tools = shared.tools.with_builtins_of(run.tools)
+
+
+async def _set_up_remaining(run: TaskRun) -> None:
+    """Set up the connections that no other task has set up meanwhile."""
+    remaining = run.agent_tools.awaiting_setup
+    if not remaining:
+        return
+    async with run.log.step(Step.SETUP):
+        while remaining:
+            await _set_up(run, remaining[0])
+            del remaining[0]
 
 
 async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
