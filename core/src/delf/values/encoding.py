@@ -54,7 +54,7 @@ A limit in bytes would not do, because a value of two encoded bytes can take 70 
 """
 MAX_DEPTH = 500
 """The maximum depth of nested containers, which host and sandbox can both decode."""
-_TOO_DEEP = "the value is nested too deeply or contains itself"
+_TOO_DEEP = f"the value is nested too deeply (the limit is {MAX_DEPTH} levels), or contains itself"
 # The memory of a container without its parts, in multiples of the memory of a value.
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
 # The memory of a container of any other type, in multiples of the memory of a value.

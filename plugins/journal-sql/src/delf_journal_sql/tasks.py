@@ -298,6 +298,7 @@ class Appending:
     def after_commit(self) -> None:
         """Update the tasks that this process owns."""
         self._claims.held |= self._claimed
+        self._claims.unreleased -= self._claimed
         self._claims.held -= self._released
 
     def _row_of(self, event: Event) -> dict[str, Any]:

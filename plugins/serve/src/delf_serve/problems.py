@@ -30,8 +30,9 @@ _STATUSES: Final[tuple[tuple[type[DelfError], int], ...]] = (
     (AgentStateError, 503),
     (ConfigurationError, 422),
 )
-# Errors of the databases of journal and queue. Their messages may name the machine and the user.
-_DATABASE_ERRORS: Final = (
+# Errors of services of the server, such as the databases of journal and queue. Their messages may
+# name the machine and the user.
+_SERVICE_ERRORS: Final = (
     JournalFailedError,
     JournalUnavailableError,
     ConnectionUnavailableError,
@@ -111,15 +112,17 @@ def problem_of(error: DelfError, request_id: str) -> ProblemError:
     """Convert an error to an API error response.
 
     The error's hint is left out, because it suggests commands of the command line. An error of a
-    database is only logged.
+    service, such as the journal's database, is only logged.
 
     Args:
         error: The error.
         request_id: The request's id in the logs.
     """
-    if isinstance(error, _DATABASE_ERRORS):
+    if isinstance(error, _SERVICE_ERRORS):
         _log.warning("%s (%s)", error.message, request_id)
-        return ProblemError(503, "the server cannot use its database", _LOG_HINT, code=error.code)
+        return ProblemError(
+            503, "the server cannot use a service that it needs", _LOG_HINT, code=error.code
+        )
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 409)
     return ProblemError(status, error.message, code=error.code)
 

@@ -32,7 +32,7 @@ from delf_cli.story import story
 from delf_serve import schemas as s
 from delf_serve.call import Call
 from delf_serve.plain import plain
-from delf_serve.problems import ProblemError
+from delf_serve.problems import ProblemError, problem_of
 from delf_serve.standards.turns import (
     OWN_MODEL,
     WAIT_SECONDS,
@@ -227,7 +227,7 @@ class A2ATasks(RequestHandler):
         except ProblemError as problem:
             raise InvalidParamsError(message=problem.message) from None
         except DelfError as error:
-            raise InvalidParamsError(message=error.message) from None
+            raise InvalidParamsError(message=problem_of(error, "A2A").message) from None
         raise InvalidParamsError(
             message="the task goes on; if it waits, answer `approve REQUEST` or `reject REQUEST`"
         )
