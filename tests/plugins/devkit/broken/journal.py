@@ -369,6 +369,15 @@ class TestForgetsTheDuration(InProcessJournal):
         return [dataclasses.replace(task, duration_ms=None) for task in await super().find(limit)]
 
 
+@breaks(
+    "test_find_returns_the_end_and_owner_of_a_stopped_task",
+    says="of a task that began with",
+)
+class TestForgetsTheFolder(InProcessJournal):
+    async def find(self, limit=100):
+        return [dataclasses.replace(task, folder=None) for task in await super().find(limit)]
+
+
 @breaks("test_use_leaves_the_process_unchanged", says="the thread 'writer'")
 class TestLeavesAThread(InProcessJournal):
     async def append(self, event):

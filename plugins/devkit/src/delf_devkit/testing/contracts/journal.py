@@ -202,9 +202,12 @@ class JournalContract(Contract):
             "keys would see the task"
         )
         first, last = await journal.read("d")
-        expected = {**TaskRecord.beginning(first), **TaskRecord.changes(last)}
-        found = {name: getattr(record, name) for name in expected}
-        assert found == expected, f"the list shows {found} of a task whose events say {expected}"
+        beginning, changes = TaskRecord.beginning(first), TaskRecord.changes(last)
+        for verb, expected in (("began", beginning), ("ended", changes)):
+            found = {name: getattr(record, name) for name in expected}
+            assert found == expected, (
+                f"the list shows {found} of a task that {verb} with {expected}"
+            )
 
     async def test_methods_do_not_block_the_event_loop(self, journal: Any) -> None:
         # check_loop_stays_free() appends several times, each time another event.
