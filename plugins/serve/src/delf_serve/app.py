@@ -139,22 +139,24 @@ class Application:
     async def start(self) -> None:
         """Start the agent and the server's background tasks. Idempotent."""
         async with self._lock:
-            if not self._started:
-                await self.agent.astart()
-                await self.keys.reload(shared(self.agent), at_once=True)
-                _refuse_wildcards_without_keys(self.settings, has_keys=bool(self.keys))
-                self.tasks.start()
-                for work in (
-                    self.sessions.end_invalid_streams(),
-                    self.service.uploads.keep_removing_old(),
-                    keep_indexing(self.tasks.journal),
-                ):
-                    self._background_tasks.add(shared_task(work))
-                self._loop_end = _LoopEndWatcher(self.agent)
-                self._background_tasks.add(shared_task(self._loop_end.wait()))
-                self._started = True
-                for task in self.first_tasks:
-                    await self.tasks.submit(RunRequest(task=task), ANYBODY)
+            if self._started:
+                return
+            await self.agent.astart()
+            await self.keys.reload(shared(self.agent), at_once=True)
+            # Checked again: __init__() did not know the people of the journal.
+            _refuse_wildcards_without_keys(self.settings, has_keys=bool(self.keys))
+            self.tasks.start()
+            for work in (
+                self.sessions.end_invalid_streams(),
+                self.service.uploads.keep_removing_old(),
+                keep_indexing(self.tasks.journal),
+            ):
+                self._background_tasks.add(shared_task(work))
+            self._loop_end = _LoopEndWatcher(self.agent)
+            self._background_tasks.add(shared_task(self._loop_end.wait()))
+            self._started = True
+            for task in self.first_tasks:
+                await self.tasks.submit(RunRequest(task=task), ANYBODY)
 
     def begin_stop(self) -> None:
         """End event streams and waiting requests, so that the server can shut down gracefully."""

@@ -306,9 +306,10 @@ class Approvals:
 def _check_answer(record: RequestRecord, answer: Answered) -> None:
     """Raise a 422 for the field ``answer`` if an answer does not fit its question."""
     question = record.requested.question
+    if question is None:
+        return
     try:
-        if question is not None:
-            question.read(answer.answer)
+        question.read(answer.answer)
     except DelfError as error:
         detail = f"{error.message}: {error.hint}" if error.hint else error.message
         raise ProblemError(422, detail, param="answer") from None
@@ -343,7 +344,7 @@ def _may_reject(record: RequestRecord, caller: Caller) -> bool:
 
 def _remembered_view(decision: RememberedDecision) -> Remembered:
     """Convert a remembered approval to the API's model, which shows only the owner's name."""
-    name = None if decision.key is None else decision.key.partition(":")[0]
+    name = None if decision.key is None else decision.key.partition(":")[0]  # of "ada:5b0e91c2"
     return Remembered.model_validate({**remembered_data(decision), "key": name})
 
 

@@ -95,7 +95,8 @@ class Call:
         """The channel and client address of a decision: ``page, ADDRESS`` or ``API, ADDRESS``."""
         # The page authenticates by a cookie or a proxy, other clients by an API key.
         is_page = self.cookie is not None or self.http.scope.get("delf.proxy")
-        return f"{'page' if is_page else 'API'}, {self.client}"
+        channel = "page" if is_page else "API"
+        return f"{channel}, {self.client}"
 
     @property
     def cookie(self) -> str | None:
@@ -120,6 +121,7 @@ class Call:
             open_request.end = waiting.cancel
             open_request.needs_same_rights = False
             try:
+                # Raises nothing if open_request.end() cancels ``waiting``.
                 await asyncio.wait({waiting})
             finally:
                 waiting.cancel()
@@ -140,10 +142,8 @@ class Call:
         Raises:
             ProblemError: If a parameter is invalid or repeated.
         """
-        query_string = self.http.scope["query_string"]
-        pairs = self.http.query_params.multi_items() if query_string else []
         parameters: dict[str, str] = {}
-        for name, value in pairs:
+        for name, value in self.http.query_params.multi_items():
             if name in parameters:
                 raise ProblemError(422, f"{name[:60]}: it comes twice", param=name[:60])
             parameters[name] = value
@@ -160,7 +160,7 @@ class Call:
         needs_body = any(field.is_required() for field in kind.model_fields.values())
         if not media_type and not needs_body:
             await self.no_body()
-            return _validate(kind)
+            return _validate(kind)  # with the default of each field
         if media_type != JSON:
             raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
         data = b"".join([chunk async for chunk in self.chunks()])

@@ -139,8 +139,8 @@ def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Noti
     """Create the notice of a finished task."""
     task_text = visible(task[:_MAX_TEXT_SIZE])
     url = f"{settings.public_url}/#/{end.task_id}"
-    result_or_error = end.text if end.state is TaskState.DONE else end.error or ""
-    message = visible(result_or_error[:_MAX_TEXT_SIZE])
+    result_or_error = end.text if end.state is TaskState.DONE else end.error
+    message = visible((result_or_error or "")[:_MAX_TEXT_SIZE])
     content = {
         "event": "task_finished",
         "task_id": end.task_id,
@@ -267,23 +267,19 @@ class Notices:
         Returns:
             False if all attempts failed, which is also logged.
         """
-        for pause in (*PAUSES, None):
+        reason = ""
+        for pause in (0.0, *PAUSES):  # the first attempt is made at once
+            await asyncio.sleep(pause)
             try:
                 await asyncio.to_thread(way, self._settings, notice)
             except _FAILURES as error:
-                if pause is None:
-                    reason = _describe_failure(error)
-                    function_name = getattr(way, "func", way).__name__  # such as ``post``
-                    _log.warning(
-                        "the notice %s could not be sent by %s: %s",
-                        notice.name,
-                        function_name,
-                        reason,
-                    )
-                    return False
-                await asyncio.sleep(pause)
+                reason = _describe_failure(error)
             else:
                 return True
+        function_name = getattr(way, "func", way).__name__  # such as ``post``
+        _log.warning(
+            "the notice %s could not be sent by %s: %s", notice.name, function_name, reason
+        )
         return False
 
 
@@ -446,11 +442,7 @@ class WebChannel:
         event: ApprovalCommented | ApprovalAssigned,
         discussion: Sequence[Event],
     ) -> None:
-        """Notify the assignee of an assignment, or the people whom a comment concerns.
-
-        A comment concerns the owner of the task, the current assignee, and everybody who voted,
-        commented or assigned before.
-        """
+        """Notify the assignee of an assignment, or the people whom a comment concerns."""
         journal = self._journal
         if journal is None:
             return
@@ -460,23 +452,19 @@ class WebChannel:
         except DelfError as error:
             _log.warning("people get no notice of %s: %s", request.request_id, error.message)
             return
-        # ``key`` of a task or event, and ``holder`` of a person, are owner names. An assignment has
-        # the plain name of a person.
-        participants = {task_owner, *(getattr(earlier, "key", None) for earlier in discussion)}
-        assignments = [earlier for earlier in discussion if isinstance(earlier, ApprovalAssigned)]
-        assignee = assignments[-1].to if assignments else None
-        recipients: list[Person] = []
-        for person in people:
-            if isinstance(event, ApprovalAssigned):
-                is_concerned = person.name == event.to
-                kind_of_notice = "assigned"
-            else:
-                is_concerned = person.holder in participants or person.name == assignee
-                kind_of_notice = "commented"
-            is_author = person.holder == event.key
-            wants_notice = is_concerned and not is_author and kind_of_notice in person.notices
-            if wants_notice and sees(person, people, task_owner):
-                recipients.append(person)
+        if isinstance(event, ApprovalAssigned):
+            choice = "assigned"
+            concerned = [person for person in people if person.name == event.to]
+        else:
+            choice = "commented"
+            concerned = _people_of_discussion(people, task_owner, discussion)
+        recipients = [
+            person
+            for person in concerned
+            if choice in person.notices
+            and person.holder != event.key  # the author knows
+            and sees(person, people, task_owner)
+        ]
         if recipients:
             notice = notice_of_talk(self._settings, request, event)
             self._notices.tell(notice, recipients, to_server_addresses=False)
@@ -484,6 +472,22 @@ class WebChannel:
     async def aclose(self) -> None:
         """Drop unsent notices."""
         await self._notices.aclose()
+
+
+def _people_of_discussion(
+    people: Sequence[Person], task_owner: str | None, discussion: Sequence[Event]
+) -> list[Person]:
+    """Return the people whom a comment on a request concerns.
+
+    They are the owner of the task, the current assignee, and everybody who voted, commented or
+    assigned before.
+    """
+    # ``key`` of a task or event, and ``holder`` of a person, are owner names. An assignment has
+    # the plain name of a person.
+    participants = {task_owner, *(getattr(earlier, "key", None) for earlier in discussion)}
+    assignments = [earlier for earlier in discussion if isinstance(earlier, ApprovalAssigned)]
+    assignee = assignments[-1].to if assignments else None
+    return [person for person in people if person.holder in participants or person.name == assignee]
 
 
 def reminder_of(notice: Notice, minutes: float) -> Notice:

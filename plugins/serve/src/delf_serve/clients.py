@@ -34,7 +34,8 @@ def _client_of(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return ascii(host)[1:-1][:_MAX_ADDRESS_CHARACTERS]  # a proxy may forward any text
+        printable = ascii(host)[1:-1]  # without the quotes; a proxy may forward any text
+        return printable[:_MAX_ADDRESS_CHARACTERS]
     if address.version == 6:
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)

@@ -24,8 +24,8 @@ from delf_serve.settings import ServeSettings
 
 _ID: Final = re.compile(r"file_[0-9a-f]{32}")
 _INCOMPLETE_PREFIX: Final = "coming_"
-_MAX_BYTES: Final = 255
-_MIN_BYTES: Final = 4096
+_MAX_NAME_BYTES: Final = 255
+_MIN_CHARGED_BYTES: Final = 4096
 _CLEANUP_SECONDS: Final = 3600.0
 # The seconds without new data after which an unfinished upload counts as abandoned.
 _MAX_SECONDS_WITHOUT_DATA: Final = 3600.0
@@ -223,7 +223,7 @@ class Uploads:
 
 def _charged_bytes(size: int) -> int:
     """Return the bytes that are charged for a file, because an empty file uses disk space, too."""
-    return max(size, _MIN_BYTES)
+    return max(size, _MIN_CHARGED_BYTES)
 
 
 def _owner(caller: Caller) -> str:
@@ -236,5 +236,5 @@ def _owner(caller: Caller) -> str:
 
 def _check_length(name: str) -> None:
     """Raise an error for a file name that is too long for file systems."""
-    if len(os.fsencode(name)) > _MAX_BYTES:
-        raise ProblemError(409, f"the name of the file is longer than {_MAX_BYTES} bytes")
+    if len(os.fsencode(name)) > _MAX_NAME_BYTES:
+        raise ProblemError(409, f"the name of the file is longer than {_MAX_NAME_BYTES} bytes")

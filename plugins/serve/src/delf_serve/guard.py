@@ -138,7 +138,7 @@ class Guard:
         sender = _Sender(send, path_of(scope))
         try:
             await self._check(scope, sender)
-            if not sender.status:
+            if not sender.status:  # _check() has not answered a preflight request
                 await self._app(scope, receive, sender)
         except ProblemError as problem:
             await sender.problem(problem)
@@ -518,9 +518,10 @@ def _headers(
     """
     headers_by_name: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
-        if name in headers_by_name and name in unrepeatable:
+        is_repeated = name in headers_by_name
+        if is_repeated and name in unrepeatable:
             raise ProblemError(400, f"the header {name.decode()} comes twice")
-        if name == b"cookie" and name in headers_by_name:  # HTTP/2 may split cookies
+        if is_repeated and name == b"cookie":  # HTTP/2 may split cookies
             headers_by_name[name] += b"; " + value
         else:
             headers_by_name[name] = value
@@ -533,7 +534,8 @@ def path_of(scope: Scope) -> str:
 
 
 def _host(scope: Scope) -> str:
-    return str((scope.get("client") or ("",))[0])
+    client = scope.get("client")  # (host, port); None for a Unix socket
+    return str(client[0]) if client else ""
 
 
 def _is_public(path: str) -> bool:

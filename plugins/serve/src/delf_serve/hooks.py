@@ -115,7 +115,7 @@ class Hooks:
             # The empty digest belongs to no key, so that no person owns the hook's tasks.
             return Caller(f"{LOCAL} hook {name}", _RIGHTS, digest=b"")
         owner = self._keys.find_person(hook.person, by_mail=True)
-        if owner is None or not owner.rights >= _RIGHTS:
+        if owner is None or "run" not in owner.rights:
             raise ProblemError(409, "the person of this hook may not run tasks here")
         return owner
 
@@ -147,7 +147,7 @@ def _value_at(pointer: str, message: Any) -> Any:
         ProblemError: If the message has no value there.
     """
     value = message
-    for escaped in pointer.split("/")[1:]:
+    for escaped in pointer.split("/")[1:]:  # "/order/id" -> "order", "id"
         name = escaped.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and name in value:
             value = cast("dict[str, Any]", value)[name]

@@ -355,9 +355,11 @@ def _restrict(person: Caller, api_key: PersonKey) -> Caller:
         person: The person with all rights and the full scope.
         api_key: The API key, which may have fewer rights and a smaller scope than the person.
     """
-    own_rights = person.rights if api_key.rights is None else frozenset(api_key.rights)
-    # A right that the person has lost is lost for the API key, too.
-    rights = person.rights & own_rights
+    rights = person.rights
+    if api_key.rights is not None:
+        # A right that the person has lost is lost for the API key, too.
+        rights = person.rights & frozenset(api_key.rights)
+    # SCOPES begins with the smallest scope.
     scope = min(person.scope, api_key.scope or person.scope, key=SCOPES.index)
     digest = bytes.fromhex(api_key.digest)
     return replace(person, rights=rights, scope=scope, digest=digest, label=api_key.label)

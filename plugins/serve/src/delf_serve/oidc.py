@@ -112,8 +112,8 @@ class OpenIdConnect:
             ProblemError: If the name is missing, or if the name is an e-mail address that the
                 provider has not verified.
         """
-        settings = self._settings
-        name = claims.get(self._settings.oidc_name_claim)
+        claim = self._settings.oidc_name_claim
+        name = claims.get(claim)
         is_verified = str(claims.get("email_verified")).lower() == "true"
         if self.by_mail and not is_verified:
             raise ProblemError(
@@ -122,7 +122,7 @@ class OpenIdConnect:
                 "name another claim in the setting oidc_name_claim",
             )
         if not isinstance(name, str) or not name:
-            raise ProblemError(403, f"the provider does not send {settings.oidc_name_claim}")
+            raise ProblemError(403, f"the provider does not send {claim}")
         return name
 
     def _verify_token(self, token: str, keys: Mapping[str, Any], issuer: str) -> Mapping[str, Any]:
@@ -182,6 +182,7 @@ class OpenIdConnect:
             async with httpx.AsyncClient(transport=transport, timeout=_SECONDS) as client:
                 response = await client.get(f"{issuer}/.well-known/openid-configuration")
                 metadata: Mapping[str, Any] = response.raise_for_status().json()
+                # Raises KeyError if an address is missing that a login needs later.
                 _ = metadata["authorization_endpoint"], metadata["token_endpoint"]
                 if str(metadata["issuer"]).rstrip("/") != issuer:
                     raise ProblemError(502, "the provider calls itself by another name")
@@ -211,7 +212,7 @@ class OpenIdConnect:
                 hint='delf plugins install "serve[oidc]"',
             ) from None
         settings = self._settings
-        secret = self._settings.oidc_client_secret
+        secret = settings.oidc_client_secret
         self._client = AsyncOAuth2Client(
             client_id=settings.oidc_client_id,
             client_secret=None if secret is None else secret.get_secret_value(),

@@ -256,10 +256,11 @@ def _responses(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {str(operation.status): success}
     problem = {MEDIA: {"schema": {"$ref": _SCHEMA_REF.format(model="Problem")}}}
     has_body = operation.body is not None or operation.request_media != "application/json"
-    failures = dict(_FAILURES)
-    if not has_body:
-        for status in _FAILURES_OF_BODIES:
-            failures.pop(status, None)
+    failures = {
+        status: text
+        for status, text in _FAILURES.items()
+        if has_body or status not in _FAILURES_OF_BODIES
+    }
     for status, text in {**failures, **dict(operation.other_responses)}.items():
         if status == 204:
             responses["204"] = {"description": text}

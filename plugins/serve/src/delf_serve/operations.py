@@ -239,6 +239,7 @@ async def _response_of(call: Call, submitted: Submitted, wait: float) -> Respons
         wait: The maximum time to wait for the result, in seconds.
     """
     headers = {} if submitted.is_new else {"idempotent-replayed": "true"}
+    # A new task is queued, and is looked up only if the client waits.
     state = TaskState.QUEUED
     approvals = list[str]()
     if wait or not submitted.is_new:

@@ -126,6 +126,11 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
     return call.service.oidc
 
 
+def _name_without_provider(model: str) -> str:
+    """Return the last part of a model's name: ``openrouter/openai/gpt-5`` becomes ``gpt-5``."""
+    return short_name(model).rpartition("/")[2]
+
+
 async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Session:
     service = call.service
     is_by_proxy = bool(call.http.scope.get("delf.proxy"))
@@ -151,7 +156,7 @@ async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Ses
         csrf=csrf,
         login=bool(service.keys),
         server=service.server_id,
-        model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
+        model=_name_without_provider(service.agent.config.main_llm.model),
         models=service.settings.models,
         browser_notices=person is None or "browser" in person.notice_ways,
         budget=agent_budget,

@@ -117,8 +117,8 @@ class Routines:
         original_task = await self._original_task(routine, caller)
         is_own = original_task is not None and original_task.key == caller.holder
         may_be_hidden = _may_be_hidden(original_task, caller)
-        manages_people = "people" in caller.rights
-        if not is_own and (may_be_hidden or not manages_people):
+        may_replace_of_others = "people" in caller.rights and not may_be_hidden
+        if not is_own and not may_replace_of_others:
             raise ProblemError(
                 403,
                 f"the routine {routine.name!r} is not known to be yours, so you cannot replace it",

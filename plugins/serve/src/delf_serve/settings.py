@@ -282,7 +282,7 @@ class ServeSettings(PluginSettings):
     @classmethod
     def _are_above_zero(cls, value: dict[str, float]) -> dict[str, float]:
         for name, limit in value.items():
-            if not limit > 0:
+            if not limit > 0:  # also for NaN
                 raise ValueError(f"{name}: a budget is above zero")
         return value
 

@@ -1149,7 +1149,8 @@ def shown_name(conversation: str, caller: Caller) -> str:
 
 def is_kept_by_client(conversation: str) -> bool:
     """Return True if a stored conversation is a copy of messages that the client keeps."""
-    return conversation.rpartition(OWNER_SEPARATOR)[2].startswith(CLIENT_CONVERSATION_PREFIX)
+    name_without_owner = conversation.rpartition(OWNER_SEPARATOR)[2]
+    return name_without_owner.startswith(CLIENT_CONVERSATION_PREFIX)
 
 
 def _has_own_options(events: Sequence[Event]) -> bool:

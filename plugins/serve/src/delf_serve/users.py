@@ -165,6 +165,7 @@ def add(
     if as_json:
         click.echo(json_text({**_data(person), **_NewKeyRow(key=secret)}, indent=2))
         return
+    # With a new key, stdout has the key alone, so that a program can read it.
     click.echo(_line(person), err=secret is not None)
     if scope is None and person.scope == "own" and "decide" in person.rights:
         errors.say(
@@ -218,7 +219,8 @@ def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -
     if as_json:
         click.echo(json_text(_data(person), indent=2))
         return
-    click.echo(f"{person.name}: {'everything' if label is None else f'key {label}'} is revoked")
+    revoked = "everything" if label is None else f"key {label}"
+    click.echo(f"{person.name}: {revoked} is revoked")
 
 
 @users.command("sessions")
@@ -248,7 +250,7 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
 
     logins = ask_journal(ctx, list_or_end)
     if as_json:
-        rows = [{name: getattr(login, name) for name in _SESSION_FIELDS} for login in logins]
+        rows = [{field: getattr(login, field) for field in _SESSION_FIELDS} for login in logins]
         click.echo(json_text(rows, indent=2))
         return
     for login in logins:

@@ -222,15 +222,17 @@ class A2ATasks(RequestHandler):
                 if request_id not in detail.approvals:
                     raise InvalidParamsError(message=f"{request_id} does not wait in this task")
                 return await decide(self._call, request_id, decision), detail.events
-            if detail.is_terminal:  # begin another task in its context
-                return await self._new(message, detail.conversation_id), 0
+            if not detail.is_terminal:
+                raise InvalidParamsError(
+                    message="the task goes on; if it waits, answer `approve REQUEST` or "
+                    "`reject REQUEST`"
+                )
+            # The task has ended: begin another task in its context.
+            return await self._new(message, detail.conversation_id), 0
         except ProblemError as problem:
             raise InvalidParamsError(message=problem.message) from None
         except DelfError as error:
             raise InvalidParamsError(message=problem_of(error, "A2A").message) from None
-        raise InvalidParamsError(
-            message="the task goes on; if it waits, answer `approve REQUEST` or `reject REQUEST`"
-        )
 
     async def _task(
         self, task_id: str, seconds: float, message: pb.Message | None = None

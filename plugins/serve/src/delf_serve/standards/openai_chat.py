@@ -210,10 +210,10 @@ def schema_of(response_format: Mapping[str, Any] | None) -> dict[str, Any] | Non
     return cast("dict[str, Any]", schema)
 
 
-def _asks_by_tool(body: ChatBody, task_outcome: Outcome) -> bool:
-    """Return True if a pending question is sent as a call of the client's DECIDE_FUNCTION."""
+def _declares_decide_function(body: ChatBody) -> bool:
+    """Return True if the client can get a question as a call of :data:`DECIDE_FUNCTION`."""
     names = [as_object(tool.get("function")).get("name") for tool in body.tools or ()]
-    return task_outcome.pending_request is not None and DECIDE_FUNCTION in names
+    return DECIDE_FUNCTION in names
 
 
 def call_of(
@@ -253,8 +253,8 @@ def _message(http_call: Call, body: ChatBody, task_outcome: Outcome) -> dict[str
         return {"role": "assistant", "content": None, "tool_calls": [_tool_call(*function_call)]}
     text = answer_text(http_call, task_outcome)
     message: dict[str, Any] = {"role": "assistant", "content": text}
-    if task_outcome.pending_request is not None and _asks_by_tool(body, task_outcome):
-        question = task_outcome.pending_request
+    question = task_outcome.pending_request
+    if question is not None and _declares_decide_function(body):
         arguments = json.dumps(
             {"request_id": question.request_id, "question": question.text}, ensure_ascii=False
         )

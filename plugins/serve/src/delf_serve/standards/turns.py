@@ -318,8 +318,9 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
     pending_request: PendingRequest | None = None
     if detail.state is TaskState.WAITING:
         records = (await service.tasks.pending_requests()).get(detail.task_id, ())
-        # Only the first, so that a reply is for the request that the person read.
-        for record in records[:1]:
+        if records:  # empty if the request was decided since the task was read
+            # Only the first, so that a reply is for the request that the person read.
+            record = records[0]
             pending_request = PendingRequest(record=record, text=_request_text(call, record))
     return Outcome(detail=detail, usage=usage, pending_request=pending_request)
 
@@ -353,7 +354,7 @@ async def watch(
                 return
             # A live event only signals that the journal has new events.
             live_event = await live.next(BEAT_SECONDS, until=outcome_task)
-            if live.is_closed:
+            if live.is_closed:  # the journal brings no further event, so only the outcome is due
                 await asyncio.wait({outcome_task})
             elif live_event is None and not outcome_task.done():
                 yield None  # a heartbeat
