@@ -62,7 +62,9 @@ def available(as_json: bool) -> None:
         return
     width = max(map(len, installed))
     for number, (purpose, names) in enumerate(table.items()):
-        click.echo(("\n" if number else "") + click.style(purpose, bold=True))
+        if number > 0:
+            click.echo("")
+        click.echo(click.style(purpose, bold=True))
         for name, summary in names.items():
             mark = click.style("✓", fg="green") if installed[name] else " "
             click.echo(f"{mark} {name:<{width}}  {wrap_text(summary, indent=width + 4)}")

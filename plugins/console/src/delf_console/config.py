@@ -147,12 +147,13 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     from delf_engine.project.texts import from_override
 
     state = state_of(ctx)
+    # Without a label, errors name the key as the user wrote it, and not as an option --set.
     section, path, parsed = from_override(f"{key}={value}", label="")
     project = state.load_project([f"{key}={value}"])
     agent = project.agent  # raises for an invalid value
     if section == "agent" and len(path) == 1:
         parsed = _value_to_write(value, parsed, getattr(agent, path[0]))
-    is_type_of_connection = section == "connections" and path[1:] == ("type",)
+    is_type_of_connection = section == "connections" and path[1:] == ("type",)  # (NAME, "type")
     if is_type_of_connection:
         from delf.specs import ConnectionSpec
 
@@ -274,7 +275,8 @@ def _variable_prefix(name: str) -> str:
 def _origin_of(variable: str, *, is_stored_key: bool) -> str:
     if variable in os.environ:
         return variable
-    return f"{'delf keys' if is_stored_key else '.env'}: {variable}"
+    store = "delf keys" if is_stored_key else ".env"
+    return f"{store}: {variable}"
 
 
 def _current_value(project: Project, key: str) -> Any:
@@ -343,11 +345,12 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
     """
     import tomlkit
 
+    *table_names, key = path
     may_be_model = path[0] == "agent"
     document = tomlkit.parse(text)
     table: Any = document
     adds_table = False
-    for depth, part in enumerate(path[:-1]):
+    for depth, part in enumerate(table_names):
         if part not in table:
             # A table [connections.shop] needs no header [connections] before it. tomlkit calls a
             # table without header a super table.
@@ -365,7 +368,6 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
             raise ConfigurationError(
                 f"{above} is a single value, without a key {path[depth + 1]!r}"
             )
-    key = path[-1]
     replaces_table = isinstance(table.get(key), Mapping) and not isinstance(value, Mapping)
     if may_be_model and replaces_table:
         table[key]["model"] = value  # the existing table keeps the model's other settings

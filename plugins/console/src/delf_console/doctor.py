@@ -192,7 +192,7 @@ async def _check_models(host: PluginHost, project: Project, config: AgentConfig)
                     findings.append(problem)
             else:
                 address: str | None = getattr(pool.get(model), "address", None)
-                findings.append(await _check_reachable(model.model, address))
+                findings.append(await _check_reachable(model.model, address or ""))
     except DelfError as error:
         findings.append(_problem("model", error))
     finally:
@@ -200,12 +200,14 @@ async def _check_models(host: PluginHost, project: Project, config: AgentConfig)
     return findings
 
 
-async def _check_reachable(model: str, address: str | None) -> Finding:
-    """Check that a model's server accepts a connection, without sending a request."""
+async def _check_reachable(model: str, address: str) -> Finding:
+    """Check that a model's server accepts a connection, without sending a request.
+
+    Nothing is checked if the address is unknown (empty), or if a proxy makes the connection.
+    """
     text = f"{model} can be used"
-    parts = urlsplit(address or "")
-    # The address is unknown, or a proxy makes the connection: nothing can be checked.
-    if not parts.hostname or proxy_for(address or "") is not None:
+    parts = urlsplit(address)
+    if not parts.hostname or proxy_for(address) is not None:
         return Finding(area="model", status="ok", text=text)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host_and_port = f"{parts.hostname}:{port}"
@@ -370,7 +372,8 @@ async def _try_sandbox(
     findings = [Finding(area="sandbox", status="ok", text=text)]
     for protection, active in is_active.items():
         status: Status = "ok" if active else "note"
-        text = f"{spec.name}: {protection}: {'yes' if active else 'no'}"
+        answer = "yes" if active else "no"
+        text = f"{spec.name}: {protection}: {answer}"
         findings.append(Finding(area="sandbox", status=status, text=text))
     return findings
 
@@ -456,11 +459,11 @@ async def _check_embedder(host: PluginHost, project: Project, config: AgentConfi
     has_default = any(not spec.by_name for spec in host.specs(EmbedderSpec))
     if config.embedder is None and not has_default:
         return []
-    try:
-        if config.embedder is not None:
+    if config.embedder is not None:
+        try:
             host.spec(EmbedderSpec, config.embedder)
-    except DelfError:
-        return []  # _check_names_and_models() reports an unknown name
+        except DelfError:
+            return []  # _check_names_and_models() reports an unknown name
     context = PluginContext(environ=project.environ)
     embedders = Embedders(host, project.plugin_options, context, config.embedder)
     try:

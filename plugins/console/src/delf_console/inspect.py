@@ -224,7 +224,9 @@ def _full_setting_path(override: str, name: str) -> str:
 
     Return an override that already begins with a section, such as ``plugins.``, unchanged.
     """
-    if override.partition("=")[0].partition(".")[0].strip() in _SECTIONS:
+    key = override.partition("=")[0]
+    first_name = key.partition(".")[0].strip()
+    if first_name in _SECTIONS:
         return override
     return f"connections.{name}.{override.lstrip()}"
 
@@ -316,9 +318,7 @@ def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
             yield ""
     count = format_count(len(rows), "action")
     yield count if verbose else f"{count}; --verbose shows parameters"
-    notes = list(data["notices"])
-    if data["note"]:
-        notes.insert(0, data["note"])
+    notes = [note for note in (data["note"], *data["notices"]) if note]
     if notes:
         yield ""
     label = click.style("note:", fg="yellow", bold=True)

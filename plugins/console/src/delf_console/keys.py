@@ -132,7 +132,8 @@ def remove(ctx: click.Context, name: str, as_json: bool) -> None:
     if as_json:
         click.echo(json_text(_RemovedRow(removed=removed)))
         return
-    errors.say("", f"{' and '.join(removed)} {'is' if len(removed) == 1 else 'are'} forgotten")
+    verb = "is" if len(removed) == 1 else "are"
+    errors.say("", f"{' and '.join(removed)} {verb} forgotten")
 
 
 def _read_value(variable: str) -> str:
@@ -176,6 +177,7 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
 
 def _find_provider(providers: Providers, name: str) -> Provider | None:
     """Return the provider with a name, or with an environment variable of this name."""
+    # Names have "_", as azure_ai. A few aliases have "-", as google-vertex.
     provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
     if provider is not None:
         return provider

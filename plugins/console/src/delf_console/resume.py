@@ -74,7 +74,7 @@ def resume(
         )
     extends_limits = _sets_limit(options)
     record: Mapping[str, Any] = {} if started is None else started.setup
-    if here:
+    if here:  # put this folder in place of the recorded ones
         folders = dict.fromkeys(record.keys() & {"folder", PROJECT_FOLDER}, str(Path.cwd()))
         record = {**record, **folders}
     options = restore_options(state, options, record)
@@ -117,5 +117,8 @@ def _sets_limit(options: Options) -> bool:
 
     if options.flags["timeout"] is not None or options.flags["budget_usd"] is not None:
         return True
-    limits = (("agent", ("timeout",)), ("agent", ("budget_usd",)))
-    return any(from_override(text)[:2] in limits for text in options.overrides)
+    for text in options.overrides:
+        section, path, _ = from_override(text)
+        if section == "agent" and path in (("timeout",), ("budget_usd",)):
+            return True
+    return False

@@ -83,6 +83,7 @@ run.params += run_options(detach=True)
 
 
 def _is_routine_name(word: str) -> bool:
+    # The length excludes "-", which means the standard input.
     return len(word) > 1 and word.replace("-", "_").isidentifier()
 
 

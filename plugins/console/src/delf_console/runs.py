@@ -260,10 +260,10 @@ def _show_error(error: str, end: TaskFinished | None) -> None:
     """Write a task's error, and the hint of a failure."""
     error_text = wrap_text(one_line(error), head=len("error: "))
     click.echo(f"\n{click.style('error:', fg='red', bold=True)} {error_text}")
-    if end is None or end.state is not TaskState.FAILED:
+    if end is None or end.state is not TaskState.FAILED or not end.hint:
         return
-    is_about_this_command = end.hint is not None and end.hint.startswith(TRACE)
-    if end.hint and not is_about_this_command:
+    is_about_this_command = end.hint.startswith(TRACE)
+    if not is_about_this_command:
         hint_text = wrap_text(one_line(end.hint), head=len("hint: "))
         click.echo(f"{click.style('hint:', fg='cyan', bold=True)} {hint_text}")
 
@@ -309,11 +309,10 @@ def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
 @click.pass_context
 def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> None:
     """Write the events of the task ID, one per line; without ID, of `last`."""
-    began: float | None = None
     project = CurrentProject.of(state_of(ctx))
 
     async def print_events(journal: SharedJournal) -> None:
-        nonlocal began
+        began: float | None = None  # the time of the first event
         complete_id = await find_id(journal, task_id, project)
         async for event in events_of(journal, complete_id, follow=follow):
             began = event.at if began is None else began

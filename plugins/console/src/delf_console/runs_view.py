@@ -199,9 +199,9 @@ def _dollars(cost: float | None) -> str:
 def _as_text(value: Any) -> str:
     if isinstance(value, float):
         return str(round(value, 6))
+    if isinstance(value, str):
+        return value
     try:
-        if isinstance(value, str):
-            return value
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):  # values that JSON does not have
         return repr(value)

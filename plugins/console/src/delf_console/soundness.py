@@ -362,7 +362,7 @@ def _check_imported_packages(
 
 def _check_private_imports(imported: Sequence[str]) -> Iterator[str]:
     for name in imported:
-        if any(f"{name}.".startswith(f"{private}.") for private in _PRIVATE_MODULES):
+        if any(name == m or name.startswith(f"{m}.") for m in _PRIVATE_MODULES):
             yield f"it imports {name}, which is not an interface and changes without notice"
 
 

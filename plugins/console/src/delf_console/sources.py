@@ -49,9 +49,10 @@ class Package:
 
     def needs(self, extras: Iterable[str]) -> Iterator[Requirement]:
         """Yield the requirements of the package and of some extras that apply to this machine."""
+        environments = [{"extra": extra} for extra in ("", *extras)]  # "": without any extra
         for requirement in map(Requirement, self.requires):
             marker = requirement.marker
-            if marker is None or any(marker.evaluate({"extra": e}) for e in ("", *extras)):
+            if marker is None or any(map(marker.evaluate, environments)):
                 yield requirement
 
     def argument(self, extras: Iterable[str]) -> str:
