@@ -62,9 +62,8 @@ def pack(event: Event, limit: int) -> Packed:
     data = _dumps(record["data"])
     if len(data) <= limit:  # the usual case, which needs no encoding of single fields
         return Packed(event, record["type"], data)
-    max_inline_chars = (
-        limit // 8
-    )  # a smaller field is not worth a blob, which costs a query to read
+    # A smaller field is not worth a blob, which costs a query to read.
+    max_inline_chars = limit // 8
     inline_fields: list[str] = []
     blobs_by_field: dict[str, Blob] = {}
     for name, value in record["data"].items():
@@ -77,7 +76,11 @@ def pack(event: Event, limit: int) -> Packed:
     digests = {name: blob.digest for name, blob in blobs_by_field.items()}
     blobs = {blob.digest: blob for blob in blobs_by_field.values()}  # equal fields share a blob
     return Packed(
-        event, record["type"], inline_data, _dumps(digests) if digests else None, (*blobs.values(),)
+        event,
+        record["type"],
+        inline_data,
+        blob_digests=_dumps(digests) if digests else None,
+        blobs=tuple(blobs.values()),
     )
 
 

@@ -157,9 +157,8 @@ def index_exists(connection: Connection) -> bool:
     """Return True if the search index exists, in the format that this version of delf writes."""
     if not connection.has_table("delf_index"):
         return False
-    return [row.version for row in connection.execute("SELECT version FROM delf_index")] == [
-        _VERSION
-    ]
+    versions = [row.version for row in connection.execute("SELECT version FROM delf_index")]
+    return versions == [_VERSION]
 
 
 def count_unindexed_events(connection: Connection) -> int:

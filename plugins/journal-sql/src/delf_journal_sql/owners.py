@@ -52,16 +52,16 @@ def birth_of(pid: int) -> str | None:
         # The second field is the program's name in parentheses, which may hold spaces and
         # parentheses.
         state, *rest = line.rpartition(")")[2].split()
-        # A zombie does no more work. Field 22 is the start time, counted from the boot.
+        # A zombie does no more work. ``rest`` begins with field 4, so rest[18] is field 22: the
+        # start time, counted from the boot.
         return None if state in "ZXx" else rest[18]
     if os.name == "nt":
         return None  # os.kill would end the process; use heartbeats
     try:
-        os.kill(pid, 0)
+        os.kill(pid, 0)  # sends no signal, and only checks that the process exists
     except ProcessLookupError:
         return None
-    # Only an existing process can refuse a signal.
-    except PermissionError:
+    except PermissionError:  # only an existing process can refuse a signal
         return "alive"
     return "alive"
 
@@ -155,11 +155,13 @@ def is_alive(process: Process, now: float) -> bool:
     """
     if process.has_left:
         return False
-    if process.lease is None:
+    if process.lease is not None:
+        max_silence = process.lease
+    else:
         is_running = _is_running_here(process)
         if is_running is not None:
             return is_running
-    max_silence = SILENCE_SECONDS if process.lease is None else process.lease
+        max_silence = SILENCE_SECONDS
     # abs(), because a heartbeat from before a clock was set back may be far in the future.
     return abs(now - process.heartbeat) < max_silence
 

@@ -217,6 +217,7 @@ class PostgresDatabase:
             "VALUES (:place, to_tsvector('simple', :words))"
         ),
         match="words @@ to_tsquery('simple', :query)",
+        # [("not", "paid"), ("ada",)] -> 'not' <-> 'paid' & 'ada':*
         query=lambda terms: (
             " & ".join(" <-> ".join(f"'{w}'" for w in term) for term in terms) + ":*"
         ),
@@ -431,14 +432,16 @@ class _Silence:
         Args:
             has_data: Whether the server has just sent data.
         """
-        if not has_data:
-            seconds = time.monotonic() - self._last_answer_at
-            if seconds <= SILENCE_SECONDS:
-                return False
-            # A server that answers on another connection is alive: the statement takes long, or
-            # waits for a lock.
-            if not self._is_server_responding():
-                return True
+        if has_data:
+            self._last_answer_at = time.monotonic()
+            return False
+        seconds = time.monotonic() - self._last_answer_at
+        if seconds <= SILENCE_SECONDS:
+            return False
+        # A server that answers on another connection is alive: the statement takes long, or waits
+        # for a lock.
+        if not self._is_server_responding():
+            return True
         self._last_answer_at = time.monotonic()
         return False
 
@@ -528,11 +531,11 @@ class PostgresChanges:
             ConnectionLostError: If the connection broke, so that notifications may be missed.
         """
         while not self._closed:
-            sources = [self._raw.fileno(), self._closing_receiver]
-            ready, _, _ = select.select(sources, [], [])
+            server = self._raw.fileno()
+            ready, _, _ = select.select([server, self._closing_receiver], [], [])
             if self._closing_receiver in ready:
                 self._closing_receiver.recv(4096)
-            if not self._closed and self._raw.fileno() in ready and self._read_notifications():
+            elif self._read_notifications():
                 return True
         return False
 

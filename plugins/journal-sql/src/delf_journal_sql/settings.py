@@ -24,7 +24,8 @@ def _seconds(value: Any) -> Any:
     if match is None:
         return value
     number, unit = match.groups()
-    return float(number) * _UNITS[unit[:1]]
+    first_letter = unit[0]  # "h" of "hours"
+    return float(number) * _UNITS[first_letter]
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]

@@ -58,11 +58,12 @@ class SqliteConnection:
             raise explain(error, path, self._wait) from error
         # SQLite's own function changes only ASCII letters.
         self._raw.create_function("lower", 1, str.lower, deterministic=True)
-        survives_power_cut = settings.durability == "power"
+        # FULL survives a power cut.
+        synchronous = "FULL" if settings.durability == "power" else "NORMAL"
         # The device and inode of the file at the first write, to detect a replaced file.
         self._file_id: tuple[int, int] | None = None
         try:
-            self.execute(f"PRAGMA synchronous = {'FULL' if survives_power_cut else 'NORMAL'}")
+            self.execute(f"PRAGMA synchronous = {synchronous}")
         except BaseException:
             self._raw.close()
             raise
@@ -249,6 +250,7 @@ class SqliteDatabase:
         ),
         insert="INSERT INTO delf_index_words (rowid, words) VALUES (:place, :words)",
         match="delf_index_words MATCH :query",
+        # [("not", "paid"), ("ada",)] -> "not paid" AND "ada"*
         query=lambda terms: " AND ".join(f'"{" ".join(term)}"' for term in terms) + "*",
     )
 
@@ -450,7 +452,7 @@ def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:
         waited: The time for which a lock was awaited, in seconds.
     """
     name = getattr(error, "sqlite_errorname", "") or ""
-    kind = "_".join(name.split("_")[:2])
+    kind = "_".join(name.split("_")[:2])  # SQLITE_BUSY_TIMEOUT -> SQLITE_BUSY
     if isinstance(error, sqlite3.IntegrityError):
         return DuplicateRowError(str(error))
     if kind in _DAMAGE_ERRORS:

@@ -276,7 +276,7 @@ class Appending:
         # A task that was queued with TaskQueued is begun by a runner's next event.
         begins_queued_task = task.state == TaskState.QUEUED and not isinstance(event, TaskQueued)
         if not is_held and (begins_queued_task or task.state == TaskState.RUNNING):
-            if not is_own:
+            if not is_own:  # _create_tasks() has made this process the owner of a new task
                 self._claim(task_id)
                 task.owner = self._claims.owner.key
             self._claimed.add(task_id)

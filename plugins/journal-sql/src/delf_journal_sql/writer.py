@@ -365,9 +365,10 @@ class Writer:
         self.next_heartbeat_at = time.monotonic() + self.owner.heartbeat_seconds
         # A process without open tasks needs no heartbeat: it has no task to lose. The first
         # heartbeat of a process is written together with its first event or claim.
-        has_written_before = self._last_heartbeat_at is not None
+        is_registered = self._last_heartbeat_at is not None
         unreleased = tuple(self._claims.unreleased)
-        if not has_written_before or not (self._claims.held or unreleased):
+        has_open_tasks = bool(self._claims.held or unreleased)
+        if not (is_registered and has_open_tasks):
             return
         try:
             with transaction(self._connect(), write=True) as connection:
