@@ -333,7 +333,9 @@ def describe_values(values: Sequence[Any], depth: int = 0, *, whole: bool) -> st
         for kind, values_of_kind in kinds.items()
         if kind != "NoneType"
     ]
-    return " | ".join([*parts, "None"] if "NoneType" in kinds else parts)
+    if "NoneType" in kinds:  # after the types, also if the first value is None
+        parts.append("None")
+    return " | ".join(parts)
 
 
 def _describe_kind(

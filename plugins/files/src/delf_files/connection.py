@@ -93,9 +93,9 @@ class Files(Connection):
     async def actions(self) -> Sequence[Action]:
         """Return the actions; without DuckDB, those that need no SQL."""
         actions = await super().actions()
-        return (
-            actions if find_spec("duckdb") else [each for each in actions if each.name != "query"]
-        )
+        if find_spec("duckdb"):
+            return actions
+        return [each for each in actions if each.name != "query"]
 
     @action("reading", effect="read")
     async def list(self, context: CallContext | None = None) -> Sequence[FileFacts]:
@@ -284,8 +284,10 @@ class Files(Connection):
 
     def _missing_library(self, file: InputFile) -> OptionalDependencyError | None:
         """Return the error for a file whose library is not installed; otherwise None."""
+        if self._formats.factory(file.ending) is not None:
+            return None  # the plugin that reads the file brings its libraries
         extra, *modules = _LIBRARIES.get(_kind(file), ("",))
-        if self._formats.factory(file.ending) is not None or all(map(find_spec, modules)):
+        if all(map(find_spec, modules)):  # also without any modules
             return None
         return OptionalDependencyError(
             f"reading {file.ending} files needs a library that is not installed",

@@ -132,7 +132,8 @@ def _variants(dialect: Dialect, sample: str) -> list[Dialect]:
     if '\\"' in sample:
         variants.append(Dialect(separator, '"', backslash=True, start=start))
     has_quoted_cell = re.search(rf'{_cell_start_pattern(separator)}"', sample, re.MULTILINE)
-    if (quoting_error or not has_quoted_cell) and _uses_apostrophes(sample, separator):
+    may_use_other_quote = quoting_error or not has_quoted_cell
+    if may_use_other_quote and _uses_apostrophes(sample, separator):
         variants.append(Dialect(separator, "'", start=start))
     return variants
 
@@ -205,8 +206,8 @@ def _uses_apostrophes(text: str, separator: str) -> bool:
         for cell in line.rstrip("\r").split(separator):
             word = cell.strip()
             opened += word.startswith("'")
-            closed += word.endswith("'") and word != "'"
-    return opened == closed >= _MIN_QUOTED_CELLS
+            closed += word.endswith("'") and word != "'"  # one apostrophe cannot do both
+    return opened == closed and closed >= _MIN_QUOTED_CELLS
 
 
 def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:

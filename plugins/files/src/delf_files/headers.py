@@ -59,7 +59,7 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     if has_names_in_later_row:
         return False
     first, others = sample[0], sample[1:]
-    if not all(_filled([cell]) for cell in first):
+    if len(_filled(first)) < len(first):
         return False
     # The cells of the first row above dates or numbers.
     cells: list[Any] = []

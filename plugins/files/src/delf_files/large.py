@@ -267,7 +267,8 @@ class _Buffer:
     def skip_character(self, character: str) -> bool:
         """Skip the next character if it is the given character; return whether it is."""
         is_next = self.text.startswith(character, self.position)
-        self.position += is_next
+        if is_next:
+            self.position += 1
         return is_next
 
     def read_value(self, reader: JSONReader) -> Any:

@@ -480,6 +480,7 @@ def _inspect_columns(
         checks.append(f"bool_or(regexp_matches({text}, {text_literal(_INEXACT_NUMBER)}))")
         checks.append(f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))")
     (row,) = connection.sql(f"SELECT {', '.join(checks)} FROM {raw}").fetchall()  # noqa: S608
+    # The row has two results for each column: _INEXACT_NUMBER was found, the type is nested.
     results = map(_ValuesOfColumn, row[::2], row[1::2])
     return dict(zip(columns, results, strict=True))
 
@@ -543,11 +544,8 @@ def _probably_renamed_columns(names: list[str]) -> dict[str, str]:
 
 
 def _struct(kinds: dict[str, str]) -> str:
-    return (
-        "{"
-        + ", ".join(f"{_name(name)}: {text_literal(kind)}" for name, kind in kinds.items())
-        + "}"
-    )
+    fields = ", ".join(f"{_name(name)}: {text_literal(kind)}" for name, kind in kinds.items())
+    return f"{{{fields}}}"
 
 
 def arrow_table(path: str) -> Any:
@@ -563,7 +561,7 @@ def arrow_table(path: str) -> Any:
     source = pyarrow.memory_map(path)
     try:
         return pyarrow.ipc.open_file(source).read_all()
-    except pyarrow.ArrowInvalid:
+    except pyarrow.ArrowInvalid:  # no file, but perhaps a stream
         source.seek(0)
     try:
         return pyarrow.ipc.open_stream(source).read_all()
@@ -655,9 +653,10 @@ def has_quoted_name(statement: str, names: Sequence[str], *, has_tables: bool = 
     """
     for quoted in [*map(text_literal, names), *map(_name, names)]:
         quote = quoted[0]
+        without_end = re.escape(quoted[:-1])
         end = f"{quote}(?!{quote})" + ("|/" if has_tables else "")
         # Two quotes are a quote within another name, as in 'it''s.csv'.
-        if re.search(f"(?<!{quote}){re.escape(quoted[:-1])}(?:{end})", statement):
+        if re.search(f"(?<!{quote}){without_end}(?:{end})", statement):
             return True
     return False
 

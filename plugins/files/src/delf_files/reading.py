@@ -258,8 +258,8 @@ def format_of(factory: Sequence[str]) -> FileFormat:
     try:
         module_object = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # The missing module is the module itself or a package that contains it. Otherwise, the
-        # module exists, and imports a missing module.
+        # The missing module is the module itself or a package that contains it, as "tickets" for
+        # the module "tickets.format". Otherwise, the module exists, and imports a missing module.
         is_module_missing = error.name is not None and f"{module}.".startswith(f"{error.name}.")
         if not file or not is_module_missing:
             raise

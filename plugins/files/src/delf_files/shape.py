@@ -152,8 +152,10 @@ def _fit(tables: Sequence[_Description], max_characters: int) -> str:
     sizes = [_full_size(table) for table in tables]
     shares: dict[int, int] = {}
     remaining = max_characters
-    for rank, index in enumerate(sorted(range(len(tables)), key=sizes.__getitem__)):
-        shares[index] = min(sizes[index], remaining // (len(tables) - rank))
+    shortest_first = sorted(range(len(tables)), key=lambda index: sizes[index])
+    for rank, index in enumerate(shortest_first):
+        equal_share = remaining // (len(tables) - rank)
+        shares[index] = min(sizes[index], equal_share)
         remaining -= shares[index]
     return "\n".join(_render(table, shares[index]) for index, table in enumerate(tables))
 
@@ -349,7 +351,8 @@ def _describe_sheet(
     data_rows = [row for _, row in sheet.data]
     is_whole = row_count is not None and row_count <= len(rows)
     data_row_count = sheet.data_row_count(row_count)
-    head = f"{title}{'' if is_whole else 'about '}{data_row_count:,} rows"
+    about = "" if is_whole else "about "
+    head = f"{title}{about}{data_row_count:,} rows"
     head += _sample_note(len(data_rows), data_row_count) + facts + sheet.note_about_header
     all_rows = _render_all_rows(data_rows) if is_whole else ""
     width = max(map(len, [sheet.header, *data_rows]))
@@ -682,10 +685,12 @@ def _line(text: str) -> str:
     """Return a line of a text for the prompt, marked by ``|`` and cut after 120 characters."""
     whole_text = text.rstrip()
     shown_text = whole_text[:_MAX_LINE_CHARACTERS]
-    return f"| {_escaped(shown_text)}{'…' if len(whole_text) > len(shown_text) else ''}"
+    mark_of_cut = "…" if len(whole_text) > len(shown_text) else ""
+    return f"| {_escaped(shown_text)}{mark_of_cut}"
 
 
 def _escaped(text: str) -> str:
+    # repr() of a line break, without its quotes, is a backslash and "n".
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
@@ -744,7 +749,8 @@ def _describe_value(value: Any, encoding_note: str, item_count: int | None = Non
         sample_items = evenly_spaced(items, _MAX_ITEMS)
         count = item_count or len(items)
         is_complete = len(sample_items) >= count
-        head = f"list of {'about ' if item_count else ''}{count:,}"
+        about = "about " if item_count else ""
+        head = f"list of {about}{count:,}"
         sample_note = _sample_note(len(sample_items), count)
         if sample_items and all(isinstance(item, dict) for item in sample_items):
             all_rows = _render_all_rows([record] for record in sample_items) if is_complete else ""

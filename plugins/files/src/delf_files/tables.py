@@ -136,7 +136,7 @@ class TableRows:
                 return row
             if number > self._header:
                 break
-        if self._header is None:
+        if self._header is None:  # the table has no rows
             return []
         raise _missing_header_error(self._header)
 

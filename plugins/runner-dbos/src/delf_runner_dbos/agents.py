@@ -49,10 +49,10 @@ class Agents:
         # options override the settings.
         self._defaults = defaults
         self._fixed_options = fixed_options
-        # Earlier paths of the project's folder, whose tasks are accepted, too.
         self._former_folders = frozenset(former_folders)
         self._agents: OrderedDict[str, Agent] = OrderedDict()
         self._lock = asyncio.Lock()
+        # For each agent in use, by its key in _agents, the number of tasks that use the agent.
         self._use_counts: dict[str, int] = {}
 
     @asynccontextmanager
@@ -116,7 +116,6 @@ class Agents:
             setup_here = {**task_setup, "folder": str(Path.cwd())}
             options = restore_options(state, options, setup_here)
         agent_setup = Setup.of(state, options)
-        # The project's settings override the defaults. The fixed options override everything.
         fields_in_project = agent_setup.project.agent.model_fields_set
         parameters = {
             name: value for name, value in self._defaults.items() if name not in fields_in_project

@@ -92,7 +92,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
         queue_settings = self.queues.get(queue)
         overrides = {} if queue_settings is None else queue_settings.model_dump(exclude_unset=True)
         defaults = {name: getattr(self, name) for name in QueueSettings.model_fields}
-        return QueueSettings(**defaults | overrides)
+        return QueueSettings(**{**defaults, **overrides})
 
     def url(self, data_dir: Path, folder: Path) -> str:
         """Return the URL of the database for DBOS's workflows.

@@ -197,10 +197,10 @@ def _record_lost_dates(lost_dates: list[str]) -> Any:
 def _sheet(book: Any, name: str | None) -> Any:
     """Return a sheet by its name, or the first sheet when the name is None."""
     sheets = book.worksheets
-    if name is None and sheets:
-        return sheets[0]
     if not sheets:
         raise ToolExecutionError("the workbook has no sheet with cells")
+    if name is None:
+        return sheets[0]
     for sheet in sheets:
         if sheet.title == name:
             return sheet
