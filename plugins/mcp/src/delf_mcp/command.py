@@ -244,7 +244,7 @@ async def _on_http(served: Served, address: str) -> None:
         raise ConfigurationError(f"{address!r} is not a port", hint="--http 8000, or HOST:8000")
     app: Any = served.server().streamable_http_app(host=host)
     app.router.lifespan_context = _closing_after(app.router.lifespan_context, served)
-    app_with_key_check = app if not key else _RequireKey(app, key)
+    app_with_key_check = _RequireKey(app, key) if key else app
     config = uvicorn.Config(
         app_with_key_check,
         http=TimedProtocol,

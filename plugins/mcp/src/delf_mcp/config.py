@@ -225,7 +225,8 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
         if match is not None:
             value = match[2].strip()
             is_quoted = len(value) > 1 and value[0] in ("'", '"') and value[-1] == value[0]
-            text = value[1:-1] if is_quoted else value.partition(" #")[0].rstrip()
+            value_without_comment = value.partition(" #")[0].rstrip()
+            text = value[1:-1] if is_quoted else value_without_comment
             values[match[1]] = SourcedText(text, source)
     return values
 

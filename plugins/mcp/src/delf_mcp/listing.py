@@ -99,12 +99,7 @@ class InvalidItemFilter:
             return items
         valid_items: list[Any] = []
         for index, item in enumerate(items):
-            why = "it is nested too deeply" if is_too_deep(item) else None
-            if why is None:
-                result_with_one_item = {**result, kind: [item]}
-                why = self._fault(method, result_with_one_item)
-            if why is None and kind == "tools" and self.version in MODERN_PROTOCOL_VERSIONS:
-                why = find_invalid_x_mcp_header(item["inputSchema"])
+            why = self._fault_of_item(kind, method, result, item)
             if why is None:
                 valid_items.append(item)
                 continue
@@ -112,6 +107,17 @@ class InvalidItemFilter:
             item_name = displayable(name) or f"number {index + 1}"
             self._omitted[kind].append(OmittedItem(kind, item_name, why))
         return valid_items
+
+    def _fault_of_item(
+        self, kind: str, method: str, result: Mapping[str, Any], item: Any
+    ) -> str | None:
+        """Return the fault of an item of a list; None if the item is valid."""
+        if is_too_deep(item):
+            return "it is nested too deeply"
+        why = self._fault(method, {**result, kind: [item]})
+        if why is None and kind == "tools" and self.version in MODERN_PROTOCOL_VERSIONS:
+            return find_invalid_x_mcp_header(item["inputSchema"])
+        return why
 
     def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:
         """Return the first error in the answer of a list method; None if the answer is valid.

@@ -113,10 +113,10 @@ class TokenFile:
     def _read(self, name: str, model: Any) -> Any:
         """Return a stored value; None if it is missing or invalid."""
         content = self._content()
-        try:
-            if name in content:
-                return model.model_validate(content[name])
+        if name not in content:
             return None
+        try:
+            return model.model_validate(content[name])
         except ValidationError:
             return None
 

@@ -120,8 +120,8 @@ def blocks_of(text: str) -> list[types.ContentBlock]:
     """Convert a result in JSON to content blocks.
 
     A result with a picture, a sound or a resource has a block for each piece; any other result has
-    one block, whose text is the JSON. So has a result in which redaction has
-    replaced the digits of a number, which is invalid JSON.
+    one block, whose text is the JSON. If redaction has replaced the digits of a number, the text is
+    no JSON, and also becomes one block.
     """
     try:
         value = json.loads(text)
@@ -138,9 +138,10 @@ def _is_media(piece: Any) -> bool:
         return False
     fields = cast("dict[str, Any]", piece)
     kind = fields.get("type")
+    if kind not in ("image", "audio", "resource"):
+        return False
     required = ("uri", "content") if kind == "resource" else ("media_type", "data")
-    is_known_kind = kind in ("image", "audio", "resource")
-    return is_known_kind and all(isinstance(fields.get(name), str) for name in required)
+    return all(isinstance(fields.get(name), str) for name in required)
 
 
 def _block(piece: Any) -> types.ContentBlock:

@@ -49,6 +49,8 @@ _ABANDONED: Final = (
 )
 _MAX_PROGRESS_CHARACTERS: Final = 500
 MakeAgent = Callable[..., Agent]
+_Question = tuple[ApprovalRequest, asyncio.Future[Decision]]
+"""A question for a client's user, and the future that gets the decision."""
 
 
 class Work:
@@ -59,9 +61,9 @@ class Work:
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, list[types.ContentBlock]]) -> None:
-        self.questions: asyncio.Queue[tuple[ApprovalRequest, asyncio.Future[Decision]]]
-        self.questions = asyncio.Queue()
-        self.open_question: tuple[ApprovalRequest, asyncio.Future[Decision]] | None = None
+        self.questions: asyncio.Queue[_Question] = asyncio.Queue()
+        self.open_question: _Question | None = None
+        """The question that the client got last, which may be decided by now; None before."""
         self._progress: asyncio.Queue[str | None] = asyncio.Queue()
         self._reported_step_count = 0
         # The task copies the current context, so that the coroutine finds this object there.
@@ -91,7 +93,8 @@ class Work:
     async def wait_for_decision(self) -> None:
         """Wait until the open question is decided or has expired."""
         if self.open_question is not None:
-            await asyncio.wait({self.open_question[1]})
+            _, future_decision = self.open_question
+            await asyncio.wait({future_decision})
 
     def answer(self, result: Any) -> None:
         """Pass the client's answer to the open question.
@@ -386,7 +389,7 @@ def _unique_name(name: str, names: Mapping[str, Any]) -> str:
     while candidate in names:
         # Four characters are left for the number, from ``_2`` to ``_999``.
         candidate = f"{name[: _MAX_NAME_CHARACTERS - 4]}_{number}"
-        number = number + 1
+        number += 1
     return candidate
 
 
