@@ -189,7 +189,14 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     if as_json:
         data = {**render.task_data(task), **_course_data(end, trace)}
         click.echo(json_text(data, indent=2))
-        return
+    else:
+        _show_course(task, events, trace, end)
+
+
+def _show_course(
+    task: TaskRecord, events: Sequence[Event], trace: Trace, end: TaskFinished | None
+) -> None:
+    """Write how a task went: its state, scripts, calls, error and answer."""
     click.echo(click.style(wrap_text(one_line(task.task)), bold=True))
     click.echo(_state_line(task, end))
     click.echo("")

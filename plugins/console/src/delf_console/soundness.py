@@ -404,10 +404,10 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
     from packaging.requirements import Requirement
 
     names: set[str] = set()
-    pending = [distribution]
-    includes_extras = True  # only for the first distribution
+    pending = [(distribution, True)]
     while pending:
-        for line in pending.pop().requires or ():
+        current, includes_extras = pending.pop()
+        for line in current.requires or ():
             requirement = Requirement(line)
             name, marker = normalise(requirement.name), str(requirement.marker or "")
             is_for_tests = any(f'extra == "{extra}"' in marker for extra in _TEST_EXTRAS)
@@ -417,8 +417,7 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
             names.add(name)
             if name == DISTRIBUTION or name in all_packages():
                 with contextlib.suppress(metadata.PackageNotFoundError):
-                    pending.append(metadata.distribution(name))
-        includes_extras = False
+                    pending.append((metadata.distribution(name), False))
     return names
 
 
@@ -472,23 +471,28 @@ def _imported_modules(files: Sequence[Path]) -> set[str]:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError):
             continue  # the import check reports this file
-        pending: list[ast.AST] = [tree]
-        while pending:
-            node = pending.pop()
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-                pending += node.orelse
-                continue
-            if isinstance(node, (ast.Try, ast.With)) and _catches_import_error(node):
-                continue  # an optional import
-            if isinstance(node, ast.Import):
-                modules |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                modules.add(node.module)
-            for block in ("body", "orelse", "finalbody", "handlers", "cases"):
-                inner: Any = getattr(node, block, None)
-                if isinstance(inner, list):  # the body of a lambda is an expression
-                    pending += cast("list[ast.AST]", inner)
+        modules.update(_unconditional_imports(tree))
     return modules
+
+
+def _unconditional_imports(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of the modules that a file imports without condition."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            pending += node.orelse
+            continue
+        if isinstance(node, (ast.Try, ast.With)) and _catches_import_error(node):
+            continue  # an optional import
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module  # without a level: relative imports are the plugin's own
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner: Any = getattr(node, block, None)
+            if isinstance(inner, list):  # the body of a lambda is an expression
+                pending += cast("list[ast.AST]", inner)
 
 
 def _catches_import_error(node: ast.Try | ast.With) -> bool:

@@ -121,10 +121,8 @@ class Files(Connection):
         # Makes the reader of a file format that a plugin adds; None if no plugin reads the file.
         factory = self._formats.factory(file.ending)
         kind = _kind(file)
-        if sheet is not None and factory is None and kind != "excel":
-            raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
-        if header is not None and factory is None and kind != "csv":
-            raise ToolRefusedError(f"{file.name} has no row that names columns; leave header out")
+        if factory is None:
+            _refuse_useless_arguments(file, sheet, header)
         if header is not None and header < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
         missing_library = self._missing_library(file)
@@ -331,6 +329,14 @@ class Files(Connection):
         except DelfError as error:  # report a broken file, and list the others
             facts["problem"] = error.message
         return facts
+
+
+def _refuse_useless_arguments(file: InputFile, sheet: str | None, header: int | None) -> None:
+    """Raise an error for an argument that has no meaning for a file that no plugin reads."""
+    if sheet is not None and _kind(file) != "excel":
+        raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
+    if header is not None and _kind(file) != "csv":
+        raise ToolRefusedError(f"{file.name} has no row that names columns; leave header out")
 
 
 def _task_key(context: CallContext | None) -> str:

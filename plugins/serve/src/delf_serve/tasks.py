@@ -954,16 +954,19 @@ class Tasks:
         outage = Outage(_log, "tasks of dead servers are not resumed", self.journal.place)
         while True:
             with outage.track(DelfError):
-                place: ListPlace | None = None
-                while tasks := await self.journal.find(
-                    PAGE, state=TaskState.INTERRUPTED, after=place
-                ):
-                    for record in tasks:
-                        # The tools of another project have the same names, but not the same data.
-                        if self.foreign_project(record) is None:
-                            await self._adopt(record.task_id)
-                    place = tasks[-1].place
+                async for record in self._interrupted_tasks():
+                    # The tools of another project have the same names, but not the same data.
+                    if self.foreign_project(record) is None:
+                        await self._adopt(record.task_id)
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _interrupted_tasks(self) -> AsyncIterator[TaskRecord]:
+        """Yield the interrupted tasks of all projects, read from the journal in pages."""
+        place: ListPlace | None = None
+        while records := await self.journal.find(PAGE, state=TaskState.INTERRUPTED, after=place):
+            for record in records:
+                yield record
+            place = records[-1].place
 
     async def _adopt(self, task_id: str) -> None:
         """Resume a task of a dead server, unless it was resumed too often or cannot be read."""
