@@ -125,11 +125,11 @@ class Call:
                 await asyncio.wait({waiting})
             finally:
                 waiting.cancel()
+        if not waiting.cancelled():
+            waiting.result()  # raises the error of the journal
         caller = self.service.keys.current(self.caller)
         if caller is None or open_request.is_session_over:
             raise ProblemError(401, "the key or the session has ended")
-        if not waiting.cancelled():
-            waiting.result()  # raises the error of the journal
         return replace(self, caller=caller)
 
     def path_parameter(self, name: str) -> str:
