@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delf.errors import DelfError
-from delf.events import PROJECT_FOLDER
+from delf.events import PROJECT_FOLDER, start_event
 from delf_cli import complete
 from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.state import State, state_of
@@ -95,7 +95,6 @@ async def find_task(
     state: State, options: Options, text: str
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
     """Return a task's id, and the event that queued or started the task; None without an event."""
-    from delf.events import start_event
     from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import CurrentProject, find_id, project_journal
 
