@@ -93,7 +93,7 @@ class Proxies:
         if proxy_urls is None:
             proxy_urls = getproxies()
         # The entry "no", from the variable NO_PROXY, lists the hosts without a proxy.
-        self._direct_entries = re.split(r"[,\s]+", proxy_urls.get("no", "").lower())
+        self._direct_entries = re.findall(r"[^,\s]+", proxy_urls.get("no", "").lower())
         self._proxy_by_scheme: dict[str, Proxy] = {}
         for scheme in _PORTS:
             # The variable of a scheme comes after ALL_PROXY, so that it takes precedence.
@@ -115,7 +115,9 @@ class Proxies:
         # A WebSocket URL uses the proxy of the corresponding HTTP scheme.
         scheme = _HTTP_SCHEMES.get(url_scheme, url_scheme)
         proxy = self._proxy_by_scheme.get(scheme)
-        if proxy is None or not parts.hostname:
+        if proxy is None:
+            return None
+        if not parts.hostname:  # the HTTP client refuses such a URL
             return proxy
         host = parts.hostname.lower().rstrip(".")
         port = parts.port or _PORTS[scheme]
@@ -124,9 +126,8 @@ class Proxies:
             return None
         if address is not None and address.is_loopback:
             return None
-        for entry in self._direct_entries:
-            if entry and _is_exempt(entry, host, address, port):
-                return None
+        if any(_is_exempt(entry, host, address, port) for entry in self._direct_entries):
+            return None
         return proxy
 
 

@@ -6,6 +6,7 @@ so that a single malformed file of any package hides every plugin.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
@@ -283,19 +284,11 @@ def _entry_points(text: str) -> _EntryPoints:
 def _read_headers(read_text: ReadText) -> dict[str, str]:
     """Parse the headers of the metadata file; of a repeated header return the first value."""
     text = read_text("METADATA") or read_text("PKG-INFO") or ""
+    header_lines = itertools.takewhile(bool, text.splitlines())  # up to the first empty line
+    # A line that begins with a blank continues the line before.
+    unfolded = re.sub(r"[ \t]*\n[ \t]+", " ", "\n".join(header_lines))
     headers: dict[str, str] = {}
-    name = ""
-    is_repeated = False
-    for line in text.splitlines():
-        if not line:
-            break
-        if line[0] in " \t":  # a continuation line
-            if not is_repeated:
-                headers[name] = f"{headers.get(name, '')} {line.strip()}"
-            continue
-        name_text, _, value = line.partition(":")
-        name = name_text.strip().lower()
-        is_repeated = name in headers
-        if not is_repeated:
-            headers[name] = value.strip()
+    for line in unfolded.split("\n"):
+        name, _, value = line.partition(":")
+        headers.setdefault(name.strip().lower(), value.strip())
     return headers

@@ -73,17 +73,16 @@ class Child:
                 os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> int:
-        """Kill the child, and wait for its end.
+        """Kill the child, and wait for its end; further calls do nothing.
 
         Returns:
-            The exit status, or the negative number of the signal that ended the child; 0 if this
-            method was called before.
+            The exit status, or the negative number of the signal that ended the child; 0 for a
+            further call.
         """
-        self.kill()
+        self.kill()  # does nothing in a further call
         self.wire.close()
         with self._lock:
-            # After the first call, another process may have this process id.
-            if self._is_ended:
+            if self._is_ended:  # another process may have the process id now
                 return 0
             self._is_ended = True
             return self._template.reap(self.pid)

@@ -67,7 +67,7 @@ class _HintFinder:
         Args:
             schema: The schema.
             depth: The number of levels of nested objects to visit.
-            path: The path to the value; empty for the whole value.
+            path: The path to the value, such as ``address.zip``; empty for the parameter itself.
             parent_refs: The references that lead to the schema.
         """
         self._remaining_visits -= 1
@@ -79,8 +79,8 @@ class _HintFinder:
                 return
             parent_refs = (*parent_refs, ref)
         resolved = resolve_or_empty(self._document, schema)
-        is_part = bool(path)  # of the parameter
-        if is_part and resolved.get("readOnly") is True:  # only results have the part
+        is_field = path != ""
+        if is_field and resolved.get("readOnly") is True:  # only results have the field
             return
         if text := _constraints(resolved):
             yield path, text

@@ -562,15 +562,11 @@ class SlackChannel:
             if pending.waiting is not None and not pending.waiting.answer.done():
                 pending.waiting.answer.set_result(DecidedBy(decision=decision, who=decider))
             return None
-        if isinstance(decision, Edited):  # send only the changed arguments
-            arguments = pending.request.arguments
-            changed = {k: v for k, v in decision.arguments.items() if arguments.get(k) != v}
-            decision = Edited(arguments=changed)
-        final_decision = decision  # the lambda needs a name that is assigned once
+        decision_to_send = _with_only_changes(decision, pending.request.arguments)
         try:
-            # send_decision() expects a function that decides about the recorded arguments.
+            # The person has already decided, so the recorded arguments are ignored.
             _, decided = await send_decision(
-                self._journal, pending.record, lambda _arguments: final_decision, decider
+                self._journal, pending.record, lambda _recorded: decision_to_send, decider
             )
         except DelfError as error:
             return error.message
@@ -740,6 +736,14 @@ def _answer_to(request: ApprovalRequest, text: str) -> Answered:
             raise DelfError("choose an answer")
         text = chosen
     return Answered(question.read(text))
+
+
+def _with_only_changes(decision: Decision, arguments: Mapping[str, Any]) -> Decision:
+    """Return a decision without the edited arguments that are equal to the call's arguments."""
+    if not isinstance(decision, Edited):
+        return decision
+    changed = {k: v for k, v in decision.arguments.items() if arguments.get(k) != v}
+    return Edited(arguments=changed)
 
 
 def _field_error(field: str, why: str) -> dict[str, Any]:

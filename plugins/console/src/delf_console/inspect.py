@@ -117,7 +117,7 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
 
     Raises:
         DelfError: If no such connection type exists, or if a connection of delf.toml cannot be made
-            and its type has no actions without it.
+            and its type, such as ``mcp``, declares no actions.
     """
     from delf.protocols.connection import SupportsNotices
 
@@ -131,8 +131,7 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
         actions = asyncio.run(_actions_of(connection))
     except DelfError as error:
         row = _describe_type(host, type_name, name, error)
-        is_in_config = entry is not None
-        if is_in_config and not row["methods"]:
+        if entry is not None and not row["methods"]:
             raise
         return row
     row = _row(connection, actions, connection.name, type_name, connection.summary)

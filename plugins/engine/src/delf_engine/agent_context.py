@@ -131,7 +131,7 @@ class AgentContext:
         else:
             name = durable_journal(self.host) or recommended_plugin("journal")
         options = {} if url is None else {"url": url}
-        journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **options)
+        journal = make_journal(self.host, name, self.plugin_options, self.environ, **options)
         if not isinstance(journal, SharedJournal):
             raise PluginError(f"the journal {name!r} keeps no conversations; use a shared one")
         return journal

@@ -535,11 +535,11 @@ def _approvals_of(agent: AgentParts, journal: Journal, closing: Closing) -> Appr
     """Create the approval channels, and let them use the journal."""
     channels: list[NamedChannel] = []
     for each in _channels_of(agent):
-        closing.parts[f"the approval channel {each.name!r}"] = each.channel
+        subject = f"the approval channel {each.name!r}"
+        closing.parts[subject] = each.channel
         channels.append(each)
-    for each in channels:
         if isinstance(each.channel, SupportsJournal):
-            with failures_named(f"the approval channel {each.name!r}", "use_journal"):
+            with failures_named(subject, "use_journal"):
                 each.channel.use_journal(journal)
     return Approvals(
         config=agent.config,

@@ -98,7 +98,7 @@ def secrets_of_agent(
             model = getattr(config, name)
             if model is not None:
                 yield from secrets_of_model(model)
-        excluded = {*LLM_FIELDS, "system_prompt"}
+        excluded = {*LLM_FIELDS, "system_prompt"}  # a prompt is prose
         options = {name: value for name, value in config if name not in excluded}
         yield from secrets_of_options(options)
         yield from config.providers.values()

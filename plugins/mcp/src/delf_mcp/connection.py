@@ -191,15 +191,16 @@ class MCP(Connection[MCPSettings]):
             listing = await asyncio.to_thread(self._make_actions, server, tools, deadline)
             return capabilities, tools, listing
 
+        # The timeout and the errors are those of the server's start.
         capabilities, tools, listing = await self._ask_with_retry(
-            server, "its list of tools", read_tools, "start"
+            server, "its list of tools", read_tools, kind="start"
         )
-        actions, unusable_tools, applied = listing
+        actions, unusable_tools, applied_effects = listing
         if capabilities.resources is not None:
             self._add_resource_actions(actions)
         # The item filter left out tools that the client library would refuse.
         omitted_tools = [*server.omitted.pop("tools", ()), *unusable_tools]
-        self._report_notices(omitted_tools, applied, tools, actions)
+        self._report_notices(omitted_tools, applied_effects, tools, actions)
         self.claimed_effects = {tool.name: claimed_effect_of(tool) for tool in tools}
         self.listed_actions = tuple(actions.values())
         return self.listed_actions
@@ -488,7 +489,7 @@ class MCP(Connection[MCPSettings]):
 
         may_change = digest_of(tool) not in self._read_tools
         result = await self._ask_with_retry(
-            server, tool.name, call, "call", may_change_something=may_change
+            server, tool.name, call, kind="call", may_change_something=may_change
         )
         try:
             value = result_of(tool.name, result)

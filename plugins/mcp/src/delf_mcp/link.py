@@ -223,7 +223,9 @@ class Link:
         run.close_soon()
         # A server that ran for a minute is restarted with the shortest delay.
         was_stable = time.monotonic() - self._start_time > _STABLE_SECONDS
-        self._back_off(1 if was_stable else self._failures + 1)
+        if was_stable:
+            self._failures = 0
+        self._count_failure()
 
     async def aclose(self) -> None:
         """Stop the server; the next call starts the server again."""
@@ -240,10 +242,12 @@ class Link:
         if run is not None:
             await run.stop()
 
-    def _back_off(self, failures: int) -> None:
-        self._failures = failures
+    def _count_failure(self) -> None:
+        """Count a failure, and delay the next start: twice as long after each further failure."""
         # The exponent is limited, because a float cannot be larger than 2 ** 1024.
-        seconds = min(_FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 60), _MAX_PAUSE_SECONDS)
+        doublings = min(self._failures, 60)
+        self._failures += 1
+        seconds = min(_FIRST_PAUSE_SECONDS * 2**doublings, _MAX_PAUSE_SECONDS)
         self._earliest_start_time = time.monotonic() + seconds
 
     async def _wait_for_restart(self) -> None:
@@ -263,19 +267,19 @@ class Link:
             async with asyncio.timeout(self._start_timeout):
                 await run.start(self._name, self._open)
         except TimeoutError:
-            await self._abandon_start(run)
+            await self._cancel_and_count_failure(run)
             raise ConnectionUnavailableError(
                 f"{self._name}: its MCP server did not start within {self._start_timeout:g} s",
                 hint="start_timeout in the connection's settings",
             ) from None
         except asyncio.CancelledError:
-            await self._abandon_start(run)
+            await self._cancel_and_count_failure(run)
             raise
         except DelfError:
-            self._back_off(self._failures + 1)
+            self._count_failure()
             raise
         except Exception as error:
-            self._back_off(self._failures + 1)
+            self._count_failure()
             cause = _first_exception(error)
             if isinstance(cause, DelfError):  # such as a refused login
                 raise cause from None
@@ -285,9 +289,9 @@ class Link:
         self._start_time = time.monotonic()
         return run
 
-    async def _abandon_start(self, run: ServerRun) -> None:
+    async def _cancel_and_count_failure(self, run: ServerRun) -> None:
         """Cancel a start that is in progress, and count it as failed."""
-        self._back_off(self._failures + 1)
+        self._count_failure()
         self._ended_run = run  # the next start or aclose() waits until the server has ended
         await run.cancel_start()
 

@@ -198,22 +198,22 @@ def _explain_missing_attribute(
 ) -> tuple[str, str] | None:
     """Return an exception's name and a clearer message for the text of an AttributeError.
 
-    None if no clearer message is known.
+    None if no clearer message is known. The text is such as ``'mail' object has no attribute
+    'sent'`` for a connection, or ``module 'os' has no attribute 'fork'``.
     """
     object_match = _ATTRIBUTE.search(text)
     if object_match is not None and object_match[1] in tools:
         connection, action = object_match.groups()
         return _explain_action(connection, action, tools[connection])
-    match = _MODULE_ATTRIBUTE.search(text) or object_match
-    if match is None:
-        return None
-    owner, name = match.groups()
+    module_match = _MODULE_ATTRIBUTE.match(text)
     # Some modules are replaced by objects of the prelude, which Monty does not call modules.
-    is_module = text.startswith("module") or owner in SHIMS
-    if not is_module:
+    if object_match is not None and object_match[1] in SHIMS:
+        module_match = object_match
+    if module_match is None:
         return None
+    module, name = module_match.groups()
     advice = _MISSING_NAMES.get(name, "write it another way")
-    return "AttributeError", f"{SUBSET} without {owner}.{name}: {advice}"
+    return "AttributeError", f"{SUBSET} without {module}.{name}: {advice}"
 
 
 def _explain_action(connection: str, action: str, actions: Sequence[str]) -> tuple[str, str]:

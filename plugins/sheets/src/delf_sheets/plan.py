@@ -100,10 +100,10 @@ class Plan:
             raise ToolRefusedError("there are no rows to write")
         self._check_fits(area, len(grid), width, where)
         self._grow(area, len(grid), width)
-        cells, dates = _cells(grid, area.top, area.left, formulas=formulas)
+        cells, date_formats = _cells(grid, area.top, area.left, formulas=formulas)
         body = {"start": area.start, "rows": cells, "fields": "userEnteredValue"}
         self.requests.append({"updateCells": body})
-        self.requests += _date_formats(area, dates)
+        self.requests += _date_format_requests(area, date_formats)
         if area.top == 0:
             self.change_first_row(area.sheet, area.left, grid[0])
         return len(grid) * width
@@ -115,11 +115,11 @@ class Plan:
         width = max(len(row) for row in grid)
         if width > sheet.columns:
             self._grow(Area(sheet=sheet), 0, width)
-        cells, dates = _cells(grid, 0, 0, formulas=formulas)
-        for (row, column), kind in dates.items():
-            cell_format = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
+        cells, date_formats = _cells(grid, 0, 0, formulas=formulas)
+        for (row, column), date_format in date_formats.items():
+            cell_format = {"numberFormat": {"type": date_format, "pattern": FORMATS[date_format]}}
             cells[row]["values"][column]["userEnteredFormat"] = cell_format
-        fields = "userEnteredValue" + (",userEnteredFormat.numberFormat" if dates else "")
+        fields = "userEnteredValue" + (",userEnteredFormat.numberFormat" if date_formats else "")
         body = {"sheetId": sheet.id, "rows": cells, "fields": fields}
         self.requests.append({"appendCells": body})
         self._is_unsafe_to_repeat = True  # appending twice would add the rows twice
@@ -295,28 +295,34 @@ def _checked_row(row: Any) -> Sequence[Any]:
 def _cells(
     grid: Sequence[Sequence[Any]], top: int, left: int, *, formulas: bool
 ) -> tuple[list[dict[str, Any]], dict[tuple[int, int], str]]:
-    """Return rows in the Sheets API's format, and the formats of dates by (row, column)."""
-    dates: dict[tuple[int, int], str] = {}
+    """Return rows in the Sheets API's format, and the formats of dates by (row, column).
+
+    Rows and columns are counted from the start of the grid, whose first cell is (top, left).
+    """
+    date_formats: dict[tuple[int, int], str] = {}
     rows: list[dict[str, Any]] = []
     for r, row in enumerate(grid):
         cells: list[dict[str, Any]] = []
         for c, value in enumerate(row):
-            entered, kind = cell_of(value, a1(top + r, left + c), formulas=formulas)
-            if kind is not None:
-                dates[r, c] = kind
+            cell_name = a1(top + r, left + c)  # for messages
+            entered, date_format = cell_of(value, cell_name, formulas=formulas)
+            if date_format is not None:
+                date_formats[r, c] = date_format
             cells.append({"userEnteredValue": entered} if entered else {})
         rows.append({"values": cells})
-    return rows, dates
+    return rows, date_formats
 
 
-def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict[str, Any]]:
+def _date_format_requests(
+    area: Area, date_formats: Mapping[tuple[int, int], str]
+) -> list[dict[str, Any]]:
     """Return requests that set the format of adjacent dates in a column."""
-    formats: list[dict[str, Any]] = []
-    for (row, column), kind in dates.items():
-        if dates.get((row - 1, column)) == kind:
+    requests: list[dict[str, Any]] = []
+    for (row, column), date_format in date_formats.items():
+        if date_formats.get((row - 1, column)) == date_format:
             continue  # the request of a row above sets this format, too
         end = row + 1
-        while dates.get((end, column)) == kind:
+        while date_formats.get((end, column)) == date_format:
             end += 1
         left = area.left + column
         dates_area = Area(
@@ -326,11 +332,11 @@ def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict
             bottom=area.top + end,
             right=left + 1,
         )
-        cell_format = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
+        cell_format = {"numberFormat": {"type": date_format, "pattern": FORMATS[date_format]}}
         body = {"range": dates_area.json, "cell": {"userEnteredFormat": cell_format}}
         fields = "userEnteredFormat.numberFormat"
-        formats.append({"repeatCell": {**body, "fields": fields}})
-    return formats
+        requests.append({"repeatCell": {**body, "fields": fields}})
+    return requests
 
 
 def _number_format(pattern: str) -> dict[str, str]:

@@ -166,7 +166,8 @@ def skill_of(path: Path, content: bytes) -> Skill:
     text = text_of(path, content).replace("\r\n", "\n")
     front_matter, end_mark, rest = text.partition(f"\n{_FRONT_MATTER_MARK}")
     begins_with_mark = front_matter.startswith(f"{_FRONT_MATTER_MARK}\n")
-    if not begins_with_mark or not end_mark or rest[:1] not in ("", "\n"):
+    is_end_mark_a_line = rest == "" or rest.startswith("\n")  # and not "----" or "--- text"
+    if not begins_with_mark or not end_mark or not is_end_mark_a_line:
         raise ConfigurationError(
             f"{path}: the file must begin with fields between two lines {_FRONT_MATTER_MARK}"
         )

@@ -251,7 +251,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             try:
                 reply = await host.ask((*messages, *feedback), tools=offer.tools)
             except LLMExecutionError as error:
-                if not offer.withdraw_after(error):
+                if not offer.withdraw_tool_after(error):
                     raise
                 continue
             reading = read_reply(reply)
@@ -267,7 +267,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                     f"{len(unusable_answers)} times; {quote_answer(reply.text)}"
                 )
             await host.retrying(reading.why or "the answer held no script")
-            offer.add_if_allowed()
+            offer.add_tool_if_allowed()
 
 
 class _ToolOffer:
@@ -297,12 +297,12 @@ class _ToolOffer:
         self._may_be_added = code_in == "auto" and not self._is_required
         self.tools = (_RUN,) if self._is_required else ()
 
-    def add_if_allowed(self) -> None:
+    def add_tool_if_allowed(self) -> None:
         """Offer the tool from now on if ``code_in`` allows this and the server takes tools."""
         if self._may_be_added and self._host.takes_tools:
             self.tools = (_RUN,)
 
-    def withdraw_after(self, error: LLMExecutionError) -> bool:
+    def withdraw_tool_after(self, error: LLMExecutionError) -> bool:
         """Withdraw a tool that was added, if an error may mean that the server refuses tools.
 
         Returns:

@@ -95,7 +95,8 @@ def problems_text(turn: Turn) -> str:
                 f"from the tools only. It was: {quoted}"
             )
         else:
-            lines.append(f"This call was not made, {problem.why}: {quoted}".rstrip(": "))
+            quotation = f": {quoted}" if quoted else ""
+            lines.append(f"This call was not made, {problem.why}{quotation}")
     if turn.is_cut:
         lines.append(
             "Your answer broke off here. Go on exactly where it stopped; calls without a result "

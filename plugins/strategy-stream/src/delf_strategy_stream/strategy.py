@@ -148,11 +148,13 @@ class _Task:
                 turn = await self._run_turn(beginning, new_messages)
             if host.has_answered:
                 return turn.text.strip()
-            answer = self._complete_answer(turn)
-            if isinstance(answer, str):
-                return answer
-            if answer is not None:  # the next request contains the notices
-                turn = replace(turn, notices=(answer.reason,))
+            match self._complete_answer(turn):
+                case str(answer):
+                    return answer
+                case _RefusedAnswer(reason):  # the next request contains the notices
+                    turn = replace(turn, notices=(reason,))
+                case None:  # the turn has calls, or a text to continue
+                    pass
             await self._count_failures(turn)
             new_messages = await self._add_turn(turn)
         raise CodeGenerationError(

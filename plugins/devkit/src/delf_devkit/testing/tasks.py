@@ -63,6 +63,7 @@ class ScriptedTask:
             output_files: The paths of written output files by name.
         """
         all_files = {**(input_files or {}), **(output_files or {})}
+        content_by_name: dict[str, bytes] = {}  # of the files that the call has read
         return CallContext(
             task_id="task_of_a_test",
             task=task,
@@ -79,7 +80,7 @@ class ScriptedTask:
             _say=self.output.append,
             _loop=asyncio.get_running_loop(),
             _output_files=lambda: dict(output_files or {}),
-            _read_file=functools.partial(read_once, {}, all_files),
+            _read_file=functools.partial(read_once, content_by_name, all_files),
             _add_file=self.files.__setitem__,
             _delegate=self._delegate,
             _ask=self._ask,

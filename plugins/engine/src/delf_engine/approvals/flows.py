@@ -156,9 +156,10 @@ class TaskFlows:
             return
         texts_to_obey = [*origins.texts_to_obey()]
         text_count = 1 + len(texts_to_obey)  # with the task
-        # Each request for an outline shows at least one new text, so the model has seen at least as
-        # many texts as it gave answers, including the answers before the task was resumed.
-        if max(self._shown_text_count, origins.outline.answers) >= text_count:
+        # After a resume, no text was shown yet, but the outline has the answers from before. The
+        # model has seen at least one new text for each answer.
+        seen_text_count = max(self._shown_text_count, origins.outline.answers)
+        if seen_text_count >= text_count:
             return
         self._shown_text_count = text_count
         # The answer is recorded as an event, from which follow() adds it to the outline.

@@ -574,13 +574,19 @@ class _WholeAnswer:
             joined_text: The answer so far; None if it is not clear where the reply continues the
                 earlier text.
         """
-        # A truncated call cannot be continued.
-        can_continue = joined_text is not None and joined_text.strip() and not reply.calls
-        text_so_far = joined_text or self.text
+        is_call_truncated = bool(reply.calls)
+        if joined_text and joined_text.strip() and not is_call_truncated:
+            self.request = _continuation_of(
+                self.original_request, reply, joined_text, must_restart=False
+            )
+            self.text = joined_text
+            return
+        # The model sees the incomplete answer that it has to write again.
+        incomplete_answer = joined_text or self.text
         self.request = _continuation_of(
-            self.original_request, reply, text_so_far, must_restart=not can_continue
+            self.original_request, reply, incomplete_answer, must_restart=True
         )
-        self.text = text_so_far if can_continue else ""
+        self.text = ""
 
 
 def _account_of(model: LLMConfig) -> _Account:

@@ -418,7 +418,7 @@ class Scripts:
                 return self._read_dict(keys, values)
             case ast.Compare():
                 return self._read_comparison(node)
-            case ast.JoinedStr() | ast.BinOp(op=ast.Mod()):
+            case ast.JoinedStr() | ast.BinOp(op=ast.Mod()):  # f"{value}" or "%s" % value
                 return self._read_text(node)
             case ast.Call():
                 return self._read_call(node)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -158,14 +158,7 @@ class DuckdbEngine(EngineBackend):
             returns: Whether the statement has RETURNING, so that its rows are returned.
         """
         written = WriteResult()
-        # Statements with the same text are converted together, so that DuckDB is asked once for the
-        # types of their placeholders.
-        converted_statements = (
-            bound
-            for _, group in itertools.groupby(bound_statements, key=lambda bound: bound.pieces)
-            for bound in self._convert_values(session, list(group), is_write=True)
-        )
-        for number, bound in enumerate(converted_statements, 1):
+        for number, bound in enumerate(self._converted(session, bound_statements), 1):
             row_limit = written.room(self._settings.max_rows)  # for rows of RETURNING
             try:
                 fetched = self._fetch(session, bound, row_limit, streams=False)
@@ -178,6 +171,16 @@ class DuckdbEngine(EngineBackend):
             written.add(fetched.changed, fetched, returns_changes=returns)
         session.commit()
         return written
+
+    def _converted(
+        self, session: sa.Connection, bound_statements: Sequence[BoundStatement]
+    ) -> Iterator[BoundStatement]:
+        """Yield writes whose values have the types of the placeholders.
+
+        DuckDB is asked for these types once for consecutive statements with the same text.
+        """
+        for _, group in itertools.groupby(bound_statements, key=lambda bound: bound.pieces):
+            yield from self._convert_values(session, list(group), is_write=True)
 
     def explain(self, error: BaseException) -> Problem | None:
         """Return the problem behind an error of DuckDB; None for any other error."""
