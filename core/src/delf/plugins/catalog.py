@@ -170,13 +170,10 @@ class Catalog:
         Raises:
             PluginError: If there are several specs, and the user prefers none.
         """
-        offers: list[Offer] = []
-        for spec in specs:
-            owner = self.owner(spec)
-            if owner:
-                offers.append(Offer(spec, owner))
-        chosen = self._chosen_offer(offers, purpose).spec  # of the type Spec, not SpecT
-        return next(spec for spec in specs if spec == chosen)
+        specs_with_plugins = [(spec, self.owner(spec)) for spec in specs]
+        plugins = [plugin for _, plugin in specs_with_plugins if plugin is not None]
+        preferred = choose(plugins, self._preferred_plugins, purpose)
+        return next(spec for spec, plugin in specs_with_plugins if plugin is preferred)
 
     def _chosen_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
         """Return the preferred offer; raise an error that says how to choose between several."""

@@ -301,7 +301,8 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
         **labelled_fields,
     }
     for name, text in texts_by_name.items():
-        yield from _hidden_character_facts(name, [text or ""])
+        if text:
+            yield from _hidden_character_facts(name, [text])
 
 
 def _question_text(request: ApprovalRequest) -> str:

@@ -318,12 +318,13 @@ class CallContext:
             arguments: The values that the person approves, and may edit before.
             name: The question's name; people see ``<connection>.<name>``.
             fit: Validates values that the person edited and returns them converted; raises
-                ``ToolRefusedError`` for invalid values.
+                ``ToolRefusedError`` for invalid values. None to accept any values.
 
         Returns:
             The approved arguments; None if the person rejected them.
         """
-        return await self._consent(question, dict(arguments or {}), name, fit or dict)
+        convert = dict if fit is None else fit  # dict() returns the values unchanged
+        return await self._consent(question, dict(arguments or {}), name, convert)
 
 
 def read_once(

@@ -294,7 +294,7 @@ def _size(
 ) -> int:
     """Return the number of characters of :func:`_lines`; stop counting above ``max_size``."""
     # Stubs with complete types take long to make: make none if their minimum size is too large.
-    has_complete_types = limits.most.important_parameter == _NO_LIMIT
+    has_complete_types = limits.most._replace(notes=0) == _COMPLETE_TYPES
     if has_complete_types:
         min_size = sum(
             len(tool.method) + len(", ".join(map(str, tool.parameters))) + _MIN_STUB_EXTRA
@@ -381,9 +381,9 @@ def omitted_names_text(names: Iterable[str], budget: int) -> str:
     if not all_names:
         return ""
     shared = shared_words(all_names)
-    max_chars = int(budget * _ALL_NAMES_SHARE)
-    if sum(map(_listed_size, all_names)) > max_chars:
-        max_chars = int(budget * _SOME_NAMES_SHARE)
+    all_names_fit = sum(map(_listed_size, all_names)) <= int(budget * _ALL_NAMES_SHARE)
+    share = _ALL_NAMES_SHARE if all_names_fit else _SOME_NAMES_SHARE
+    max_chars = int(budget * share)
     listed: dict[str, dict[str, list[str]]] = {}  # method names by connection and resource
     unlisted_counts: dict[str, Counter[str]] = {}
     size = 0

@@ -18,6 +18,7 @@ from delf.errors import (
     DelfError,
     FolderNotTrustedError,
     ToolDefinitionError,
+    describe_exception,
 )
 from delf.tools.connection import Connection
 from delf.tools.function import Tool, tool
@@ -163,9 +164,7 @@ def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
         ) from error
     except BaseException as error:  # such as SystemExit
         at = _failing_line(error, path, shown_path)
-        # An error without text, such as AssertionError(), leaves no colon at the end.
-        message = f"{at}: {type(error).__name__}: {error}".rstrip(": ")
-        raise ConfigurationError(message) from error
+        raise ConfigurationError(f"{at}: {describe_exception(error)}") from error
     return module
 
 

@@ -117,10 +117,10 @@ class _MailboxBuilder:
         if kind == "angle":
             self.inside_brackets.append(piece[1:-1])
             return
-        is_unclosed = kind == "open"
+        is_unbalanced = kind == "unbalanced"
         # Such as "Ada" in "<ada@example.com> Ada"; blanks may follow the address.
         is_word_after_address = bool(self.inside_brackets and piece.strip())
-        if is_unclosed or is_word_after_address:
+        if is_unbalanced or is_word_after_address:
             self.is_broken = True
             return
         self.outside_brackets.append(piece)
@@ -163,8 +163,8 @@ def _join_address(address: str) -> str:
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """Yield the tokens of a header as (kind, text) pairs.
 
-    Kinds are ``quoted``, ``comment``, ``angle`` (``<…>``), ``,``, ``:``, ``plain``, and ``open``
-    for an unclosed or invalid token.
+    Kinds are ``quoted``, ``comment``, ``angle`` (``<…>``), ``,``, ``:``, ``plain``, and
+    ``unbalanced`` for a quote or bracket without its counterpart.
     """
     start = 0
     while start < len(text):
@@ -186,7 +186,7 @@ def _token_at(text: str, start: int) -> tuple[str, int]:
         return "plain", min(start + 2, len(text))
     if match := _PLAIN.match(text, start):
         return "plain", match.end()
-    return "open", start + 1  # a closing bracket without an opening one
+    return "unbalanced", start + 1  # a closing bracket without an opening one
 
 
 def _delimited_token_at(text: str, start: int) -> tuple[str, int]:
@@ -197,8 +197,8 @@ def _delimited_token_at(text: str, start: int) -> tuple[str, int]:
     if kind == "comment":
         # The rest of the text becomes one token, because the search for the end of a comment reads
         # all of the text: a thousand unclosed comments would take a minute.
-        return "open", len(text)
-    return "open", start + 1
+        return "unbalanced", len(text)
+    return "unbalanced", start + 1
 
 
 def _end_of_quoted(text: str, position: int) -> int:

@@ -250,7 +250,8 @@ def length_of(start: When, end: When) -> dt.timedelta:
 def in_zone(when: dt.datetime, zone: str) -> dt.datetime:
     """Return a local time with its zone added; a time that has a zone is unchanged.
 
-    A time that occurs twice, because clocks are put back, is the first; with ``fold=1`` the second.
+    If a time occurs twice, because clocks are put back, the result is the first occurrence, or with
+    ``fold=1`` the second.
 
     Raises:
         ToolRefusedError: If the time does not exist, because clocks are put forward.
@@ -258,11 +259,12 @@ def in_zone(when: dt.datetime, zone: str) -> dt.datetime:
     if when.tzinfo is not None:
         return when
     moment = when.replace(tzinfo=zone_named(zone))
-    round_trip = moment.astimezone(dt.UTC).astimezone(moment.tzinfo)
-    if round_trip.replace(tzinfo=None) != when:
+    # If the clock skips 02:30, this time is converted to UTC and back to 03:30.
+    existing_moment = moment.astimezone(dt.UTC).astimezone(moment.tzinfo)
+    if existing_moment.replace(tzinfo=None) != when:
         raise ToolRefusedError(
             f"there is no {when:%H:%M} on {when:%Y-%m-%d} in {zone}: the clock is put forward, "
-            f"to {round_trip:%H:%M}"
+            f"to {existing_moment:%H:%M}"
         )
     return moment
 

@@ -62,7 +62,7 @@ async def apply_transform(
     call = partial(_list_or_awaitable, transform, list(messages))
     try:
         result = await in_own_thread(call, "delf-transform")
-        if not isinstance(result, list):
+        if not isinstance(result, list):  # the awaitable of an async function
             result = _as_list(await result)
         return [_as_message(item) for item in result]
     except Exception as error:

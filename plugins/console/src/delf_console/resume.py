@@ -75,8 +75,8 @@ def resume(
     extends_limits = _sets_limit(options)
     record: Mapping[str, Any] = {} if started is None else started.setup
     if here:  # put this folder in place of the recorded ones
-        folders = dict.fromkeys(record.keys() & {"folder", PROJECT_FOLDER}, str(Path.cwd()))
-        record = {**record, **folders}
+        recorded_folders = record.keys() & {"folder", PROJECT_FOLDER}
+        record = {**record, **dict.fromkeys(recorded_folders, str(Path.cwd()))}
     options = restore_options(state, options, record)
     if started is not None and record.get("chat"):
         options = replace(options, conversation=started.conversation)

@@ -263,7 +263,8 @@ def read(path: Path) -> Report:
         ConfigurationError: If the file is missing or is not a report.
     """
     try:
-        return Report.model_validate_json(read_file(path, path.parent, MAX_BYTES) or b"")
+        content = read_file(path, path.parent, MAX_BYTES)
+        return Report.model_validate_json(content or b"")  # a missing file is invalid, too
     except ValidationError:
         raise ConfigurationError(
             f"{path} is not a report of an evaluation", hint="`delf evals run DATASET` writes one"

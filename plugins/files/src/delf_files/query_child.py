@@ -395,13 +395,15 @@ def _rewritten_json(connection: Any, table: dict[str, Any]) -> tuple[dict[str, A
     import duckdb
 
     write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
-    lines = {**table, "path": table["copy_path"]}
-    write(table["path"], lines["path"], table["names"][0])
+    source, target = table["path"], table["copy_path"]
+    file_name = table["names"][0]  # for messages
+    new_table = {**table, "path": target}
+    write(source, target, file_name)
     try:
-        return lines, connection.sql(f"FROM {_json_rows(lines)}")
+        return new_table, connection.sql(f"FROM {_json_rows(new_table)}")
     except duckdb.NotImplementedException:  # keys of inner objects differ only by case
-        write(table["path"], lines["path"], table["names"][0], renames_inner_keys=True)
-        return lines, connection.sql(f"FROM {_json_rows(lines)}")
+        write(source, target, file_name, renames_inner_keys=True)
+        return new_table, connection.sql(f"FROM {_json_rows(new_table)}")
 
 
 def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:

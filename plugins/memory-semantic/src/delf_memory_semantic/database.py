@@ -578,9 +578,9 @@ def significant_words(query: str) -> list[str]:
     Args:
         query: The query in plain words.
     """
-    index_words: dict[str, None] = {}
+    index_words: dict[str, None] = {}  # a dict, because a set would lose the order
     for word in re.findall(r"[^\W_]+", composed(query)):
-        is_stop_word = not words_of(word)
+        is_stop_word = not words_of(word)  # words_of() leaves out stop words, such as "the"
         if not is_stop_word:
             index_words |= dict.fromkeys(parts_of(word.lower()))
     return list(index_words)

@@ -89,7 +89,7 @@ class GeminiLive:
         parts = list(chain.from_iterable(message.parts for message in messages))
         results = [part for part in parts if isinstance(part, ToolResult)]
         texts = [part.text for part in parts if isinstance(part, TextPart)]
-        # A new session gets the whole conversation, with the model's messages.
+        # Only a new session gets the whole conversation, which has messages of the model.
         is_continuing = all(message.role == "user" for message in messages)
         if results and is_continuing:
             function_responses = [_response(result) for result in results]

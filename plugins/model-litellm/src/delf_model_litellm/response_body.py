@@ -51,16 +51,20 @@ class CheckedBody(httpx.AsyncByteStream):
         return _END_MARKER in self._last_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the inflated body, and keep its last bytes for :attr:`has_end_marker`."""
+        """Yield the inflated body, and keep its last bytes for :attr:`has_end_marker`.
+
+        Raises:
+            UnreadableError: If the body is damaged or incomplete, unless the response is an error.
+        """
         try:
             async for data in self._data:
                 for piece in self._inflater.feed(data):
                     self._last_bytes = (self._last_bytes + piece)[-_TAIL_BYTES:]
                     yield piece
             if not self.has_end_marker:
-                self._inflater.finish()
+                self._inflater.finish()  # raises for an incomplete body
         except BodyError as error:
-            if not self._is_error:
+            if not self._is_error:  # of an error, the readable start is enough
                 raise unreadable_body_error(error) from None
 
     async def aclose(self) -> None:

@@ -333,13 +333,13 @@ def is_owner_alive(name: str) -> bool:
     number = name.partition("-")[0]
     if not number.isdigit():
         return False
-    if Path("/proc/self/stat").exists():
+    if Path("/proc/self/stat").exists():  # Linux
         return Path(f"/proc/{number}").exists() and owner(int(number)) == name
     try:
-        os.kill(int(number), 0)
+        os.kill(int(number), 0)  # sends no signal, but fails if there is no such process
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # another user's process
         return True
     return True
 

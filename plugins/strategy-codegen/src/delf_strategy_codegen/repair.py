@@ -480,10 +480,12 @@ def _groups_of_strings(pieces: list[str | _Text]) -> Iterator[list[str | _Text]]
     """
     group: list[str | _Text] = []
     for piece, next_piece in itertools.zip_longest(pieces, pieces[1:]):
-        is_string = isinstance(piece, _Text)
-        is_whitespace = not is_string and not piece.strip()
-        is_between_strings = bool(group) and isinstance(next_piece, _Text)
-        if is_string or (is_whitespace and is_between_strings):
+        follows_string = bool(group)
+        precedes_string = isinstance(next_piece, _Text)
+        is_in_group = isinstance(piece, _Text) or (
+            follows_string and precedes_string and not piece.strip()
+        )
+        if is_in_group:
             group.append(piece)
             continue
         if group:

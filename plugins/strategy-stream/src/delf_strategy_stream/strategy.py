@@ -14,6 +14,7 @@ from delf.errors import (
     CodeGenerationError,
     LLMExecutionError,
     ModelConfigurationError,
+    describe_exception,
 )
 from delf.messages import Message, ModelReply, user
 from delf.protocols.connection import ConnectionLike
@@ -276,8 +277,8 @@ class _Task:
             except (Exception, asyncio.CancelledError) as error:
                 if _is_cancellation_of_this_task(error):
                     raise
-                why = f"{type(error).__name__}: {error}".rstrip(": ")
-                await self._host.warn(f"the source of notifications failed: {why}")
+                failure = describe_exception(error)
+                await self._host.warn(f"the source of notifications failed: {failure}")
                 return ""
 
         # The journal records the text, so that a resumed task gets the same text without a fetch.

@@ -83,17 +83,19 @@ class Approvals:
         return any(named.can_ask for named in self.channels_for(task, is_question=True))
 
     def rule_of(self, action: str) -> ApprovalRule | None:
-        """Return the team's rule for an action.
+        """Return the team's rule for an action; None if there is only a word, such as "approve".
 
-        Among several matching rules, the longest pattern counts.
+        Among several matching rules, the rule with the longest pattern counts.
         """
-        rules = self._rules_about(action)
-        approval_rules = {
-            key: rule for key, rule in rules.items() if isinstance(rule, ApprovalRule)
+        rules_by_pattern = {
+            pattern: rule
+            for pattern, rule in self._rules_about(action).items()
+            if isinstance(rule, ApprovalRule)
         }
-        if approval_rules:
-            return approval_rules[max(approval_rules, key=len)]
-        return None
+        if not rules_by_pattern:
+            return None
+        longest_pattern = max(rules_by_pattern, key=len)
+        return rules_by_pattern[longest_pattern]
 
     def is_approved(self, action: str) -> bool:
         """Return whether a rule of the settings approves an action beforehand."""

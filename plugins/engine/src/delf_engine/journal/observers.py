@@ -66,7 +66,7 @@ def open_observers(
     always_on = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
     specs = [host.spec(ObserverSpec, name) for name in dict.fromkeys((*always_on, *requested))]
     feeds = [ObserverFeed(spec.name, make(ObserverSpec, spec.name), redactor) for spec in specs]
-    # resolve() imports only what ``factory`` names.
+    # resolve() imports the object that ``factory`` names, which is here the function ``setup``.
     setups = [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
     return Observers(feeds, setups)
 
