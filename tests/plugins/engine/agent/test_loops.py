@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -316,10 +316,15 @@ def test_end_of_another_callers_loop_is_an_error_with_a_hint(
     scripted_model.writes("await wait()")
     agent = make_agent(wait)
     with ThreadPoolExecutor(1) as pool:
-        with asyncio.Runner() as runner:
-            runner.run(agent.astart())
+
+        async def start_work() -> Future[object]:
+            await agent.astart()
+            # While this loop runs, so that the other thread does not run the idle loop itself.
             work = pool.submit(lambda: asyncio.run(agent.arun("x")) if is_async else agent.run("x"))
-            runner.run(asyncio.to_thread(called.wait))
+            await asyncio.to_thread(called.wait)
+            return work
+
+        work = asyncio.run(start_work())
         with pytest.raises(
             AgentStateError, match="the event loop that the agent works on has ended"
         ) as caught:
