@@ -267,7 +267,8 @@ class Appending:
         is_held = task_id in self._claims.held or task_id in self._claimed
         is_own = task is not None and task.owner == self._claims.owner.key
         # An owner is stored only for a running task, so a task in another state is not lost.
-        if is_held and not is_own and (task is None or task.state == TaskState.RUNNING):
+        may_have_been_taken = task is None or task.state == TaskState.RUNNING
+        if is_held and not is_own and may_have_been_taken:
             self._claims.lose(task_id)
         if task_id in self._claims.lost:
             raise _lost_claim_error(task_id)
@@ -275,7 +276,8 @@ class Appending:
             raise _gap_error(event, 0)
         # A task that was queued with TaskQueued is begun by a runner's next event.
         begins_queued_task = task.state == TaskState.QUEUED and not isinstance(event, TaskQueued)
-        if not is_held and (begins_queued_task or task.state == TaskState.RUNNING):
+        is_continued = begins_queued_task or task.state == TaskState.RUNNING
+        if is_continued and not is_held:
             if not is_own:  # _create_tasks() has made this process the owner of a new task
                 self._claim(task_id)
                 task.owner = self._claims.owner.key

@@ -161,11 +161,16 @@ class Application:
     def begin_stop(self) -> None:
         """End event streams and waiting requests, so that the server can shut down gracefully."""
         self._is_shutting_down = True
-        if self._grace_start is None:
-            self._grace_start = time.monotonic()
+        self._begin_grace()
         self.sessions.end_all()
         self.streams.stop()
         self.tasks.end_waits()
+
+    def _begin_grace(self) -> float:
+        """Return the time at which the shutdown began: now, unless it has begun before."""
+        if self._grace_start is None:
+            self._grace_start = time.monotonic()
+        return self._grace_start
 
     async def stop(self) -> None:
         """End event streams, wait for running tasks, and stop the agent. Idempotent.
@@ -184,11 +189,9 @@ class Application:
         if not self._started:
             return
         self._started = False
-        now = time.monotonic()
-        grace_start = now if self._grace_start is None else self._grace_start
+        grace_end = self._begin_grace() + self.settings.grace_seconds
         self._grace_start = None
-        grace_end = grace_start + self.settings.grace_seconds
-        await self.tasks.stop(max(0.0, grace_end - now))
+        await self.tasks.stop(max(0.0, grace_end - time.monotonic()))
         if not self._was_agent_started_by_caller:
             await self.agent.astop(keep_resumable=True)
 
