@@ -157,11 +157,11 @@ def list_command(
     if as_json:
         click.echo(json_text([render.task_data(task) for task in tasks], indent=2))
         return
-    if tasks:  # one write: flushing 100,000 lines takes seconds
-        click.echo("\n".join(render.tasks_table(tasks)))
-    else:
+    if not tasks:
         message = "No task fits" if has_filter else "There is no task yet"
         click.echo(f"{message} in {journal.place}", err=True)
+        return
+    click.echo("\n".join(render.tasks_table(tasks)))  # one write: 100,000 take seconds
 
 
 @runs.command("show")
