@@ -104,14 +104,12 @@ class KeptKeys:
             return False
         # The file has None in place of a value that is stored in the keyring.
         is_in_keyring = stored_keys[name] is None
-        ring = _keyring() if is_in_keyring else None
-        if ring is not None:
-            try:
-                ring.delete_password(SERVICE, name)
-            except Exception as error:  # keyrings raise errors of any type
-                _log.warning("the keyring did not remove %s: %s", name, error)
+        if is_in_keyring and (ring := _keyring()) is not None:
+            _remove_from_keyring(ring, name)
         with locked(self.file):
-            self._write({key: kept for key, kept in self._read().items() if key != name})
+            values = dict(self._read())  # again, because another process may have changed the file
+            values.pop(name, None)
+            self._write(values)
         return True
 
     def _read(self) -> dict[str, str | None]:
@@ -180,3 +178,10 @@ def _write_keyring(ring: Any, name: str, value: str) -> bool:
     except Exception as error:  # the keyring is locked or read-only
         _log.debug("the keyring does not take %s: %s", name, error)
         return False
+
+
+def _remove_from_keyring(ring: Any, name: str) -> None:
+    try:
+        ring.delete_password(SERVICE, name)
+    except Exception as error:  # keyrings raise errors of any type
+        _log.warning("the keyring did not remove %s: %s", name, error)

@@ -22,9 +22,9 @@ class EventReader:
     """Parses the bytes of a stream into the data of server-sent events."""
 
     def __init__(self) -> None:
-        self._rest = b""  # the start of a line that is incomplete so far
-        self._data: list[bytes] = []  # the data lines of the current event
-        self._size = 0  # the bytes in these lines
+        self._partial_line = b""  # the start of a line that is incomplete so far
+        self._data_lines: list[bytes] = []  # of the current event
+        self._event_bytes = 0  # the size of these lines
         self._has_started = False  # whether the first bytes were checked for a byte order mark
 
     def feed(self, data: bytes) -> list[str]:
@@ -36,19 +36,19 @@ class EventReader:
         Raises:
             UnreadableError: If the bytes are not UTF-8, or an event is too long.
         """
-        unparsed = self._rest + data
+        unparsed = self._partial_line + data
         if not self._has_started:
             may_begin_with_bom = len(unparsed) < len(_BOM) and _BOM.startswith(unparsed)
             if may_begin_with_bom:
-                self._rest = unparsed
+                self._partial_line = unparsed
                 return []
             unparsed = unparsed.removeprefix(_BOM)
             self._has_started = True
         lines = unparsed.splitlines(keepends=True)
         # A last line that ends in "\r" is kept, too: its "\n" may be the next byte.
         has_partial_line = bool(lines) and not lines[-1].endswith(b"\n")
-        self._rest = lines.pop() if has_partial_line else b""
-        if len(self._rest) + self._size > MAX_BYTES:
+        self._partial_line = lines.pop() if has_partial_line else b""
+        if len(self._partial_line) + self._event_bytes > MAX_BYTES:
             raise UnreadableError(f"an event of more than {MAX_BYTES // 1_000_000} MB")
         events = map(self._line, lines)
         return [event for event in events if event is not None]
@@ -60,27 +60,27 @@ class EventReader:
         as the second half of the line end. At the end of the stream, the carriage return alone ends
         the line. A line without a line end is incomplete, and ignored.
         """
-        waits_for_newline = self._rest.endswith(b"\r")
+        waits_for_newline = self._partial_line.endswith(b"\r")
         return self.feed(b"\n") if waits_for_newline else []
 
     def _line(self, line: bytes) -> str | None:
         """Parse a line; return the data of the event that the line completes, if any."""
         line = line.rstrip(b"\r\n")
         if not line:  # an empty line ends an event
-            return self._event_data() if self._data else None
+            return self._event_data() if self._data_lines else None
         if line.startswith(b"{"):  # an error as bare JSON
-            self._data.append(line)
-            self._size += len(line)
+            self._data_lines.append(line)
+            self._event_bytes += len(line)
             return self._event_data()
         name, _, value = line.partition(b":")
         if name == b"data":
-            self._data.append(value.removeprefix(b" "))
-            self._size += len(line)
+            self._data_lines.append(value.removeprefix(b" "))
+            self._event_bytes += len(line)
         return None
 
     def _event_data(self) -> str:
-        data = b"\n".join(self._data)
-        self._data, self._size = [], 0
+        data = b"\n".join(self._data_lines)
+        self._data_lines, self._event_bytes = [], 0
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError:
