@@ -61,5 +61,5 @@ async def test_answer_hides_the_database_of_a_failed_journal(serve, journal_url,
     answer = await server.client.get(f"/tasks/{task_id}")
     assert (answer.status_code, answer.json()["code"]) == (503, kind.code)
     assert "db7" not in answer.text
-    (logged,) = [record.message for record in caplog.records if "db7" in record.message]
-    assert answer.json()["request_id"] in logged
+    logged = [record.message for record in caplog.records if "db7" in record.message]
+    assert any(answer.json()["request_id"] in message for message in logged)
