@@ -179,6 +179,22 @@ async def test_conversation_of_another_person_cannot_be_continued(serve):
     assert second["asked_by"] == "ben"
 
 
+async def test_files_of_another_person_are_not_used_for_other_words(serve):
+    server = await serve()
+    await add(server, person("ada", scope="all"), person("ben", scope="all"))
+    ada, ben = bearer("ada-key"), bearer("ben-key")
+    sent = await server.client.post("/files?name=note.txt", content=b"hello", headers=ada)
+    order = {"task": doing("print(1)"), "files": [{"id": sent.json()["id"]}], "wait": 20}
+    first = (await server.client.post("/run", json=order, headers=ada)).json()
+    path = f"/tasks/{first['task_id']}/again"
+    other = {"task": doing(CODE), "wait": 20}
+    refused = await server.client.post(path, json=other, headers=ben)
+    assert (refused.status_code, refused.json()["param"]) == (403, "task")
+    assert (await server.client.post(path, json=other, headers=ada)).json()["result"] == "hello"
+    same = await server.client.post(path, json={"wait": 20}, headers=ben)
+    assert same.json()["result"] == "1"
+
+
 async def test_repeating_a_task_names_its_deleted_file(serve):
     server = await serve()
     order = {"task": doing(CODE), "files": [{"id": await sent_in(server)}], "wait": 20}

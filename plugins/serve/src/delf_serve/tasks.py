@@ -434,13 +434,22 @@ class Tasks:
             client: The client's address.
 
         Raises:
-            ProblemError: If an input file is missing, or the model is not available to the caller.
+            ProblemError: If an input file is missing, if files of another person would be used for
+                other words, or if the model is not available to the caller.
         """
         record = await self._by_full_id(task_id, caller)
         events = await self.journal.read(record.task_id)
         first_event = start_event(events)
         assert first_event is not None  # noqa: S101 - each task has this event
         paths = recorded_files(first_event.setup)
+        earlier_owner = first_event.key
+        if paths and wanted.task is not None and earlier_owner != caller.holder:
+            raise ProblemError(
+                403,
+                "the task has files of another person, which only a task with the same words gets",
+                "leave out `task`, or start a task with files of your own",
+                param="task",
+            )
         missing_file = await asyncio.to_thread(_find_missing, paths or ())
         if missing_file is not None:
             raise ProblemError(
@@ -463,7 +472,6 @@ class Tasks:
         strategy = None if wanted.task else first_event.setup.get("strategy")
         # The other people whose words are in the task: its earlier owners.
         other_authors = list(first_event.setup.get(OTHER_AUTHORS_KEY, ()))
-        earlier_owner = first_event.key
         if earlier_owner != caller.holder:
             other_authors.append(name_of_holder(earlier_owner))
         return await self.submit(
