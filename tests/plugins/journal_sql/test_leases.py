@@ -179,10 +179,16 @@ async def test_former_owner_cannot_end_a_task(
 
 
 @pytest.fixture
-def break_commit(journal_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+def connection_class(journal_url: str) -> Any:
+    return PostgresConnection if journal_url.startswith("postgresql") else SqliteConnection
+
+
+@pytest.fixture
+def break_commit(
+    connection_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[Any]]:
     """Let the next commit raise an error, after the database has committed or before."""
-    kind = PostgresConnection if journal_url.startswith("postgresql") else SqliteConnection
-    commit = kind.commit
+    commit = connection_class.commit
 
     def prepare(error: Exception, *, is_committed: bool = True) -> list[Any]:
         broken: list[Any] = []
@@ -194,7 +200,7 @@ def break_commit(journal_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[
                 broken.append(self)
                 raise error
 
-        monkeypatch.setattr(kind, "commit", break_once)
+        monkeypatch.setattr(connection_class, "commit", break_once)
         return broken
 
     return prepare
@@ -240,6 +246,28 @@ async def test_claim_that_failed_is_released_by_a_heartbeat(
             # The commit that failed was a heartbeat's. Undo the step, and try again.
             await (first.release("t") if step == "claim" else first.claim("t"))
     await taken(second)
+    with pytest.raises(JournalConflictError):
+        await second.claim("other")
+    await first.aclose()
+    await second.aclose()
+
+
+async def test_failed_claim_of_a_task_that_its_process_holds_releases_no_task(
+    journal_url: str, connection_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_connection: Any, **_options: Any) -> None:
+        raise JournalError("the disk is full")
+
+    first, second = SqlJournal(journal_url), SqlJournal(journal_url)
+    first.lease(0.2)
+    for name in ("t", "other"):
+        await first.append(TaskStarted(task_id=name, seq=1, at=1.0, task="Do it."))
+    with monkeypatch.context() as outage:
+        outage.setattr(connection_class, "begin", refuse)
+        for step in (first.claim("other"), first.release("t")):
+            with pytest.raises(JournalError, match="the disk is full"):
+                await step
+    await taken(second)  # after the heartbeat that makes up for the failed release
     with pytest.raises(JournalConflictError):
         await second.claim("other")
     await first.aclose()

@@ -71,7 +71,7 @@ class Call:
         write: Whether the function writes.
         registers_owner: Whether the function registers this process as an owner.
         on_commit: Called with the function's result after the commit.
-        task_id: The task whose claim or release the call is, if any.
+        on_failure: Called if the function or the commit failed.
         done: The future of the function's result.
     """
 
@@ -79,7 +79,7 @@ class Call:
     write: bool
     registers_owner: bool = False
     on_commit: Callable[[Any], None] | None = None
-    task_id: str | None = None
+    on_failure: Callable[[], None] | None = None
     done: Future[Any] = field(default_factory=Future[Any])
 
     def __post_init__(self) -> None:
@@ -145,9 +145,19 @@ class Writer:
             self._claims.held.add(task_id)
             self._claims.unreleased.discard(task_id)
 
+        def after_failure() -> None:
+            # This process may own the task now, and its heartbeats for other tasks would keep the
+            # task from all processes. A held task belongs to another agent of this process.
+            if task_id not in self._claims.held:
+                self._claims.unreleased.add(task_id)
+
         # The operation also registers this process as an owner, because it writes a heartbeat.
         return Call(
-            claim, write=True, registers_owner=True, on_commit=after_commit, task_id=task_id
+            claim,
+            write=True,
+            registers_owner=True,
+            on_commit=after_commit,
+            on_failure=after_failure,
         )
 
     def release(self, task_id: str) -> Call:
@@ -159,7 +169,7 @@ class Writer:
         def release(connection: Connection) -> None:
             self._claims.release(connection, task_id)
 
-        return Call(release, write=True, task_id=task_id)
+        return Call(release, write=True, on_failure=lambda: self._claims.unreleased.add(task_id))
 
     def append_all(self, events: Sequence[Packed]) -> Call:
         """Create the operation that appends all events or none."""
@@ -266,10 +276,8 @@ class Writer:
                 operation.error = error
             _resolve_all(group)
             return
-        # A conflict says that another agent owns the task. After another error this process may be
-        # the owner, and its heartbeats for other tasks would keep the task from all processes.
-        if group.task_id is not None and not isinstance(error, JournalConflictError):
-            self._claims.unreleased.add(group.task_id)
+        if group.on_failure is not None:
+            group.on_failure()
         group.done.set_exception(error)
 
     def _execute_call(self, call: Call) -> None:
