@@ -459,6 +459,19 @@ def test_changed_target_of_a_link_to_code_needs_trust_again(folder, link, target
         load_project(folder, environ={})
 
 
+def test_change_at_the_end_of_a_large_file_that_a_link_leads_to_needs_trust_again(folder):
+    (folder / "delf.toml").write_text('[connections.a]\ntype = "mcp"\ncommand = "python"\n')
+    (folder / "helper.py").symlink_to("notes.txt")
+    with (folder / "notes.txt").open("wb") as file:
+        file.truncate(30_000_000)
+        trust(folder)
+        load_project(folder, environ={})
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    with pytest.raises(FolderNotTrustedError):
+        load_project(folder, environ={})
+
+
 @pytest.mark.parametrize("cache", [".ruff_cache", ".mypy_cache/3.11", ".hg", "a/__pycache__"])
 def test_code_in_a_cache_needs_trust(folder, cache):
     (folder / "delf.toml").write_text('[connections.a]\ntype = "mcp"\ncommand = "python"\n')

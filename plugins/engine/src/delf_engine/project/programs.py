@@ -152,24 +152,26 @@ def files_of_programs(
     Raises:
         ConfigurationError: If the folder has more than ``_MAX_ENTRIES`` files and folders.
     """
+    real_root = root.resolve()
     digests: dict[str, Mapping[str, str]] = {}
     other_metadata = bytearray()  # of the files beyond the limits, which get one common digest
     remaining_bytes = _MAX_BYTES
     for path, status in _files_and_package_folders(root):
         name = path.relative_to(root).as_posix()
         if stat.S_ISDIR(status.st_mode):  # a folder of installed packages
-            digests[f"{name}/"] = {"": _metadata_digest(path, root)}
-        elif name in known_names or _is_mere_data(path, data_paths):
+            digests[f"{name}/"] = {"": _metadata_digest(path, real_root)}
             continue
-        elif stat.S_ISLNK(status.st_mode):
-            target = _file_in_folder(path, root)
-            content = b"" if target is None else _content(target, _MAX_BYTES)
-            digests[name] = {"": _digest(b"link %b %b" % (os.fsencode(path.readlink()), content))}
-        elif len(digests) < _MAX_DIGESTED_FILES and status.st_size <= remaining_bytes:
-            remaining_bytes -= status.st_size
-            digests[name] = {"": _digest(_content(path))}
+        if name in known_names or _is_mere_data(path, data_paths):
+            continue
+        is_link = stat.S_ISLNK(status.st_mode)
+        target = _file_in_folder(path, real_root) if is_link else path
+        size = 0 if target is None else target.stat().st_size
+        if len(digests) < _MAX_DIGESTED_FILES and size <= remaining_bytes:
+            remaining_bytes -= size
+            link = b"link %b " % os.fsencode(path.readlink()) if is_link else b""
+            digests[name] = {"": _digest(link + (b"" if target is None else _content(target)))}
         else:
-            other_metadata += _metadata_of(name, status)
+            other_metadata += _metadata_of(name, status, target if is_link else None)
     if other_metadata:
         digests[OTHER_FILES] = {"": _digest(other_metadata)}
     return digests
@@ -199,7 +201,7 @@ def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_resul
                     yield path, status
             elif not stat.S_ISDIR(status.st_mode):
                 continue  # such as a socket
-            elif entry.name in _PACKAGE_FOLDERS or (path / _ENVIRONMENT_FILE).exists():
+            elif entry.name in _PACKAGE_FOLDERS or os.path.lexists(path / _ENVIRONMENT_FILE):
                 yield path, status
             elif entry.name != _GIT_FOLDER:
                 pending.append(path)
@@ -217,10 +219,13 @@ def _is_cached(path: Path, status: os.stat_result, root: Path) -> bool:
     return path.suffix.lower() not in _LOADED_SUFFIXES
 
 
-def _file_in_folder(link: Path, root: Path) -> Path | None:
+def _file_in_folder(link: Path, real_root: Path) -> Path | None:
     """Return the file of a folder that a link leads to; None for any other target."""
     target = Path(os.path.realpath(link))
-    return target if target.is_relative_to(root.resolve()) and target.is_file() else None
+    if not target.is_relative_to(real_root):
+        return None
+    # Path.is_file() raises for a folder that may not be searched.
+    return target if os.path.isfile(target) else None  # noqa: PTH113
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -243,10 +248,10 @@ def _is_mere_data(path: Path, data_paths: frozenset[Path]) -> bool:
     return is_data(path) or (path.suffix in _SETTINGS_SUFFIXES and is_declared_as_data)
 
 
-def _metadata_digest(folder: Path, root: Path) -> str:
+def _metadata_digest(folder: Path, real_root: Path) -> str:
     """Hash the metadata of all files in a folder, because reading the files would take seconds.
 
-    For a link to a file in the project's folder ``root``, the metadata of that file are included.
+    For a link to a file in the project's folder, the metadata of that file are included.
     """
     digest = hashlib.sha256()
     for parent, folders, names in os.walk(folder):
@@ -260,17 +265,18 @@ def _metadata_digest(folder: Path, root: Path) -> str:
             # ``folders`` includes links to folders, which os.walk() does not enter: hash these.
             is_folder = stat.S_ISDIR(status.st_mode)
             if not is_folder:
-                digest.update(_metadata_of(os.path.relpath(path, folder), status))
-            target = _file_in_folder(Path(path), root) if stat.S_ISLNK(status.st_mode) else None
-            if target is not None:
-                digest.update(_metadata_of("", target.stat()))
+                is_link = stat.S_ISLNK(status.st_mode)
+                target = _file_in_folder(Path(path), real_root) if is_link else None
+                digest.update(_metadata_of(os.path.relpath(path, folder), status, target))
     return digest.hexdigest()
 
 
-def _metadata_of(name: str, status: os.stat_result) -> bytes:
+def _metadata_of(name: str, status: os.stat_result, target: Path | None = None) -> bytes:
+    """Return the metadata of a file, and of the file that it leads to if it is a link."""
     # st_ctime, because programs cannot set it.
     parts = (name, status.st_mode, status.st_size, status.st_ctime_ns, status.st_ino)
-    return repr(cast("Any", parts)).encode("utf-8", "surrogateescape")
+    metadata = repr(cast("Any", parts)).encode("utf-8", "surrogateescape")
+    return metadata if target is None else metadata + _metadata_of("", target.stat())
 
 
 def _content(path: Path, max_bytes: int = -1) -> bytes:
