@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -117,6 +118,15 @@ def test_unreadable_subfolder_is_named(tmp_path):
             find(tmp_path / "skills")
     assert untrusted.files_of(tmp_path / "missing") == []
     assert untrusted.resolve_path("skills") == tmp_path / "skills"
+
+
+def test_file_in_an_unsearchable_folder_is_named(tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(ConfigurationError, match=r"/a/b/worker\.md cannot be read: "):
+        read_file(tmp_path / "a/b/worker.md", tmp_path)
 
 
 def test_read_file_has_a_size_limit(tmp_path):

@@ -127,7 +127,12 @@ def has_file(folder: Path, name: str) -> bool:
 
     Reading the file then raises an error with its path.
     """
-    return is_file(folder / name) or (folder.is_dir() and not os.access(folder, os.X_OK))
+    try:
+        return stat.S_ISREG((folder / name).stat().st_mode)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 def entries_of(folder: Path) -> list[Path]:
