@@ -522,6 +522,21 @@ def test_host_is_shared_between_threads(site):
     assert all(item is seen[0] for item in seen)
 
 
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ("import json\njson.loads('x')", "made_broken.py, line 2"),
+        ("from delf import tool\n\n@tool\ndef f(*a): 'Do it.'", "made_broken.py, line 3"),
+        ("import missing_module", "made_broken.py, line 1"),
+    ],
+    ids=["raised by Python", "raised by the core", "missing module"],
+)
+def test_place_of_a_failure_is_in_the_plugin(site, source, place):
+    site.add("broken", source)
+    (row,) = site.host().report()
+    assert row["reason"].endswith(f"({place})")
+
+
 # The report
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -157,16 +158,19 @@ def explain(error: BaseException) -> str:
 
 
 def _place_in_plugin(error: BaseException) -> str:
-    """Return the file and line that raised an exception; empty if the core or Python did."""
-    file, line = "", 0
-    traceback = error.__traceback__
+    """Return the innermost file and line of an exception outside of Python and the core, if any.
+
+    The caller, which caught the exception, does not count.
+    """
+    place = ""
+    traceback = error.__traceback__ and error.__traceback__.tb_next
     while traceback is not None:
-        path = traceback.tb_frame.f_code.co_filename
-        if not path.startswith("<"):  # as <frozen importlib._bootstrap>
-            file, line = path, traceback.tb_lineno
+        frame = traceback.tb_frame
+        package, _, _ = str(frame.f_globals.get("__name__")).partition(".")
+        if package != "delf" and package not in sys.stdlib_module_names:
+            place = f"{Path(frame.f_code.co_filename).name}, line {traceback.tb_lineno}"
         traceback = traceback.tb_next
-    is_in_core = file.startswith(str(Path(__file__).parents[1]))
-    return "" if not file or is_in_core else f"{Path(file).name}, line {line}"
+    return place
 
 
 def _register(

@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from pydantic import Field
 
@@ -52,6 +54,9 @@ class Nameless(Connection):
     def __init__(self, depth: int = 1) -> None: ...
 
 
+PARTIAL = partial(Nameless, depth=2)
+
+
 class Buggy:
     def __init__(self, **settings):
         raise KeyError("oops")
@@ -71,6 +76,7 @@ class Plugin:
             "buggy": "Buggy",
             "three": "NOT_CALLABLE",
             "nameless": "Nameless",
+            "partial": "PARTIAL",
         }.items():
             yield ConnectionSpec(name=name, summary="", factory=f"{__name__}:{attribute}")
         yield ConnectionSpec(
@@ -230,9 +236,14 @@ def test_connection_with_a_custom_constructor_is_created(host, project):
         project("").connector(host)("custom")
 
 
-def test_constructor_without_the_common_parameters_is_an_error_of_its_plugin(host, project):
-    with pytest.raises(PluginError, match="Nameless does not take 'name'") as caught:
-        project().connector(host)("nameless")
+@pytest.mark.parametrize(
+    ("kind", "constructor"), [("nameless", "Nameless"), ("partial", "its constructor")]
+)
+def test_constructor_without_the_common_parameters_is_an_error_of_its_plugin(
+    host, project, kind, constructor
+):
+    with pytest.raises(PluginError, match=f"{constructor} does not take 'name'") as caught:
+        project().connector(host)(kind)
     assert "super().__init__(**settings)" in caught.value.hint
 
 

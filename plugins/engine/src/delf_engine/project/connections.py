@@ -219,8 +219,9 @@ def _require_accepted(
     setting_names = [name for name in parameters if name not in common_parameters]
     for key in arguments:
         if key not in parameters and key in common_parameters:
+            constructor = getattr(factory, "__qualname__", "its constructor")
             raise PluginError(
-                f"{entry.where}: {owner}: {factory.__qualname__} does not take {key!r}",
+                f"{entry.where}: {owner}: {constructor} does not take {key!r}",
                 hint="__init__ takes **settings, and gives them to super().__init__(**settings)",
             )
         if key not in parameters:
