@@ -23,6 +23,7 @@ from delf.packages.official import (
     package_of,
     packages,
     recommended_client,
+    recommended_plugin,
 )
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
@@ -255,11 +256,16 @@ class Catalog:
         plugin_name = name.partition(":")[0]  # of ``plugin:model``
         package = None if (kind, plugin_name) in self._offers else package_of(kind, plugin_name)
         broken = _unusable_plugin_for(kind, name, package, self.records)
+        spec_names = sorted(n for k, n in self._offers if k == kind)
+        if broken is None and package is None and _has_patterns(kind):
+            # While the recommended plugin cannot be used, nobody knows which names it serves.
+            recommended_package = packages(kind)[recommended_plugin(kind)]
+            broken = _unusable_plugin_for(kind, name, recommended_package, self.records)
+            package = None if spec_names else recommended_package
         if broken is not None:
             return PluginError(f"no {kind} {name!r}: {_state_text(broken)}")
         if package is not None:
             return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
-        spec_names = sorted(n for k, n in self._offers if k == kind)
         known_names = {*spec_names, *packages(kind)}
         if spec_names:
             installed_names = f"installed: {', '.join(spec_names)}"
@@ -317,6 +323,12 @@ def _names_of(plugin: Candidate) -> tuple[str, ...]:
 
 def _names_of_plugins(plugins: Iterable[Candidate]) -> str:
     return " and ".join(plugin.origin for plugin in plugins)
+
+
+def _has_patterns(kind: str) -> bool:
+    """Return whether a value other than a spec's name can select a spec of a kind."""
+    spec_classes = (each for each in Spec.__subclasses__() if each.kind == kind)
+    return any(each.patterns is not Spec.patterns for each in spec_classes)
 
 
 def _length_of_match(spec: Spec, name: str) -> int:
