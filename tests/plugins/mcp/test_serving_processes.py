@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -273,6 +275,31 @@ async def test_connection_of_a_slow_client_is_closed(
     async with asyncio.timeout(10):
         answer = await reader.read()
     assert b"401" in answer if b"Length" in sent else answer == b""
+    writer.close()
+    serving.cancel()
+    await asyncio.wait({serving})
+
+
+async def test_connection_stays_open_for_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delf_mcp.slow_clients.HEAD_SECONDS", 0.4)
+    port = free_port()
+    served = Served(lambda **_: Agent(llm="gpt-4o-mini"))
+    serving = asyncio.create_task(serve_on(served, str(port)))
+    await until(lambda: listens(port))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = (
+        f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\nContent-Length: 1\r\n\r\n"
+    )
+    writer.write(head.encode())
+    with contextlib.suppress(TimeoutError):  # a request that takes longer than HEAD_SECONDS
+        await asyncio.wait_for(reader.read(), 0.6)
+    writer.write(b"{")
+    assert b"400" in await reader.readline()
+    answered_at = time.monotonic()
+    async with asyncio.timeout(10):
+        await reader.read()
+    assert time.monotonic() - answered_at > 0.4
     writer.close()
     serving.cancel()
     await asyncio.wait({serving})

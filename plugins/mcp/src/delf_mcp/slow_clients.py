@@ -23,19 +23,23 @@ class TimedProtocol(H11Protocol):
         self._close_later()
 
     def _close_later(self) -> None:
-        self.loop.call_later(HEAD_SECONDS, self._close_if_idle, self.cycle)
+        self.loop.call_later(HEAD_SECONDS, self._close_if_idle, self._answered_request)
 
-    def _close_if_idle(self, earlier_cycle: Any) -> None:
-        """Close the connection if no request has begun since the last check, and none is handled.
+    @property
+    def _answered_request(self) -> object:
+        """The latest request, if it is answered; None without a request, else another object."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle if cycle is None or cycle.response_complete else object()
+
+    def _close_if_idle(self, earlier_request: object) -> None:
+        """Close the connection if it has had no request in progress since the last check.
 
         Args:
-            earlier_cycle: The latest request at the last check; None without a request.
+            earlier_request: The answered request at the last check.
         """
         if self.transport.is_closing():
             return
-        cycle = cast("RequestResponseCycle | None", self.cycle)
-        is_idle = cycle is None or cycle.response_complete
-        if is_idle and cycle is earlier_cycle:
+        if self._answered_request is earlier_request:
             self.transport.close()
         else:
             self._close_later()
