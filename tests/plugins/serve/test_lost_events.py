@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
 import pytest
 
 from delf.errors import DelfError, JournalFailedError, JournalUnavailableError
@@ -11,6 +14,11 @@ from delf.specs import JournalSpec
 from delf.testing import TestHost
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError, JournalSetupError
+from delf_serve import budgets as budgets_module
+from plugins.serve.test_money import PAID
+from support.serving import doing
+
+PLACE = "the journal postgresql://ann@db7.example.org/delf does not answer"
 
 
 class FailsOnce(SqlJournal):
@@ -39,27 +47,86 @@ async def test_server_resumes_its_own_task_that_lost_an_event(serve, journal_url
 
 
 class Away(SqlJournal):
-    """A journal whose database can be switched off."""
+    """A journal with methods whose database can be switched off."""
 
     error: DelfError | None = None
+    failing: Collection[str] = ("task",)
+
+    def _fail(self, method: str) -> None:
+        if self.error is not None and method in self.failing:
+            raise self.error
 
     async def task(self, task_id: str) -> TaskRecord:
-        if self.error is not None:
-            raise self.error
+        self._fail("task")
         return await super().task(task_id)
 
+    async def read(self, task_id: str, after: int = 0) -> Sequence[Event]:
+        self._fail("read")
+        return await super().read(task_id, after)
 
-@pytest.mark.parametrize("kind", [JournalError, JournalSetupError, JournalFailedError])
-async def test_answer_hides_the_database_of_a_failed_journal(serve, journal_url, caplog, kind):
+    async def index(self, seconds: float) -> int:
+        self._fail("index")
+        return await super().index(seconds)
+
+
+@pytest.fixture
+def away(journal_url: str) -> tuple[Away, dict[str, Any]]:
+    """Return a journal that can be switched off, and the options of an agent with the journal."""
     host = TestHost.discover(environ={})
     spec = JournalSpec(name="away", summary="Away.", factory="a:b", durable=True, shared=True)
     journal = Away(journal_url)
     host.provide(spec, lambda: journal)
-    server = await serve(agent={"journal": "away", "host": host})
+    return journal, {"journal": "away", "host": host}
+
+
+@pytest.mark.parametrize("kind", [JournalError, JournalSetupError, JournalFailedError])
+async def test_answer_hides_the_database_of_a_failed_journal(serve, away, caplog, kind):
+    journal, options = away
+    server = await serve(agent=options)
     task_id = (await server.run("print(1)"))["task_id"]
-    journal.error = kind("the journal postgresql://ann@db7.example.org/delf does not answer")
+    journal.error = kind(PLACE)
     answer = await server.client.get(f"/tasks/{task_id}")
     assert (answer.status_code, answer.json()["code"]) == (503, kind.code)
     assert "db7" not in answer.text
     logged = [record.message for record in caplog.records if "db7" in record.message]
     assert any(answer.json()["request_id"] in message for message in logged)
+
+
+@pytest.mark.parametrize("method", ["GetTask", "CancelTask", "SubscribeToTask", "SendMessage"])
+@pytest.mark.parametrize("failing", ["task", "read"])
+async def test_a2a_answer_hides_the_database_of_a_failed_journal(serve, away, method, failing):
+    pytest.importorskip("a2a")
+    journal, options = away
+    server = await serve(agent=options)
+    task_id = (await server.run("await hold()"))["task_id"]
+    journal.error, journal.failing = JournalError(PLACE), (failing,)
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go on"}]}
+    params = {"message": {**message, "taskId": task_id}} if "Send" in method else {"id": task_id}
+    call = {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
+    answer = await server.client.post("/a2a", json=call, headers={"a2a-version": "1.0"})
+    assert "cannot use a service" in answer.text
+    assert "db7" not in answer.text
+
+
+async def test_draft_of_a_routine_hides_the_database_of_a_failed_journal(serve, away):
+    journal, options = away
+    server = await serve(agent=options)
+    task_id = (await server.run("print(1)"))["task_id"]
+    journal.error, journal.failing = JournalError(PLACE), ("read",)
+    answer = await server.client.post("/routines", json={"task_id": task_id, "name": "one"})
+    assert answer.status_code == 503
+    assert "db7" not in answer.text
+
+
+async def test_running_task_goes_on_while_the_costs_of_others_are_unknown(serve, away, monkeypatch):
+    monkeypatch.setattr(budgets_module, "REFRESH_SECONDS", 0.0)
+    journal, options = away
+    server = await serve(agent={**PAID, **options, "retry_count": 5}, budgets={"*": 9.0})
+    order = {"task": doing("await hold()\n1 / 0")}
+    task_id = (await server.client.post("/run", json=order)).json()["task_id"]
+    await server.events(task_id, until="CallStarted")
+    journal.error, journal.failing = JournalSetupError(PLACE), ("index",)
+    server.box.gate.set()
+    ended = await server.until(task_id, "done", "failed")
+    assert "ZeroDivisionError" in ended["error"]
+    assert (await server.client.post("/run", json=order)).status_code == 503

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Literal
 
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
 from delf.protocols.search import TaskFilter
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.models.estimates import Estimate
@@ -206,6 +206,8 @@ class Budgets:
         try:
             # The statistics are computed from the search index, which is brought up to date first.
             await journal.index(_INDEX_SECONDS)
+        except JournalUnavailableError:  # an outage, which is a ConfigurationError, too
+            raise
         except ConfigurationError:
             raise ProblemError(501, "budgets need a journal with figures") from None
         figures_of_people = await journal.figures("person", TaskFilter(since=since, keys=owners))

@@ -32,7 +32,7 @@ _STATUSES: Final[tuple[tuple[type[DelfError], int], ...]] = (
 )
 # Errors of services of the server, such as the databases of journal and queue. Their messages may
 # name the machine and the user.
-_SERVICE_ERRORS: Final = (
+SERVICE_ERRORS: Final = (
     JournalFailedError,
     JournalUnavailableError,
     ConnectionUnavailableError,
@@ -118,7 +118,7 @@ def problem_of(error: DelfError, request_id: str) -> ProblemError:
         error: The error.
         request_id: The request's id in the logs.
     """
-    if isinstance(error, _SERVICE_ERRORS):
+    if isinstance(error, SERVICE_ERRORS):
         _log.warning("%s (%s)", error.message, request_id)
         return ProblemError(
             503, "the server cannot use a service that it needs", _LOG_HINT, code=error.code

@@ -17,7 +17,7 @@ from delf.types import TaskState
 from delf_cli.routines import ROUTINES, AgentRoutines, DraftRoutine
 from delf_serve import schemas as s
 from delf_serve.keys import Caller
-from delf_serve.problems import ProblemError
+from delf_serve.problems import SERVICE_ERRORS, ProblemError
 from delf_serve.tasks import Tasks
 
 _MAX_SHOWN_RUNS: Final = 5
@@ -181,6 +181,8 @@ def _errors_as_conflicts() -> Generator[None]:
     """Convert errors of the block to error responses with the status 409."""
     try:
         yield
+    except SERVICE_ERRORS:
+        raise  # answered without the message
     except DelfError as error:
         raise ProblemError(409, error.message) from None
 

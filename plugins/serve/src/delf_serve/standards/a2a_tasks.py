@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any, Final, NoReturn, TypeAlias, cast
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import (
     ExtendedAgentCardNotConfiguredError,
+    InternalError,
     InvalidParamsError,
     PushNotificationNotSupportedError,
     TaskNotCancelableError,
@@ -94,6 +96,17 @@ async def card_of(call: Call, path: str) -> pb.AgentCard:
     return ParseDict(card, pb.AgentCard())
 
 
+@asynccontextmanager
+async def _errors_for_client() -> AsyncGenerator[None]:
+    """Convert errors of delf to errors of A2A: the library shows clients all others as they are."""
+    try:
+        yield
+    except (ProblemError, DelfError) as error:
+        problem = error if isinstance(error, ProblemError) else problem_of(error, "A2A")
+        kind = InternalError if problem.status >= 500 else InvalidParamsError
+        raise kind(message=problem.message) from None
+
+
 class A2ATasks(RequestHandler):
     """Handles the A2A methods of one HTTP request, for the tasks that the caller may see.
 
@@ -133,6 +146,7 @@ class A2ATasks(RequestHandler):
         await self._detail(params.id)  # raises if the sender sees no such task
         return await self._task(params.id, seconds=0)  # without waiting
 
+    @_errors_for_client()
     async def on_list_tasks(
         self, params: pb.ListTasksRequest, context: ServerCallContext
     ) -> pb.ListTasksResponse:
@@ -152,6 +166,7 @@ class A2ATasks(RequestHandler):
         ]
         return pb.ListTasksResponse(tasks=tasks, next_page_token=next_cursor or "", page_size=size)
 
+    @_errors_for_client()
     async def on_cancel_task(
         self, params: pb.CancelTaskRequest, context: ServerCallContext
     ) -> pb.Task:
@@ -185,6 +200,7 @@ class A2ATasks(RequestHandler):
         if right not in self._call.caller.rights:
             raise InvalidParamsError(message=f"you have no right to {right}")
 
+    @_errors_for_client()
     async def _detail(self, task_id: str) -> s.TaskDetail:
         """Return a task by its full id.
 
@@ -205,6 +221,7 @@ class A2ATasks(RequestHandler):
         # Another agent writes the message, so it holds no user's words.
         return await begin(self._call, _read_turn(message, conversation), trust="outside")
 
+    @_errors_for_client()
     async def _start_or_decide(self, message: pb.Message) -> tuple[str, int]:
         """Start a task, or decide the approval request that a message answers.
 
@@ -212,28 +229,24 @@ class A2ATasks(RequestHandler):
             The id of the task, and the number of its last event before this message.
         """
         self._require_right("run")
-        try:
-            if not message.task_id:
-                return await self._new(message, message.context_id or None), 0
-            detail = await self._detail(message.task_id)
-            answer = _parse_decision(message)
-            if answer is not None:
-                request_id, decision = answer
-                if request_id not in detail.approvals:
-                    raise InvalidParamsError(message=f"{request_id} does not wait in this task")
-                return await decide(self._call, request_id, decision), detail.events
-            if not detail.is_terminal:
-                raise InvalidParamsError(
-                    message="the task goes on; if it waits, answer `approve REQUEST` or "
-                    "`reject REQUEST`"
-                )
-            # The task has ended: begin another task in its context.
-            return await self._new(message, detail.conversation_id), 0
-        except ProblemError as problem:
-            raise InvalidParamsError(message=problem.message) from None
-        except DelfError as error:
-            raise InvalidParamsError(message=problem_of(error, "A2A").message) from None
+        if not message.task_id:
+            return await self._new(message, message.context_id or None), 0
+        detail = await self._detail(message.task_id)
+        answer = _parse_decision(message)
+        if answer is not None:
+            request_id, decision = answer
+            if request_id not in detail.approvals:
+                raise InvalidParamsError(message=f"{request_id} does not wait in this task")
+            return await decide(self._call, request_id, decision), detail.events
+        if not detail.is_terminal:
+            raise InvalidParamsError(
+                message="the task goes on; if it waits, answer `approve REQUEST` or "
+                "`reject REQUEST`"
+            )
+        # The task has ended: begin another task in its context.
+        return await self._new(message, detail.conversation_id), 0
 
+    @_errors_for_client()
     async def _task(
         self, task_id: str, seconds: float, message: pb.Message | None = None
     ) -> pb.Task:
@@ -252,14 +265,12 @@ class A2ATasks(RequestHandler):
         Raises:
             InvalidParamsError: If the caller's access has ended or changed.
         """
-        try:
+        async with _errors_for_client():
             async for update in self._updates_while_valid(task_id, after):
                 # The library sends the stream, and so does not end it as the server ends others.
                 if self._call.service.keys.current(self._call.caller) != self._call.caller:
                     raise InvalidParamsError(message="your rights have changed: subscribe again")
                 yield update
-        except ProblemError as problem:
-            raise InvalidParamsError(message=problem.message) from None
 
     async def _updates_while_valid(self, task_id: str, after: int) -> AsyncGenerator[Update]:
         present_state = await self._task(task_id, seconds=0)
