@@ -464,6 +464,16 @@ def test_task_of_a_former_folder_belongs_to_this_project(
     assert belongs_to_project({PROJECT_FOLDER: str(tmp_path)}, ())
 
 
+def test_task_of_a_program_belongs_to_a_runner_below_the_root_of_its_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "delf.toml").touch()
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    assert belongs_to_project({PROJECT_FOLDER: str(tmp_path)}, ())
+    assert not belongs_to_project({PROJECT_FOLDER: str(tmp_path.parent)}, ())
+
+
 async def test_tasks_of_a_missing_folder_are_logged(
     runner: Runner, journal: SqlJournal, queue: NotedQueue, tmp_path: Path, caplog: Any
 ) -> None:

@@ -16,6 +16,7 @@ from delf.environment import using_environ
 from delf.errors import ConfigurationError, ConnectionUnavailableError, DelfError
 from delf.events import PROJECT_FOLDER, TaskQueued
 from delf.protocols.context import PluginContext
+from delf.trust.folders import project_folder
 from delf_runner_dbos.settings import PLUGIN, QueueSettings, RunnerSettings
 
 if TYPE_CHECKING:
@@ -110,16 +111,20 @@ def folder_of(setup: Mapping[str, Any]) -> str:
 def belongs_to_project(setup: Mapping[str, Any], former_folders: Collection[str]) -> bool:
     """Return True if a task was submitted in the current folder or in an earlier one.
 
-    A task that was submitted without a folder also belongs to the project.
+    A task that was submitted without a folder, or by a program of the project, also belongs to the
+    project.
 
     Args:
         setup: The setup of the task.
         former_folders: Earlier paths of the project's folder, which is the current folder.
     """
     folder = folder_of(setup)
-    if not folder:
+    if not folder or folder in former_folders:
         return True
-    return folder in former_folders or Path(folder).resolve() == Path.cwd().resolve()
+    own_folders = [Path.cwd().resolve()]
+    if "folder" not in setup:  # of a program's project, below whose root this process may work
+        own_folders.append(project_folder(Path.cwd()))
+    return Path(folder).resolve() in own_folders
 
 
 class DbosQueue:
