@@ -514,7 +514,7 @@ def _argument_texts(name: str, value: Any) -> Iterator[str]:
             yield part
         elif isinstance(part, _CONTAINERS) and id(cast("object", part)) not in seen_ids:
             seen_ids.add(id(cast("object", part)))
-            values_to_visit += cast("Iterable[Any]", part)
+            values_to_visit += cast("Iterable[Any]", part)  # of a mapping, the keys
             if isinstance(part, Mapping):
                 values_to_visit += cast("Mapping[Any, Any]", part).values()
 

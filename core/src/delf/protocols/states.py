@@ -59,7 +59,7 @@ class StateTracker:
                 self._end = event.state
             case TaskResumed():
                 self._end = None
-            case ApprovalRequested() if not event.by_policy:
+            case ApprovalRequested() if not event.by_policy:  # the task waits for a person
                 self._open_requests.add(event.request_id)
             case ApprovalDecided():
                 self._open_requests.discard(event.request_id)

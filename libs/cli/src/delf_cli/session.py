@@ -448,12 +448,11 @@ class _Run:
     ) -> _Outcome:
         """Return the outcome of work that a signal stopped after some seconds."""
         outcome = self._outcome
-        if outcome is None:  # no response is written yet
-            # There is one if the task has recorded its end, or can be resumed.
+        if outcome is None:  # the signal came before a response was written
             response = _response_after_signal(
                 self._events, signal_error, seconds, is_resumable=self._is_resumable
             )
-            if response is None:
+            if response is None:  # the task has no recorded end, and cannot be resumed
                 raise signal_error
             outcome = self._write(response)
         return replace(outcome, signal_error=signal_error)

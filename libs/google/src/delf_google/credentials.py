@@ -372,13 +372,15 @@ def _is_about_login(status: int, content: bytes) -> bool:
         status: The HTTP status.
         content: The body of the answer.
     """
+    is_temporary_failure = status >= 500 or status == 429
+    if is_temporary_failure:
+        return False
     try:
         body: Any = json.loads(content)
     except (ValueError, RecursionError):
         return False
     key = "access_token" if status < 300 else "error"
-    is_temporary = status >= 500 or status == 429
-    return not is_temporary and isinstance(body, dict) and key in body
+    return isinstance(body, dict) and key in body
 
 
 class _TokenResponse:

@@ -452,8 +452,8 @@ def _all_keys(
     yield "LLMConfig(api_key=…)", config.api_key
     key_for_address = _key_for_address(context, address)
     if address is not None and key_for_address is not None:
-        # The user wrote this key for this address: labelled with the address's source, the key
-        # passes _may_send_key().
+        # The key gets the source of the address, so that _may_send_key() accepts it: the user
+        # configured this key for this address.
         yield "api_key_for", SourcedText(key_for_address, source_of(address))
     for name in (provider.name, *provider.aliases):
         yield f"providers[{name!r}]", context.providers.get(name)

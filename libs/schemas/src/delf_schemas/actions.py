@@ -131,6 +131,7 @@ def action_from_schema(
     )
 
     def full_types() -> FullTypes:
+        """Return the declared types, completed by the types that earlier results had."""
         types = declared_types()
         if observed_types is None:
             return types

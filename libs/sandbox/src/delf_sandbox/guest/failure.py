@@ -153,6 +153,7 @@ def message_of(error: BaseException) -> str:
     """
     notes: Any = attempt(lambda: getattr(error, "__notes__", None), None)
     parts: list[Any] = [error]
+    # A script may set ``__notes__`` to any object, even to a list whose methods are the script's.
     if type(notes) in (list, tuple):
         parts += notes[:_MAX_NOTES]
     elif notes is not None:

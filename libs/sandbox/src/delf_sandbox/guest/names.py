@@ -248,10 +248,10 @@ class ToolNames:
         return self.rebound_names.get(word, "variable")
 
     def _resolve_rebound_names(self) -> None:
-        """Record the tool names that the script rebinds, and remove copies of tools.
+        """Record the tool names that the script rebinds, and remove copied definitions of tools.
 
-        The name of a removed copy is recorded all the same, so that a note tells the model about
-        it.
+        A copied definition is one that the model has copied from the prompt, such as
+        ``def fetch(url): ...``. Its name is recorded, too, so that a note tells the model about it.
         """
         tools = self.initial_names.tools
         for place in self.syntax.definitions:
