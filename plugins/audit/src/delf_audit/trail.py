@@ -148,11 +148,12 @@ class AuditTrail:
                 f"{self.path}: no line has the digest {given_digest}",
                 hint="lines at the end were removed, or the file was rewritten",
             )
+        known_records = chain.records_up_to_given_digest or 0  # 0 without a given digest
         return VerifiedTrail(
             records=chain.records,
             head=chain.last_digest,
             damaged_line_numbers=tuple(chain.damaged_line_numbers),
-            records_after_given_digest=chain.records - (chain.records_up_to_given_digest or 0),
+            records_after_given_digest=chain.records - known_records,
             unproven=self._unproven(given_digest),
         )
 

@@ -472,7 +472,7 @@ class Calendar(GoogleConnection):
             return "UTC"  # for dates, which have no zone
         if requested_zone:
             return zone_named(requested_zone).key
-        zone_of_start = zone_of(new_start)
+        zone_of_start = zone_of(new_start)  # None for an offset
         if zone_of_start and zone_of_start != "UTC":
             return zone_of_start
         if old["zone"]:

@@ -12,7 +12,6 @@ from typing import Any, Final
 from delf_docs.blocks import Block, List, Mark, Paragraph, Table, utf16_length
 
 _CODE: Final = {"weightedFontFamily": {"fontFamily": "Courier New"}}
-_FIELDS: Final = {"code": "weightedFontFamily", "link": "link"}
 _LINK_PREFIXES: Final = ("http://", "https://", "mailto:")
 _QUOTE: Final = {"magnitude": 36, "unit": "PT"}
 
@@ -121,6 +120,10 @@ def _table(table: Table, index: int) -> list[Request]:
 
 
 def _marks(marks: Sequence[Mark], offset: int) -> list[Request]:
+    """Return the API requests that format the marked parts of a text which begins at an offset.
+
+    A link keeps its text and loses its address, unless the address is one of web or mail.
+    """
     requests: list[Request] = []
     for mark in marks:
         if mark.style == "link" and not str(mark.value).lower().startswith(_LINK_PREFIXES):
@@ -128,7 +131,7 @@ def _marks(marks: Sequence[Mark], offset: int) -> list[Request]:
         update = {
             "range": _range(offset + mark.start, offset + mark.end),
             "textStyle": text_style(mark.style, mark.value),
-            "fields": _FIELDS.get(mark.style, mark.style),
+            "fields": "weightedFontFamily" if mark.style == "code" else mark.style,
         }
         requests.append({"updateTextStyle": update})
     return requests

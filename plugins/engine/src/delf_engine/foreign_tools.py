@@ -65,9 +65,8 @@ def as_connections(items: Any) -> tuple[ConnectionLike, ...]:
     """
     connections: list[ConnectionLike] = []
     is_single_tool = isinstance(items, ConnectionLike) or _is_named(items)
-    if is_single_tool:  # which may be iterable, as objects of pydantic are
-        items = (items,)
-    for item in one_or_more(items):
+    # one_or_more() would divide a tool that is iterable, such as a pydantic object, into its parts.
+    for item in (items,) if is_single_tool else one_or_more(items):
         functions = None if isinstance(item, ConnectionLike) else foreign_functions(item)
         if functions is None:
             connections.append(as_connection(item))

@@ -288,7 +288,8 @@ class Toolset:
         changing: dict[str, list[str]] = {}
         for (connection, method), bound_action in self._allowed.items():
             method_names = methods.setdefault(connection, [])
-            # The name of the method is empty for a connection that is itself a function.
+            # A connection that is itself a function has the method "": it gets no ``methods``, and
+            # "" in ``changing`` if it has side effects.
             if method:
                 method_names.append(method)
             if bound_action.action.effect != "read":

@@ -61,16 +61,16 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     first, others = sample[0], sample[1:]
     if len(_filled(first)) < len(first):
         return False
-    # The cells of the first row above dates or numbers.
-    cells: list[Any] = []
+    cells_above_values: list[Any] = []  # the cells of the first row above dates or numbers
     for index, cell in enumerate(first):
         usual_kind = _usual_kind([row[index] for row in others if index < len(row)])
         if usual_kind is None:
             continue
         if _kind(cell) != usual_kind:
             return False
-        cells.append(cell)
-    return bool(cells) and not _may_be_names(cells)
+        cells_above_values.append(cell)
+    # Numbers can be names, such as the years 2023 and 2024.
+    return bool(cells_above_values) and not _may_be_names(cells_above_values)
 
 
 def _usual_kind(column: Sequence[Any]) -> str | None:

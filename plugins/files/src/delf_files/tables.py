@@ -71,10 +71,11 @@ def read_table(
         note_no_rows(column_names=table.names)
         return []
     columns = columns_of(table.names, table.max_cells)
-    named_columns = len(table.names) or table.max_cells
-    # Each name takes about 6 more bytes, such as for quotes and separators in JSON.
+    named_columns = len(table.names) or table.max_cells  # all columns if the file names none
+    # Each record repeats the names in JSON; each name takes about 6 more bytes, as for quotes.
     bytes_of_names = sum(len(name) + 6 for name in columns[:named_columns])
-    if len(text) + bytes_of_names * (len(rows) + 1) > most_bytes:
+    bytes_of_all_names = bytes_of_names * (len(rows) + 1)  # also for the header
+    if len(text) + bytes_of_all_names > most_bytes:
         raise TooWideError
     return [_record(columns, row, named_columns) for row in rows]
 

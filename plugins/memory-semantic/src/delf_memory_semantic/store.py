@@ -314,11 +314,11 @@ class SemanticStore:
             while missing := await self._in_thread(
                 self._database.without_vector, self._model, _BATCH, last_number
             ):
-                last_number = missing[-1][0]
+                last_number, _text = missing[-1]
                 vectors = await self._vectors_of(missing)
                 if vectors is None:  # no embedder works at present
                     break
-                if vectors:
+                if vectors:  # the embedder may refuse every fact of a batch
                     await self._in_thread(self._database.add_vectors, vectors, self._model)
                 filled += len(vectors)
         except BaseException:

@@ -278,7 +278,7 @@ class HttpModel(EndpointModel):
                     last_event = data
                     for piece in self._dialect_of(request).event(parsed(data), answer):
                         yield piece
-                if answer.has_model_finished:
+                if answer.has_model_finished:  # only token counts may follow
                     for piece in answer.emit_complete_calls():
                         yield piece
         _check_end(answer)

@@ -70,6 +70,21 @@ async def _close(response: Any) -> None:
         await response.aclose()
 
 
+def _make_pool() -> Any:
+    """Make an HTTP handler of litellm, whose connections delf's calls share."""
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        default_context()  # raises for unreadable files, unlike litellm
+    handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    response_body: Any = importlib.import_module("delf_model_litellm.response_body")
+    hooks = {"request": [_prepare_request], "response": [response_body.check_response]}
+    httpx: Any = importlib.import_module("httpx")
+    has_proxy = bool(Proxies())
+    proxy_transport = async_transport(httpx, verify=default_context()) if has_proxy else None
+    return handler.AsyncHTTPHandler(
+        follow_redirects=False, event_hooks=hooks, transport=proxy_transport
+    )
+
+
 class Clients:
     """The HTTP connections of one model, with a client for each event loop.
 
@@ -89,26 +104,14 @@ class Clients:
 
     def get(self) -> Any | None:
         """Return the client to pass to litellm; None if litellm must use a client of its own."""
-        if self._endpoint.dialect is None:
+        if self._endpoint.dialect is None:  # only litellm knows the API's protocol
             return None
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
-            if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
-                default_context()  # raises for unreadable files, unlike litellm
-            handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
-            response_body: Any = importlib.import_module("delf_model_litellm.response_body")
-            hooks = {"request": [_prepare_request], "response": [response_body.check_response]}
-            httpx: Any = importlib.import_module("httpx")
-            has_proxy = bool(Proxies())
-            if has_proxy:
-                proxy_transport = async_transport(httpx, verify=default_context())
-            else:
-                proxy_transport = None
-            pool = handler.AsyncHTTPHandler(
-                follow_redirects=False, event_hooks=hooks, transport=proxy_transport
-            )
+            pool = _make_pool()
             self._pools[loop] = (pool, self._client(pool))
-        return self._pools[loop][1]
+        _pool, client = self._pools[loop]
+        return client
 
     def _client(self, pool: Any) -> Any:
         """Return the client that litellm accepts for the endpoint's dialect.

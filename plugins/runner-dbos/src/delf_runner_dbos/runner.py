@@ -294,7 +294,7 @@ class Runner:
         """
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
-        queue = self._options.queues[queued.queue or ""]
+        queue = self._options.queues[queued.queue or ""]  # a task that runs here has a queue
         refusal = _error_of_losses(record, queue)
         if refusal is None:
             try:

@@ -173,7 +173,9 @@ class MontyRewriting(Rewriting):
         ``LATER("fetch(…) on line 3", fetch)``.
         """
         node = place.node
-        label = label_of(node) or ""
+        label = label_of(node)
+        if label is None:  # an expression such as ``tools[0]``
+            return
         tool_name, _, method = label.partition(".")  # ``fetch`` has no method, ``mail.send`` has
         is_rebound_by_script = place.scope.find(tool_name) is not None
         if tool_name in self._initial_names.tools and not is_rebound_by_script:

@@ -77,7 +77,7 @@ class Caller:
         """
         return Decider(
             name=self.name,
-            key=self.holder,
+            key=self.holder,  # the owner name of the caller's tasks
             teams=tuple(sorted(self.teams)),
             via=via,
         )

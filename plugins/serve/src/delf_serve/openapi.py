@@ -211,9 +211,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
             "required": True,
             "content": {operation.request_media: {"schema": schema}},
         }
-    elif operation.request_media != "application/json":
+    elif operation.request_media != "application/json":  # an upload, which may be empty
         content["requestBody"] = {
-            "required": False,  # an upload may be empty
+            "required": False,
             "content": {
                 operation.request_media: {"schema": {"type": "string", "format": "binary"}}
             },

@@ -136,7 +136,7 @@ async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Ses
     is_by_proxy = bool(call.http.scope.get("delf.proxy"))
     person = service.keys.known(caller.holder)
     csrf = None
-    if not service.keys:
+    if not service.keys:  # a server without people and logins
         login_method = "none"
     elif is_by_proxy:
         login_method, csrf = "proxy", PROXY_TOKEN

@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
     inner = plain(record["v"])
     if record[TAG] != "dict":
         return inner
-    # A mapping with keys of other types is encoded as pairs.
+    # A mapping with keys that are not texts, such as ``{1: "a"}``, is encoded as ``[[1, "a"]]``.
     mapping: dict[str, Any] = {}
     for key, item in inner:
         name = key if isinstance(key, str) else _dumps(key)

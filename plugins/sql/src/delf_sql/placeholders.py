@@ -178,9 +178,8 @@ def bind(
         # With two values, ``id IN :ids`` becomes the pieces "id IN (", ", " and ")".
         opening, closing = ("(", ")") if placeholder.needs_parentheses else ("", "")
         bound.pieces[-1] += text[position : placeholder.start] + opening
-        commas = len(values) - 1
-        bound.pieces.extend([", "] * commas)
-        bound.pieces.append(closing)
+        between_values = [", "] * (len(values) - 1)
+        bound.pieces.extend([*between_values, closing])
         position = placeholder.end
     bound.pieces[-1] += text[position:]
     return bound

@@ -323,7 +323,8 @@ def _fits(value: str, form: str) -> bool:
     is_time_without_date = form.startswith("%H")
     if is_time_without_date:
         return True
-    # strptime() also accepts 2024-1-1 1:1 for %Y-%m-%d %H:%M, which is too short for usual dates.
+    # strptime() needs no leading zeros: for the 14 characters of %Y-%m-%d %H:%M, it accepts the 12
+    # characters of 2024-1-1 1:1. A usual date has 16.
     is_too_short = len(value) < len(form)
     return not is_too_short and 1900 <= moment.year <= 2100
 

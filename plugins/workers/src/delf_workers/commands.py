@@ -225,11 +225,10 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
         worker.fill(inputs)
     except ToolRefusedError as error:
         raise click.UsageError(error.message, ctx) from None
-    # A generated worker uses the agent's connections.
+    # The outer task needs ``workers``. A generated worker uses the connections of the outer task.
     project_connections = state.load_project().connections
-    connections: tuple[str, ...] = ("workers",)
-    if worker.generated:
-        connections = tuple(dict.fromkeys([*project_connections, "workers"]))
+    needed_by_worker = project_connections if worker.generated else ()
+    connections = tuple(dict.fromkeys([*needed_by_worker, "workers"]))  # each name once
     file_names = [Path(file).name for file in given["files"]]
     text = text_of_worker_task(name, task, inputs, file_names)
     flags = {**flags_of(given), "strategy": "worker"}

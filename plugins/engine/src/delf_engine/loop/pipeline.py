@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
@@ -493,18 +494,16 @@ class TaskPipeline:
         return True
 
     async def _record_interruption(self, outcome: TaskOutcome) -> None:
-        """Close the log of a task without recording the task's end, so that it can be resumed.
+        """Record a warning with the reason why a task stopped, and close the task's log.
 
-        The reason is recorded as a warning if the journal works.
+        The task's end is not recorded, so that the task can be resumed.
         """
         error = outcome.error
         reason = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
         try:
-            try:
+            async with aclosing(self._log):
                 message = "" if error is None else error.message
                 await self._log.record(Warned, message=f"{reason}: {message}")
-            finally:
-                await self._log.aclose()
         except Exception as failure:
             message = f"task {self._log.task_id} stopped, and its journal cannot be written"
             self._log.redactor.log_failure(_log, message, failure)

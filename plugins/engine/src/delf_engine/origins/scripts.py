@@ -1118,16 +1118,17 @@ class Scripts:
             self._blocks.enclosing.pop()
 
     def _enclosing_conditions(self, variable: str = _ANY_VARIABLE) -> Iterator[_Sources]:
-        """Yield the sources of each enclosing condition that a variable may reveal.
+        """Yield the sources of each enclosing condition that the value of a variable may reveal.
+
+        After ``if paid: note = "x"``, the value of ``note`` reveals ``paid``. A variable that is
+        used nowhere outside the ``if`` reveals nothing.
 
         Args:
             variable: The name of the variable; omit it to yield the sources of all conditions.
         """
-        use_count = self._use_counts[variable]  # 0 for _ANY_VARIABLE
+        use_count = self._use_counts[variable]  # 0 for _ANY_VARIABLE, which is not a variable
         for node in self._blocks.enclosing:
-            # A variable that only the branch uses reveals the branch's condition nowhere else.
-            use_count_inside = self._blocks.use_counts[node][variable]
-            is_used_only_inside = use_count > 0 and use_count_inside >= use_count
+            is_used_only_inside = 0 < use_count <= self._blocks.use_counts[node][variable]
             if not is_used_only_inside:
                 yield self._blocks.condition_sources[node]
 

@@ -252,8 +252,14 @@ class MysqlBackend(EngineBackend):
         self._prepare(_pymysql_connection(connection), read_only=read_only)
 
     def _open(self, seconds: float | None = None) -> _Connection:
+        """Connect to the server.
+
+        Args:
+            seconds: The limit for connecting and for each read. Without it, the setting
+                ``connect_timeout`` limits connecting, and nothing limits reads.
+        """
         target = self.target
-        options = self.target.options
+        options = target.options
         return _Connection(
             max_packet_bytes=max(self._settings.max_bytes, _MIN_PACKET_BYTES),
             host=target.host or "localhost",
