@@ -240,8 +240,8 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
         return reply
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
     finish_reason = reply.finish_reason
-    has_known_reason = reply.broken_by is not None
-    if not has_end and not has_known_reason and not reply.calls:
+    is_marked_as_truncated = reply.broken_by is not None
+    if not has_end and not reply.calls and not is_marked_as_truncated:
         finish_reason = "cut"
     return replace(reply, text=text, reasoning=reasoning, finish_reason=finish_reason)
 

@@ -86,6 +86,7 @@ class Providers:
         """
         name = model.lower()
         spellings = {name}
+        # "acme:mini" -> "acme" and "mini"; "mini" -> "mini" and ""
         prefix, *parts_after_prefix = re.split("[:/]", name, maxsplit=1)
         rest = parts_after_prefix[0] if parts_after_prefix else ""
         if rest:

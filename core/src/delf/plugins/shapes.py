@@ -36,9 +36,10 @@ def optional_protocols(kind: str) -> Mapping[type, str]:
         The optional protocols, each with the feature that is missing without the protocol.
     """
     spec = next(spec for spec in HOOKS.values() if spec.kind == kind)
-    module = (spec.protocol or "").partition(":")[0]
+    module = (spec.protocol or "").partition(":")[0]  # "delf.journals:Journal" -> "delf.journals"
     protocols: dict[type, str] = {}
     for name, feature in spec.optional.items():
+        # A bare name is that of a protocol in the module of the main protocol.
         target = name if ":" in name else f"{module}:{name}"
         protocols[import_target(target)] = feature
     return protocols
@@ -118,10 +119,10 @@ def faults(kind: str, instance: object) -> Iterator[str]:
     # Members of a connection may be missing here, because delf adds members such as ``name`` later.
     if missing and kind != "connection":
         yield f"has no {', '.join(missing)}"
-    mismatches: dict[str, None] = {}
+    mismatches: list[str] = []
     for each in (protocol, *optional_protocols(kind)):
-        mismatches |= dict.fromkeys(mismatched_async_methods(each, instance))
-    yield from mismatches
+        mismatches += mismatched_async_methods(each, instance)
+    yield from dict.fromkeys(mismatches)  # without repeats: two protocols may share a method
 
 
 def _return_annotation(function: FunctionType) -> str:

@@ -511,11 +511,11 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         hint = typing.get_args(hint)[0]
     cls = typing.get_origin(hint) or hint  # ``Page`` for ``Page[int]``
     fields = _fields_of(hint, as_input=context.as_input) if isinstance(cls, type) else None
-    if fields is None:  # not a record; the items of ``dict[str, Order]`` are ``str`` and ``Order``
+    if fields is None:  # no record: a plain type, or one with arguments, as ``dict[str, Order]``
         yield from _argument_notes(hint, context, path)
-    elif _is_root_model(cls):  # a pydantic model that has no keys, only a ``root``
-        root = fields[0].hint
-        yield from _item_notes(root, doc_of(root), context, path)
+    elif _is_root_model(cls):  # a pydantic model whose only field, ``root``, is no key of the data
+        root_hint = fields[0].hint
+        yield from _item_notes(root_hint, doc_of(root_hint), context, path)
     elif not context.is_too_deep(hint):
         yield from _field_notes(cls, fields, context.enter_record(hint), path)
 

@@ -110,7 +110,8 @@ def guess(data: bytes) -> tuple[str, str]:
 def _confidence_by_encoding(sample: bytes) -> defaultdict[str, float]:
     """Return the confidence of each encoding, added up over the text and its parts.
 
-    A few stray bytes, with which the text is in no encoding, thus count for one part only.
+    If stray bytes in one part make the whole text invalid in its encoding, the other parts still
+    count for this encoding.
     """
     import chardet
 

@@ -210,7 +210,7 @@ def _prefer_declared_encodings(page_or_form: Any, depth: int = 0) -> None:
         resources = page_or_form["/Resources"].get_object()
         for font in _entries_of(resources, "/Font"):
             if _declares_encoding(font) and "/FontDescriptor" in font:
-                # pypdf takes no encoding from the third kind of font, /FontFile2 (TrueType).
+                # Fonts in /FontFile2 (TrueType) stay: pypdf takes no encoding from them.
                 for name in ("/FontFile", "/FontFile3"):
                     font["/FontDescriptor"].get_object().pop(name, None)
         if depth >= _MAX_FORM_DEPTH:

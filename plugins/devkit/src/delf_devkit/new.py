@@ -207,8 +207,9 @@ def _check_name(name: str, kind: str, package: str) -> None:
     owner = package_of(kind, name)
     if owner:
         raise click.BadParameter(f"the {kind} {name!r} is in {owner} already", param_hint="NAME")
+    distribution = f"{PLUGIN_PREFIX}{package}"
     for delf_package in sorted(all_packages()):
-        has_same_name = delf_package in (name, f"{PLUGIN_PREFIX}{package}")
+        has_same_name = delf_package in (name, distribution)
         if has_same_name or module_of(delf_package) == module_of(package):
             raise click.BadParameter(
                 f"{delf_package} is one of delf's own packages, with the module "

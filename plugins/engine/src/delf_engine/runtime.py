@@ -525,6 +525,7 @@ class Runtime:
         }
         for work in ending:
             work.cancel()
+        # Work such as closing a sandbox (self._background) is not cancelled, only waited for.
         _, unfinished = await asyncio.wait({*ending, *self._background}, timeout=STOP_SECONDS)
         if unfinished:
             calls: list[str] = []

@@ -331,7 +331,8 @@ class _BoundRuntime:
         if self._future is None:
             # Without the context of the calling task, because all tasks share the runtime.
             self._future = shared_task(self._make())
-        if self._loop_watcher is None:  # not at a repeated start: a dropped watcher would stop it
+        # A repeated start keeps its watcher, because a watcher that is replaced stops the runtime.
+        if self._loop_watcher is None:
             self._loop_watcher = self._watch_loop()
             await anext(self._loop_watcher)  # begin to watch
         future = self._future

@@ -135,7 +135,8 @@ def read_data(path: Path) -> Any:
     Raises:
         ConfigurationError: If the file cannot be read or parsed; the error names the line.
     """
-    content = read_file(path, path.resolve().parent, MAX_BYTES) or b""
+    folder = path.resolve().parent  # the folder of a link's target, so that links are read, too
+    content = read_file(path, folder, MAX_BYTES) or b""
     try:
         text = content.decode("utf-8")
         if path.suffix == ".json":

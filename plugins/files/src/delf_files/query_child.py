@@ -418,10 +418,13 @@ def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
         relation = connection.sql(f"FROM {_json_rows(table)}")
     except duckdb.Error as error:
         may_have_broken_line = table["ending"] != ".json"
-        if may_have_broken_line or "Duplicate name" in str(error):  # of an inner object
+        has_similar_inner_keys = "Duplicate name" in str(error)
+        if may_have_broken_line or has_similar_inner_keys:
             return None
         raise
-    return None if _probably_renamed_columns(relation.columns) else relation
+    # For such keys of the outer objects, DuckDB raises no error, but renames a column.
+    has_similar_keys = bool(_probably_renamed_columns(relation.columns))
+    return None if has_similar_keys else relation
 
 
 def _json_rows(table: dict[str, Any], types: Mapping[str, str] | None = None) -> str:

@@ -534,10 +534,11 @@ def _sample_lines(path: str, start: int, size: int, encoding: str) -> list[str]:
         return []
     step = max(_PIECE_BYTES, (size - start) // _PIECES)
     last_position = size - _PIECE_BYTES
-    positions = range(last_position, start, -step)  # from the end of the file to the start
+    # Counted from the end of the file, so that one piece is its end.
+    positions = sorted(range(last_position, start, -step))
     pieces: list[str] = []
     with Path(path).open("rb") as file:
-        for position in sorted(positions):
+        for position in positions:
             file.seek(position)
             _incomplete_line, _, piece = file.read(_PIECE_BYTES).partition(b"\n")
             ends_with_file = position == last_position

@@ -183,7 +183,7 @@ def _open_read_only(path: str) -> sqlite3.Connection:
     except sqlite3.OperationalError:
         log = Path(f"{path}-wal")
         if log.exists() and log.stat().st_size:
-            raise
+            raise  # an immutable database would be read without the changes in its log
         database.close()
         database = sqlite3.connect(f"{address}&immutable=1", uri=True)
     return database

@@ -280,7 +280,8 @@ class Filesystem(Connection[FilesystemSettings]):
                 continue
             lines = lines_with(place, text.encode(), ignore_case=ignore_case)
             try:
-                matches += itertools.islice(lines, max(limit - len(matches), 0))
+                remaining = max(limit - len(matches), 0)  # islice() refuses a negative limit
+                matches += itertools.islice(lines, remaining)
                 was_any_file_read = True
             except ToolExecutionError as error:
                 errors.append(error)

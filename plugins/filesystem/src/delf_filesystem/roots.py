@@ -64,18 +64,17 @@ class Roots:
             ToolRefusedError: If the path is under no root, is invalid, or has hidden names.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
-        names = ", ".join(self._roots)
         root = parts[0] if parts else ""
         is_known_root = root in self._roots
         if not is_known_root or path.startswith("/") or ".." in parts:
-            suggestion = did_you_mean(root, self._roots) if root and not is_known_root else ""
+            suggestion = "" if is_known_root else did_you_mean(root, self._roots)
             raise ToolRefusedError(
                 f"cannot access {path!r}: a path begins with the name of a root and stays "
-                f"under it. Roots: {names}{suggestion}"
+                f"under it. Roots: {', '.join(self._roots)}{suggestion}"
             )
-        place = Place(root, self._roots[root], tuple(parts[1:]))
         if not _is_name(path):
             raise ToolRefusedError(f"cannot access {path!r}: that is not a name of a file")
+        place = Place(root, self._roots[root], tuple(parts[1:]))
         if not place.settings.hidden and any(part.startswith(".") for part in place.parts):
             raise ToolRefusedError(
                 f"cannot access {path!r}: names that begin with a dot are hidden"

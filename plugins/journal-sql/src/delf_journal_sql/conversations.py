@@ -90,7 +90,7 @@ class SqlConversations:
         return await self.run_read(lambda c: _load(c, self._namespace, conversation, limit))
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
-        """Return the first messages after a position in order, including summarised messages."""
+        """Return the first ``limit`` messages after a position, including summarised messages."""
 
         def read(connection: Connection) -> list[ChatMessage]:
             row = _find_row(connection, self._namespace, conversation)

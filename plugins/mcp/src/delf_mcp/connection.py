@@ -631,6 +631,7 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.listing import ListError
 
         error_type = ConnectionUnavailableError if kind == "start" else ToolExecutionError
+        # Without a response, nobody knows whether the server has made the call.
         lost_response_type = _LOST_RESPONSE_ERRORS[kind]
         start = f"{self.name}: {what}"
         if isinstance(error, TimeoutError):

@@ -243,11 +243,12 @@ def import_command(
         )
     if namespace is None and len(names) > 1:
         raise click.UsageError(f"{file} has several namespaces: --from {' or '.join(names)}")
-    imported = [fact for fact in facts if namespace in (None, fact.namespace)]
-    texts = [fact.content for fact in imported]
-    saved_at = [fact.saved_at for fact in imported]
+    if namespace is not None:
+        facts = [fact for fact in facts if fact.namespace == namespace]
+    texts = [fact.content for fact in facts]
+    saved_at = [fact.saved_at for fact in facts]
     memory_store.use(lambda store: store.save(texts, "Delfhos", saved_at))
-    _print_count(_RememberedRow(remembered=len(imported)), as_json)
+    _print_count(_RememberedRow(remembered=len(facts)), as_json)
 
 
 def _print_count(row: _RememberedRow | _ForgottenRow, as_json: bool) -> None:

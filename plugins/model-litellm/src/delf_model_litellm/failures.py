@@ -151,6 +151,7 @@ def _provider_message(errors: Sequence[BaseException]) -> str:
     lines = str(errors[0]).strip().splitlines()
     if not lines:
         return type(errors[0]).__name__
+    # "OpenAIException - no model x Original exception: no model x" -> "no model x"
     unrepeated_message, _, _ = lines[0].partition(_REPETITION)
     return _CLASS_NAMES.sub("", unrepeated_message)
 

@@ -188,13 +188,15 @@ class LiteLLMModel(EndpointModel):
         return any(isinstance(one, NotStreamedError) for one in chain(error))
 
     async def _complete_once(self, request: ModelRequest) -> ModelReply:
+        """Make one call to the model, without streaming."""
         async with asyncio.timeout(self._timeout(request)):
             response = await self._call(request, stream=False)
         choice = response.choices[0] if response.choices else None
         message: Any = getattr(choice, "message", None)
         text = getattr(message, "content", None) or ""
-        used = getattr(response, "usage", None)
-        finish = getattr(choice, "finish_reason", None)
+        usage = getattr(response, "usage", None)
+        finish_reason = getattr(choice, "finish_reason", None)
+        # The fields that later requests must send back, such as the model's thinking.
         message_fields: dict[str, Any] = {}
         convert.add_returned_fields(message_fields, convert.returned_fields(message))
         received_calls = [
@@ -208,7 +210,7 @@ class LiteLLMModel(EndpointModel):
         ]
         calls = _tool_calls(received_calls, message_fields)
         reply_id = getattr(response, "id", None)
-        return await self._reply(request, text, used, finish, calls, reply_id)
+        return await self._reply(request, text, usage, finish_reason, calls, reply_id)
 
     async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         collected = _StreamContent()

@@ -213,7 +213,8 @@ class Transport:
                 location = answer.headers.get("location", "")
                 url, message = await _redirected(url, location, message, request)
         except httpx.TransportError as error:
-            if message.method == request.method or request.is_repeatable:
+            was_write_received = message.method != request.method  # a redirect made it a GET
+            if request.is_repeatable or not was_write_received:
                 raise
             raise NoAnswerError(error, may_have_taken_effect=True) from None
         except ToolExecutionError as error:

@@ -287,10 +287,11 @@ class SQL(Connection[SQLSettings]):
         name = table.relation.full_name
         own_tables = self._own_tables
         rows: list[Sequence[Any]] = []
-        for reads_last_rows in (False, True):
-            if reads_last_rows and len(rows) < ROWS:
-                break  # the first rows are all rows of the table
-            statement = sampling_query(table, self.target.dialect, last_rows=reads_last_rows)
+        for last_rows in (False, True):  # the first rows of the table, then its last rows
+            was_table_read = last_rows and len(rows) < ROWS
+            if was_table_read:
+                break  # fewer first rows than asked for: the table has no other rows
+            statement = sampling_query(table, self.target.dialect, last_rows=last_rows)
             if statement is None:
                 break
             try:

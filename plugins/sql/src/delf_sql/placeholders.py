@@ -79,7 +79,7 @@ class BoundStatement:
 
         # SQLAlchemy would take any other colon for a parameter, in strings, too.
         plain = [piece.replace(":", "\\:") for piece in self.pieces]
-        # The blanks separate the parameter's name from words and colons, as of ``::type``.
+        # The blanks separate ``:p0`` from the text beside it: ``IN :p0 AND``, ``:p0 ::type``.
         marked = [f"{piece} :p{number} " for number, piece in enumerate(plain[:-1])]
         # NullType: SQLAlchemy adds no conversions and no casts of its own.
         parameters = [

@@ -340,15 +340,15 @@ def _prefix_rule(rule: Any) -> Any:
     """Convert one of llm-do's rules for shell commands, which match the start of a command."""
     if not isinstance(rule, dict):
         return rule
-    # Let the rule ``git log`` also match ``git log -5``, as in llm-do. With "reading", delf asks a
-    # person about a longer command that may do more than read files.
-    fields = {"match": "reading", **cast("dict[str, Any]", rule)}
+    # With "reading", the rule ``git log`` also matches ``git log -5``, as in llm-do, but delf asks
+    # a person about a longer command that may do more than read files.
+    converted = {"match": "reading", **cast("dict[str, Any]", rule)}
     # llm-do allows only commands on files in these folders. delf cannot check that, so a person
     # has to.
-    allowed_folders = fields.pop("sandbox_paths", None)
+    allowed_folders = converted.pop("sandbox_paths", None)
     if allowed_folders:
-        fields["approval_required"] = True
-    return fields
+        converted["approval_required"] = True
+    return converted
 
 
 def _rename_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:

@@ -189,6 +189,7 @@ class DeferredCalls:
         scope = place.scope
         match name, place.node.args:
             case "list" | "tuple" | "iter", [collection, *_]:  # keeps the indexes of the items
+                # To await all of ``list(start())`` is to await the items of ``start()``.
                 is_whole_result_awaited = not path
                 path_in_collection = (EACH_ITEM,) if is_whole_result_awaited else path
                 self._mark_calls_in(collection, scope, path_in_collection)
@@ -251,12 +252,13 @@ class DeferredCalls:
             scope: The scope of the expression.
             path: The path from the function's result to the awaitables.
         """
+        is_result_awaited = not path  # otherwise the script awaits an item of the result
         for function_scope in self._functions.targets(function, scope):
             # With ``async def ask(): return send()``, ``gather`` awaits the coroutine ``ask()``,
             # and ``send()`` is awaited in ``ask``.
-            is_coroutine_awaited = not path and self._functions.is_async(function_scope)
-            if not is_coroutine_awaited:
-                self._mark_returned_calls(function_scope, path)
+            if is_result_awaited and self._functions.is_async(function_scope):
+                continue
+            self._mark_returned_calls(function_scope, path)
         for lambda_node in self._lambdas(function, scope):
             self._mark_returned_calls(self._syntax.scopes[id(lambda_node)], path)
 

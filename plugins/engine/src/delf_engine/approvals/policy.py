@@ -376,7 +376,7 @@ class TaskApprovals:
         preview: dict[str, Any] = {}
         if verdict is not None:
             preview = verdict.request_fields()
-        preview["files"] = _sizes(call, verdict)  # also the files that only the call itself reads
+        preview["files"] = _sizes(call, verdict)  # the files of the verdict and of the call
         description = call.description
         if description is not None:
             description = redactor.redact_text(description)

@@ -73,8 +73,9 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
     if name is not None:
         return name
     for journal_name, package in packages("journal").items():
-        if any(record.distribution == package for record in host.records()):
-            host.spec(JournalSpec, journal_name)  # raises with the reason why it cannot be used
+        is_installed = any(record.distribution == package for record in host.records())
+        if is_installed:  # and broken, because durable_journal() did not find it
+            host.spec(JournalSpec, journal_name)  # raises with the reason
     raise host.with_load_failures(
         OptionalDependencyError(
             f"{purpose} needs a journal that outlives the process", package=durable_package()

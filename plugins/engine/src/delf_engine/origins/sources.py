@@ -58,8 +58,8 @@ def sources_of_field(sources: Sources, fields: Sources) -> set[Source]:
         sources: The sources of the value.
         fields: The fields that the script reads; empty for an item of a list.
     """
-    if not fields:  # ``rows[0]`` may be a whole record
-        return {*sources}
+    if not fields:  # an item such as ``rows[0]`` may be a whole record, so nothing is replaced
+        return set(sources)
     return without_whole_results(sources) | fields
 
 

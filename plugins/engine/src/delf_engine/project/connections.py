@@ -161,7 +161,7 @@ def _find_spec(
     try:
         return host.spec(ConnectionSpec, name)
     except PluginError as error:
-        # The user more likely misspelt an instance's name than named an uninstalled type.
+        # A name like that of a configured connection is probably misspelt, not a missing plugin.
         suggestion = did_you_mean(name, entries)
         if not suggestion:
             raise

@@ -266,7 +266,7 @@ def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
             continue
         if name == "memory_mb":
             size = _number(name, value) * _MB
-            number = _number(name, size)  # the product may be infinite
+            number = _number(name, size)  # again, because the product may be infinite
         elif target.endswith("_bytes"):
             number = _size(name, value)
         else:

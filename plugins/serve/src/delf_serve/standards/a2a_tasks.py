@@ -273,7 +273,7 @@ class A2ATasks(RequestHandler):
                 yield update
 
     async def _updates_while_valid(self, task_id: str, after: int) -> AsyncGenerator[Update]:
-        present_state = await self._task(task_id, seconds=0)
+        present_state = await self._task(task_id, seconds=0)  # without waiting for its end
         yield present_state
         context = present_state.context_id
 
