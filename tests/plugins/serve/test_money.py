@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pytest
 
-from delf.events import TaskFinished, TaskStarted
+from delf.events import ModelReplied, TaskFinished, TaskStarted
 from delf.llm import LLMConfig
+from delf.messages import Usage
 from delf_devkit.testing.hosts import TestHost
 from delf_engine.config import AgentConfig
 from delf_journal_sql import SqlJournal
 from delf_serve import budgets as budgets_module
 from delf_serve.keys import Caller
-from plugins.serve.test_people import add, person
+from plugins.serve.test_people import add, change, person
 from support.serving import bearer, doing
 
 GATEWAY = "https://gateway.test/v1"
@@ -277,6 +281,40 @@ async def test_budget_of_a_team_is_shared(serve):
     assert (await spend(server, "ben"))["state"] == "done"
     assert (await spend(server, "ada"))["status"] == 402
     assert (await spend(server, "cy"))["state"] == "done"
+
+
+async def test_budget_of_a_team_counts_who_joins_the_team_later(serve):
+    server = await serve(agent=PAID, budgets={"finance": 1.0})
+    await add(server, person("ada", teams=("finance",)), cy := person("cy"))
+    assert (await spend(server, "ada"))["state"] == "done"
+    assert (await spend(server, "cy"))["state"] == "done"
+    await change(server, cy, replace(cy, teams=("finance",)))
+    assert await budgets_of(server, "ada") == [("finance", 1.0, 0)]
+
+
+async def test_budget_of_a_month_counts_no_task_of_the_next_month(serve):
+    """A task that runs past the end of its month looks at the budget of that month."""
+    server = await serve(agent=PAID, budgets={"ada": 1.0})
+    await add(server, ada := person("ada"))
+    assert (await spend(server, "ada"))["state"] == "done"
+    next_month = time.time() + 31 * 86_400
+    common = {"task_id": "next", "at": next_month}
+    events = [
+        TaskStarted(**common, seq=1, task="Pay", origin="serve", key=ada.holder),
+        ModelReplied(
+            **common,
+            seq=2,
+            model="m",
+            purpose="generate",
+            text="",
+            usage=Usage(),
+            cost_usd=0.5,
+            duration_ms=1.0,
+        ),
+    ]
+    for event in events:
+        await server.app.tasks.journal.append(event)
+    assert await budgets_of(server, "ada") == [("ada", 0.5, 0.5)]
 
 
 async def test_team_and_key_of_one_name_have_a_budget_each(serve):

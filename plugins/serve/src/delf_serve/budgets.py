@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, Literal
 
@@ -28,6 +28,7 @@ REFRESH_SECONDS: Final = 2.0
 # The name of a team, or the owner name of a person or key. Bare names are ambiguous: a team and a
 # key of the settings may have the same name, and so may a removed person and a new one.
 _LedgerKey = tuple[Literal["team", "person"], str | None]
+_Owners = Callable[[], Collection[str] | None]
 
 
 class _BudgetLedger(Ledger):
@@ -144,7 +145,8 @@ class Budgets:
         own_ledger = await self._own_ledger(caller)
         ledgers = [] if own_ledger is None else [(caller.name, own_ledger)]
         for team in sorted(caller.teams & self._limits.keys()):
-            members = self._keys.of_team(team)
+            # Read again for each refresh, because the team may change during the month.
+            members = partial(self._keys.of_team, team)
             ledger = await self._up_to_date_ledger(("team", team), team, members)
             ledgers.append((team, ledger))
         return ledgers
@@ -165,39 +167,42 @@ class Budgets:
             return None
         else:  # the local user of a server without keys, to whom all tasks of the journal belong
             owners = None
-        return await self._up_to_date_ledger(("person", caller.holder), caller.name, owners)
+        ledger_key: _LedgerKey = ("person", caller.holder)
+        return await self._up_to_date_ledger(ledger_key, caller.name, lambda: owners)
 
     async def _up_to_date_ledger(
         self,
         ledger_key: _LedgerKey,
         name: str,
-        owners: Collection[str] | None,
+        owners: _Owners,
     ) -> Ledger:
         """Return the ledger of a budget for this month, with the costs that the journal has.
 
         Args:
             ledger_key: The key of the ledger.
             name: The name of the budget: that of a person or a team.
-            owners: The owners whose tasks count; None if all tasks count.
+            owners: Returns the owners whose tasks count; None if all tasks count.
         """
         now = datetime.now(UTC)
         begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        end = (begin + timedelta(days=31)).replace(day=1)
         month = f"{begin:%Y-%m}"
         if self._month != month:
             self._month = month
             self._ledgers = {}
         limit = self._limits.get(name, self._limits.get(EVERYBODY, 0.0))
-        read_cost = partial(self._cost_of, begin.timestamp(), owners)
+        read_cost = partial(self._cost_of, begin.timestamp(), end.timestamp(), owners)
         ledger = self._ledgers.setdefault(ledger_key, _BudgetLedger(limit, read_cost))
         await ledger.refresh()
         return ledger
 
-    async def _cost_of(self, since: float, owners: Collection[str] | None) -> float:
-        """Return the costs since a Unix time, in US dollars, of the tasks of some owners.
+    async def _cost_of(self, since: float, until: float, owners: _Owners) -> float:
+        """Return the costs in US dollars of the tasks of some owners.
 
         Args:
-            since: The Unix time.
-            owners: The owner names; None for all tasks.
+            since: The earliest start of a task, as Unix time.
+            until: The Unix time before which a task started.
+            owners: Returns the owner names; None for all tasks.
 
         Raises:
             ProblemError: If the journal computes no costs, so that no limit can be enforced.
@@ -210,7 +215,8 @@ class Budgets:
             raise
         except ConfigurationError:
             raise ProblemError(501, "budgets need a journal with figures") from None
-        figures_of_people = await journal.figures("person", TaskFilter(since=since, keys=owners))
+        tasks = TaskFilter(since=since, until=until, keys=owners())
+        figures_of_people = await journal.figures("person", tasks)
         return sum(figures.cost_usd for figures in figures_of_people)
 
 
