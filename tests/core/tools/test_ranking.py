@@ -8,7 +8,7 @@ import pytest
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.catalogs import search
-from delf.tools.ranking import Ranking, words_of
+from delf.tools.ranking import Ranking, composed, words_of
 
 CATALOG = Catalog(
     [
@@ -78,6 +78,12 @@ def test_catalog_is_a_sequence() -> None:
 def test_names_and_texts_are_split_into_words(text: str, words: list[str]) -> None:
     assert words_of(text) == words
     assert words_of(unicodedata.normalize("NFD", text)) == words
+
+
+def test_letter_with_very_many_accents_takes_linear_time() -> None:
+    text = "caf" + "e\N{COMBINING ACUTE ACCENT}" + "\u0300\u0316" * 200_000
+    assert words_of(f"{text} noir")[-1] == "noir"
+    assert composed(f"{text} noir", "NFKC").startswith("café")
 
 
 @pytest.mark.parametrize(

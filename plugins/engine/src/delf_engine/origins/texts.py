@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
+
+from delf.tools.ranking import composed
 
 # The number of characters of each piece into which a long value is cut.
 _PIECE_LENGTH: Final = 24
@@ -192,7 +193,7 @@ def normalized_text(text: str) -> str:
 def letters_and_digits(text: str) -> str:
     """Return the letters and digits of a text in lower case, without invisible characters."""
     if not text.isascii():
-        text = _NON_ASCII_SYMBOLS.sub("", unicodedata.normalize("NFKC", text).casefold())
+        text = _NON_ASCII_SYMBOLS.sub("", composed(text, "NFKC").casefold())
     data = text.lower().encode(errors="surrogatepass")  # may contain lone surrogates
     # No byte of another character equals an ASCII symbol, so that only the symbols are deleted.
     return data.translate(None, _ASCII_SYMBOLS).decode(errors="surrogatepass")
