@@ -46,3 +46,25 @@ def test_processes_that_change_a_locked_file_lose_no_change(tmp_path: Path) -> N
     processes = [subprocess.Popen(command) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     assert file.read_text() == "600"
+
+
+FORK = """
+import os, sys
+from pathlib import Path
+from delf.machine.own_files import locked
+file = Path(sys.argv[1])
+end_of_parent, keep_open = os.pipe()
+with locked(file):
+    if os.fork() == 0:
+        os.close(keep_open)
+        os.read(end_of_parent, 1)
+        os._exit(0)
+with locked(file):
+    print("locked again")
+"""
+
+
+def test_forked_process_does_not_keep_a_lock(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORK, str(tmp_path / "own" / "number")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == "locked again\n"

@@ -89,6 +89,8 @@ def locked(path: Path) -> Generator[None]:
             descriptor = os.open(path.parent, os.O_RDONLY)
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Closing is not enough: a process that was forked meanwhile has the descriptor, too.
+            stack.callback(fcntl.flock, descriptor, fcntl.LOCK_UN)
         yield
 
 
