@@ -49,8 +49,11 @@ async def response_at_end(
     async with runtime.permit_of_caller_released():
         if task is not None:
             return await task.await_end(timeout)
-        async with asyncio.timeout(timeout):
-            events = await wait_for_end(runtime.journal, task_id)
+        try:
+            async with asyncio.timeout(timeout):
+                events = await wait_for_end(runtime.journal, task_id)
+        except TimeoutError:
+            raise TimeoutError(f"task {task_id} has not ended within {timeout} s") from None
     ends = [event for event in events if isinstance(event, TaskFinished)]
     return past_response(events, ends[-1])
 

@@ -98,7 +98,9 @@ async def test_second_agent_cannot_resume_a_claimed_task(make: Make, journals: O
     assert desk.calls == [1]
 
 
-async def test_running_task_cannot_be_resumed_by_another_agent(make: Make, journals: Open) -> None:
+async def test_running_task_can_only_be_awaited_by_another_agent(
+    make: Make, journals: Open
+) -> None:
     desk = Desk()
     async with make(desk.look) as one, make(desk.look) as other:
         first = asyncio.ensure_future(one.arun("Look."))
@@ -106,6 +108,8 @@ async def test_running_task_cannot_be_resumed_by_another_agent(make: Make, journ
         (task,) = await journals().find()
         with pytest.raises(DelfError, match="is being worked on by another agent"):
             await asyncio.wait_for(other.aresume(task.task_id), 10)
+        with pytest.raises(TimeoutError, match=f"{task.task_id} has not ended within 0.01 s"):
+            await other.await_task(task.task_id, 0.01)
         desk.go_on.set()
         assert (await first).raise_for_status().text == "1"
         assert (await other.aresume(task.task_id)).text == "1"
