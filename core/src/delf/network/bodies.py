@@ -117,6 +117,7 @@ class Inflater:
             if self._inflated_bytes > self._max_bytes:
                 break
             yield piece
+        # Received bytes may be more than the inflated ones, for example if gzip members are empty.
         if max(self._received_bytes, self._inflated_bytes) > self._max_bytes:
             raise BodyTooLargeError(f"it has more than {self._max_bytes:,} bytes")
 

@@ -469,11 +469,12 @@ def _bindings(hint: Any) -> dict[Any, Any]:
     For ``Page[int]`` the result is ``{T: int}``, if ``T`` is the type variable of ``Page``. A
     variable of several classes has the type of the class itself, or else of its first base.
     """
-    arguments = _arguments_of(hint)
-    bindings = dict(arguments)
+    own_arguments = _arguments_of(hint)
+    bindings = dict(own_arguments)
     for arguments_of_base in _arguments_of_bases(typing.get_origin(hint) or hint).values():
         for variable, type_argument in arguments_of_base.items():
-            bindings.setdefault(variable, _substitute(type_argument, arguments))
+            # For ``class Page(Base[list[T]])``, the base of ``Page[int]`` is ``Base[list[int]]``.
+            bindings.setdefault(variable, _substitute(type_argument, own_arguments))
     return bindings
 
 
@@ -523,7 +524,7 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
 def _argument_notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:
     """Yield the key path and the description of each type argument, and of all inside it.
 
-    A type without arguments yields nothing.
+    ``Order`` is the type argument of ``list[Order]``. A type without arguments yields nothing.
     """
     origin = typing.get_origin(hint)
     if origin is typing.Literal:  # whose arguments are values, not types

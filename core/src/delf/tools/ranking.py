@@ -304,11 +304,9 @@ class Ranking:
             for number, score in self._scores_by_term.get(term, {}).items():
                 scores[number] = scores.get(number, 0.0) + weight * score
         if self._names:
-            max_factor = 1 + _NAME_BONUS
             for number in scores:
                 found_share = _found_share(self._names[number], weights)  # of the name's words
-                factor = 1 + _NAME_BONUS * found_share
-                scores[number] *= factor / max_factor
+                scores[number] *= (1 + _NAME_BONUS * found_share) / (1 + _NAME_BONUS)
         ideal_score = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / ideal_score) for number in best]

@@ -108,8 +108,8 @@ def render_markdown(text: str, width: int) -> Markdown | None:
     probe = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
     with probe.capture() as capture:
         probe.print(page)
-    rendered_text = "".join(capture.get().split())
-    words = _WORD.findall(_FENCE.sub("", text))
+    rendered_text = "".join(capture.get().split())  # joins words that were wrapped
+    words = _WORD.findall(_FENCE.sub("", text))  # fences such as ```python are not rendered
     if all(word in rendered_text for word in words):
         return page
     return None

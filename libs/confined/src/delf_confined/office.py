@@ -175,7 +175,7 @@ def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> I
     with zipfile.ZipFile(rewritten, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
         for name, usual_name in usual_names.items():
             if usual_name in done_names or usual_name.endswith("/"):
-                continue
+                continue  # another spelling of a copied part, or a folder
             done_names.add(usual_name)
             data = archive.read(name)
             lower = usual_name.lower()

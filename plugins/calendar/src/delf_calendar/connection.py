@@ -305,9 +305,9 @@ class Calendar(GoogleConnection):
             old_event = event_of(old)
             changes_time = start is not None or end is not None or bool(zone)
             becomes_series = bool(recurrence)  # an empty list ends a series
-            has_no_zone = not old_event["zone"] and not old_event["all_day"]
-            # A series repeats at the local time of a zone: the times are written with their zone.
-            if changes_time or (becomes_series and has_no_zone):
+            # A series repeats at a local time, so its times need a zone.
+            needs_zone = becomes_series and not old_event["zone"] and not old_event["all_day"]
+            if changes_time or needs_zone:
                 body |= await self._new_times(old_event, start, end, calendar, zone)
             if recurrence is not None:
                 first_start: Mapping[str, Any] = body.get("start") or old.get("start") or {}

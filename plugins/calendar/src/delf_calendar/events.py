@@ -138,7 +138,7 @@ def times(
         start: The start.
         end: The end.
         zone: The zone of an event whose start is a local time or has only an offset, as +02:00.
-        converts_to_zone: Whether the event gets ``zone`` in any case, and both times are converted.
+        converts_to_zone: Whether both times are converted to ``zone``, even if they have a zone.
 
     Raises:
         ToolRefusedError: If only one of start and end is a date, if only one of two times has a
@@ -152,7 +152,8 @@ def times(
         raise ToolRefusedError(_DATE_AND_TIME)
     if end is not None and (start.tzinfo is None) != (end.tzinfo is None):
         raise ToolRefusedError("start and end both have a zone, or neither has")
-    event_zone = zone if converts_to_zone else zone_of(start) or zone
+    named_zone = None if converts_to_zone else zone_of(start)
+    event_zone = named_zone or zone
     start = in_zone(start, event_zone)
     end = later(start, _HOUR) if end is None else in_zone(end, event_zone)
     if converts_to_zone:

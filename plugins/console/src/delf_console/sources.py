@@ -320,21 +320,23 @@ def _known_distribution(name: str) -> str:
         PluginError: If the name is unknown, or probably a typo.
     """
     full_name = canonicalize_name(name)
-    own_names = _names_of_delf_packages()
     if full_name == NAMESAKE:
         raise PluginError(
             f"{name!r} is another project's package", hint=f"delf's own is {DISTRIBUTION}"
         )
     for candidate in (full_name, f"{PLUGIN_PREFIX}{full_name}"):
-        if candidate in own_names:
+        if candidate in _names_of_delf_packages():
             return candidate
-    if full_name.startswith(PLUGIN_PREFIX):
-        # A full name that resembles one of delf's own names is probably a typo.
-        suggestion = _similar_plugin(full_name, _MIN_SIMILARITY_OF_FULL_NAME)
-        if suggestion is None:
-            return full_name  # of another author's plugin
-    else:
-        suggestion = _plugin_meant_by(name)
+    if not full_name.startswith(PLUGIN_PREFIX):
+        raise _unknown_plugin(name, _plugin_meant_by(name))
+    # A full name that resembles one of delf's own names is probably a typo.
+    suggestion = _similar_plugin(full_name, _MIN_SIMILARITY_OF_FULL_NAME)
+    if suggestion is not None:
+        raise _unknown_plugin(name, suggestion)
+    return full_name  # of another author's plugin
+
+
+def _unknown_plugin(name: str, suggestion: str | None) -> PluginError:
     question = "" if suggestion is None else f"; did you mean {suggestion!r}?"
     if Path(name, "pyproject.toml").is_file():
         hint = f"a folder is written as ./{name}"
@@ -343,7 +345,7 @@ def _known_distribution(name: str) -> str:
             "delf plugins available lists delf's own; write the full name of a plugin of another "
             f"author: {PLUGIN_PREFIX}NAME"
         )
-    raise PluginError(f"no plugin is known as {name!r}{question}", hint=hint)
+    return PluginError(f"no plugin is known as {name!r}{question}", hint=hint)
 
 
 def _plugin_meant_by(name: str) -> str | None:

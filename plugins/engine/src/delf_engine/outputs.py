@@ -158,15 +158,14 @@ class Output(Generic[T]):
         """
         fenced = _FENCE.fullmatch(text)
         json_text = text if fenced is None else fenced[1]
-        refusal = f"it is not one JSON value; call {ANSWER}(value), or print nothing else"
         try:
             return self.plain(json.loads(json_text))
         except ToolRefusedError as error:
             refusal = error.message
         except (ValueError, RecursionError):
-            pass
+            refusal = f"it is not one JSON value; call {ANSWER}(value), or print nothing else"
         try:
-            return self.plain(text.strip())
+            return self.plain(text.strip())  # such as 2026-01-31 for a date
         except ToolRefusedError:
             raise ToolRefusedError(refusal) from None
 

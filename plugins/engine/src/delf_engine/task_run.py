@@ -196,16 +196,16 @@ class TaskRun:
         child_tools = None if child is None else child.tools
         # A resumed task reads its input files from the journal, so they need not exist any more.
         is_resumed = bool(request.past)
-        if request.files is None and not is_resumed:
-            check_inputs(resources.files.inputs)
         tools, inputs = resources.tools, resources.files.inputs
+        if request.files is not None:
+            visible_path = resources.sandbox.backend.visible_path
+            own_files = resources.config.own_files  # whose contents the user trusts
+            inputs = input_files(find_inputs(request.files), visible_path, own_files)
+        elif not is_resumed:
+            check_inputs(inputs)
         if request.files is None and child_tools is None:
             await tools.renew()
         else:
-            if request.files is not None:
-                visible_path = resources.sandbox.backend.visible_path
-                own_files = resources.config.own_files  # whose contents the user trusts
-                inputs = input_files(find_inputs(request.files), visible_path, own_files)
             tools = await resources.tools_with(child_tools, inputs)
         if not is_resumed:
             check_variable_names(request.variables, tools.tools)

@@ -175,7 +175,7 @@ class TaskClock:
                 yield
             finally:
                 self._pause_count -= 1
-                self._start_timeout()
+                self._start_timeout()  # no-op if another pause lasts
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until work is done or the time is up; pauses of the clock do not count.

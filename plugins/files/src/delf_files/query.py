@@ -122,18 +122,20 @@ def _header_rows(
         ToolRefusedError: If ``header`` is one number although there are several tables, or names a
             table that is not in the SQL statement, or that has no row with column names.
     """
+    if header is None:
+        return {}
     tables_by_name: dict[str, Mapping[str, Any]] = {}
     for table in tables:
         for file_name in table["names"]:
             tables_by_name.setdefault(file_name, table)
-    if header is None:
-        return {}
     if isinstance(header, int):
         if len(tables) > 1:
             example = {tables[0]["names"][0]: header}
             raise ToolRefusedError(f"the statement names several files; write header={example}")
-        header = dict.fromkeys(tables_by_name, header)
-    for name, row in header.items():
+        rows_by_name = dict.fromkeys(tables_by_name, header)
+    else:
+        rows_by_name = dict(header)
+    for name, row in rows_by_name.items():
         # The name may be that of a sheet, as in book.xlsx/Sheet.
         file_names = [
             each for each in tables_by_name if name == each or name.startswith(f"{each}/")
@@ -146,7 +148,7 @@ def _header_rows(
             raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
         if row < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
-    return dict(header)
+    return rows_by_name
 
 
 def _names_in_statements(file: InputFile, files: Sequence[InputFile]) -> list[str]:

@@ -51,7 +51,7 @@ def _duckdb_type(values: Sequence[Any]) -> str:
         return "BOOLEAN"
     if kinds == {int} and all(abs(value) < _FIRST_LARGE_INT for value in filled):
         return "BIGINT"
-    if kinds <= {int, float} and not any(map(_loses_digits_as_float, values)):
+    if kinds <= {int, float} and not any(map(_loses_digits_as_float, filled)):
         return "DOUBLE"
     if kinds == {dt.date}:
         return "DATE"

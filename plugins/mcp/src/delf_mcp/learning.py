@@ -77,11 +77,14 @@ class Results:
         new_types = self._new_types(tool_key, path_by_type)
         if not new_types:
             return ""
-        recorded_types = visible_types(result_text(tool.output_schema), new_types)
-        samples.note_undeclared(tool_key, recorded_types)
-        # A script may fail with None in any field, also in a field that is not shown.
-        reported_types = [each for each in new_types if each in recorded_types or each[1] == "None"]
-        return ", ".join(f"{each[1]} at {path_by_type[each]}" for each in reported_types)
+        shown_types = visible_types(result_text(tool.output_schema), new_types)
+        samples.note_undeclared(tool_key, shown_types)
+        return ", ".join(
+            f"{type_name} at {path_by_type[place, type_name]}"
+            for place, type_name in new_types
+            # A script may fail with None in any field, also in a field that is not shown.
+            if (place, type_name) in shown_types or type_name == "None"
+        )
 
     def _new_types(self, tool_key: str, undeclared_types: Iterable[Found]) -> list[Found]:
         """Return the undeclared types that no earlier result had at the same place."""

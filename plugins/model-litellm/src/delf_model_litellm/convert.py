@@ -91,7 +91,7 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
     if extra and endpoint.dialect == "anthropic":
         _check_fields(extra, endpoint)
-        merged |= dict(extra)
+        merged |= dict(extra)  # litellm sends arguments that it does not know
     elif extra:
         merged["extra_body"] = dict(extra)
     if endpoint.dialect == "anthropic" and _asks_for_thinking(merged):

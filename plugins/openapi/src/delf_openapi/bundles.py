@@ -144,10 +144,10 @@ def _convert_to_2020(
     if isinstance(copy.get("required"), list):
         declared: Any = original.get("properties")
         properties = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
+        unique_names = dict.fromkeys(name for name in copy["required"] if isinstance(name, str))
         # A request does not contain read-only properties, so none of them is required.
-        needed = dict.fromkeys(name for name in copy["required"] if isinstance(name, str))
         copy["required"] = [
-            name for name in needed if not document.is_read_only(properties.get(name))
+            name for name in unique_names if not document.is_read_only(properties.get(name))
         ]
     _drop_invalid_keywords(copy)
     return _nullable(copy) if original.get("nullable") is True else copy

@@ -142,16 +142,16 @@ def _operation(
     operation: dict[str, Any],
     shared_parameters: list[Any],
 ) -> dict[str, Any]:
-    """Convert an operation; move its body and the fields of its form to ``requestBody``."""
-    parameters: list[Any] = []
-    form: list[dict[str, Any]] = []
-    body: dict[str, Any] | None = None
-    merged: dict[tuple[Any, Any], dict[str, Any]] = {}
+    """Convert an operation to OpenAPI 3, where its body or its form is the ``requestBody``."""
     # A parameter of the operation replaces the shared parameter with the same name and place.
+    merged: dict[tuple[Any, Any], dict[str, Any]] = {}
     listed: list[Any] = [*shared_parameters, *(operation.get("parameters") or [])]
     for raw in listed:
         item = document.resolve_reference(raw)
         merged[item.get("name"), item.get("in")] = item
+    parameters: list[Any] = []
+    form: list[dict[str, Any]] = []
+    body: dict[str, Any] | None = None
     for item in merged.values():
         location = item.get("in")
         if location == "body":

@@ -67,7 +67,8 @@ class CatalogVectors:
                     errors[0].describe(),
                 )
             matrix = _matrix_of(outcomes)
-            if all(map(is_refusal, errors)):  # after other failures, the next start tries again
+            # After another failure, such as a timeout, the next start embeds all texts again.
+            if all(map(is_refusal, errors)):
                 await asyncio.to_thread(_write_cached, path, matrix)
         return cls(matrix, embedder)
 

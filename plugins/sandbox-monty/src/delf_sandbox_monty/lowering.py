@@ -602,21 +602,22 @@ class Lowering(ast.NodeTransformer):
         return call_of(name(node, "__delf_get__"), [node.value, text])
 
     def _replace_dunder_name(self, node: ast.Attribute) -> ast.expr:
-        """Replace ``__name__`` or ``__qualname__`` of a function or of an object's class."""
+        """Replace a class's ``__name__``, or a function's ``__name__`` or ``__qualname__``."""
         match node.value:
-            # type(error).__name__, error.__class__.__name__: delf's exceptions have other names
+            # type(error).__name__, error.__class__.__name__: in Monty, delf's exceptions have
+            # other names than in a script
             case (
                 ast.Call(func=ast.Name(id="type"), args=[value])
                 | ast.Attribute(attr="__class__", value=value)
             ) if node.attr == "__name__":
                 return call_of(name(node, "__delf_kind__"), [value])
             # fetch.__name__: the name of the function, as the script defines it
-            case ast.Name(id=word) if not self._has_own_name(word):
+            case ast.Name(id=word) if not self._has_right_name(word):
                 return call_of(name(node, "__delf_name_of__"), [node.value])
             case _:
                 return node
 
-    def _has_own_name(self, word: str) -> bool:
+    def _has_right_name(self, word: str) -> bool:
         """Return True if ``__name__`` of a value is right in Monty, or is unknown."""
         return word in self._modules_and_classes or self._may_be_wrapper(word)
 

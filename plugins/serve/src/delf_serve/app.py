@@ -209,7 +209,7 @@ class Application:
         scope["app"] = self  # makes the router raise its errors instead of sending them
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            # The guard does not start the agent for probes. Of these, only /ready needs the agent.
+            # The guard has started the agent, except for the probes /ready and /health.
             needs_agent = path_of(scope) != "/health"
             if needs_agent and not self._started:
                 await self._start_for_request()

@@ -336,8 +336,10 @@ class Sheets(GoogleConnection):
             header = plan.first_row(sheet, present_header)
             grid = rows_for(header, rows, sheet.columns)
             plan.append(sheet, grid, **arguments)
+            # Rows that begin a sheet bring the header of the batch's next rows. The first row of an
+            # older sheet is known only if the rows are dicts.
             if not any(header) and (is_new or isinstance(rows[0], Mapping)):
-                plan.change_first_row(sheet, 0, grid[0])  # the header of further rows
+                plan.change_first_row(sheet, 0, grid[0])
         elif step["do"] == "format":
             plan.format(arguments.pop("range"), arguments)
         elif step["do"] == "chart":

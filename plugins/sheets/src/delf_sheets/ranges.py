@@ -140,7 +140,7 @@ class Book:
         if text in self.names:
             return self._named_area(text)
         title, cells = _split_title(text)
-        if not title and not _is_cells(cells):
+        if not title and not _is_cells(cells):  # the title alone, such as "Sheet1"
             title = cells
             cells = ""
         sheet = self.sheet(title)

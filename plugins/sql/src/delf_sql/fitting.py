@@ -221,8 +221,8 @@ def _as_duckdb_map(text: str) -> Any:
 def _fits(value: Any, family: Family) -> bool:
     """Return True if a column of a type family can store a value without changing it.
 
-    Also return True for a value of a type that is not checked here, such as a date for an integer:
-    the database decides whether to refuse the value.
+    Also return True for a value whose type is not checked here, such as a date for an integer
+    column: the database decides whether to refuse the value.
     """
     if family == "integer":
         if isinstance(value, (str, float, decimal.Decimal)):
@@ -234,7 +234,7 @@ def _fits(value: Any, family: Family) -> bool:
     if family == "year":
         return bool(_YEAR.fullmatch(str(value)))
     if family == "boolean":
-        number = _number(value) if isinstance(value, str) else value
+        number = _number(value) if isinstance(value, str) else value  # None for "yes"
         if isinstance(number, decimal.Decimal) and number.is_nan():
             return False  # comparing a signalling NaN raises
         if isinstance(number, (int, float, decimal.Decimal)):
@@ -244,7 +244,9 @@ def _fits(value: Any, family: Family) -> bool:
         return not isinstance(value, bytes)
     if family == "bytes":
         return isinstance(value, bytes)
-    return _keeps_moment(value, family) if family in _MOMENTS else True
+    if family in _MOMENTS:
+        return _keeps_moment(value, family)
+    return True
 
 
 def _keeps_moment(value: Any, family: Family) -> bool:

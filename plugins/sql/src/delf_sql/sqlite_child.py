@@ -493,11 +493,13 @@ def confine(open_options: OpenOptions) -> None:
 def _failure_message(error: Exception, *, read_only: bool) -> tuple[Any, ...]:
     """Return a message for the parent process about a failure.
 
-    The first item is ``large`` if a result is too large, else ``failed``.
-
     Args:
         error: One of ``_REPORTED_ERRORS``.
         read_only: Whether the process may only read the database.
+
+    Returns:
+        ``("large", ROW_COUNT)`` if a result is too large, else ``("failed", TEXT)``, with the
+        number of the failed statement as a third item if the error is a :class:`_FailedAtError`.
     """
     if isinstance(error, _FailedAtError):
         return "failed", str(error.__cause__), error.args[0]

@@ -117,7 +117,7 @@ def _marked_script(text: str) -> Reading | None:
         return Reading(why=_TOO_LONG)
     if blocks:
         return _script_in_blocks(blocks, text)
-    # The script in the call may again have a fence, so find_script() reads it.
+    # find_script() reads the text in the call, which may again be a script in a fence.
     if (call_reading := from_json(text, find_script)) is not None:
         return call_reading
     if tagged_blocks := _tagged_blocks(text):

@@ -108,7 +108,7 @@ def _with_plain_signs(code: str) -> str:
     for must_close_with_curly_quote in (True, False):
         reader = _Reader(code, must_close_with_curly_quote=must_close_with_curly_quote)
         try:
-            repaired = "".join(_join_pieces(reader.code("")))
+            repaired = "".join(_join_pieces(reader.code(closing="")))
         except _UnreadableError:
             continue
         if _parses(repaired):

@@ -291,18 +291,19 @@ class _Uses:
         ]
 
     def _check_lazy_call_of_function(self, place: CallPlace) -> None:
-        """Check a call such as ``map(f, names)`` if the script defines ``f``, which calls tools."""
+        """Check a call such as ``map(f, names)`` if ``f`` is a lambda or function of the script."""
         node = place.node
         if self._original_name_of(node) not in _LAZY_FUNCTIONS or not node.args:
             return
         function: Any = node.args[0]
         if isinstance(function, ast.Name):
             function = self._functions_of_script.get(function.id)
-        if isinstance(function, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
-            label = next(self._tools_in(function), None)
-            if label is not None:
-                is_named = not isinstance(function, ast.Lambda)
-                self._check_lazy_call(node, place.scope, label, is_named_function=is_named)
+        if not isinstance(function, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        label = next(self._tools_in(function), None)
+        if label is not None:
+            is_named = not isinstance(function, ast.Lambda)
+            self._check_lazy_call(node, place.scope, label, is_named_function=is_named)
 
     def _check_lazy_call(
         self, node: ast.Call, scope: Scope, label: str, *, is_named_function: bool = False

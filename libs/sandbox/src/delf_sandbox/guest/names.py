@@ -383,9 +383,10 @@ class ToolNames:
     def _attributes_by_unknown_name(self) -> dict[str, set[str | None]]:
         """Return the attributes that the script reads of each unknown name.
 
-        None among the attributes stands for a read of the name alone.
+        For ``datetime.date``, the result is ``{"datetime": {"date"}}``; for ``datetime`` alone, it
+        is ``{"datetime": {None}}``.
         """
-        # For ``datetime.date``, the ``id()`` of the node ``datetime``, mapped to "date".
+        # From the ``id()`` of the node ``datetime`` to "date".
         attribute_by_node_id = {
             id(place.node.value): place.node.attr for place, _ in self.syntax.attributes
         }

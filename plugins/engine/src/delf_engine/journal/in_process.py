@@ -115,8 +115,12 @@ class InProcessJournal:
                 break
             first = entry.events[0]
             if isinstance(first, (TaskQueued, TaskStarted)):
-                running = {"state": TaskState.RUNNING, "events": len(entry.events)}
-                values: dict[str, Any] = {**TaskRecord.beginning(first), **running, **entry.record}
+                values: dict[str, Any] = {
+                    **TaskRecord.beginning(first),
+                    "state": TaskState.RUNNING,
+                    "events": len(entry.events),
+                    **entry.record,  # the changes by later events, such as another state
+                }
                 records.append(TaskRecord(**values))
         return records
 

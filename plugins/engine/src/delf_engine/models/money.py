@@ -298,11 +298,15 @@ class Ledger:
             self.outer_ledger.add(usage, cost_usd, task_id)
 
     def _count(self, usage: Usage, cost_usd: float | None, task_id: str) -> None:
-        """Add the tokens and cost of a model call to the totals, and to those of its task."""
+        """Add the tokens and cost of a model call to the totals, and the cost to a task's cost.
+
+        The call of a child task counts for the outermost parent task.
+        """
         with self._lock:
-            payer = self._paying_task_by_child.get(task_id, task_id)
-            if payer:  # empty for a call outside of tasks
-                self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
+            paying_task = self._paying_task_by_child.get(task_id, task_id)
+            if paying_task:  # empty for a call outside of tasks
+                cost_so_far = self._by_task.get(paying_task, 0.0)
+                self._by_task[paying_task] = cost_so_far + (cost_usd or 0.0)
                 # Limited, because a server may run for months.
                 while len(self._by_task) > _MAX_TASKS:
                     oldest_task = next(iter(self._by_task))

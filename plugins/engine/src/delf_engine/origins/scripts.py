@@ -882,8 +882,9 @@ class Scripts:
                 # In ``rows.sort(key=lambda row: …)``, ``row`` may be an object inside ``rows``.
                 variables_in_call = {*_names_in(call)} - self._names.modules
                 self._share_objects(_parameters(each), passed_sources, variables_in_call)
-                # In ``map(lambda value: …, values)``, ``values`` decides how often the lambda runs.
-                with self._visiting(each, passed_sources):
+                # The passed values also decide how often the lambda runs: ``values`` does in
+                # ``map(lambda value: …, values)``.
+                with self._visiting(each, sources=passed_sources):
                     result_sources |= self._read_parts(each)
         return result_sources
 

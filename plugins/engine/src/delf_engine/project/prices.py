@@ -39,7 +39,10 @@ class Prices:
         return cls(read_prices(path), providers)
 
     def find(self, model: str) -> Price | None:
-        """Return the prices of a model, found by any spelling of its name; None if unknown."""
+        """Return the prices of a model, found by any spelling of its name; None if unknown.
+
+        A name without wildcards wins over a pattern, and the name as given over its spellings.
+        """
         if model in self._prices:
             return self._prices[model]
         names = {model, model.rpartition("/")[2]}
@@ -49,14 +52,14 @@ class Prices:
         for name in self._prices:
             if name in names:
                 return self._prices[name]
-
-        def matches(pattern: str) -> bool:
-            return any(fnmatch.fnmatchcase(name, pattern) for name in names)
-
-        matching = list(filter(matches, self._prices))
-        if matching:
-            return self._prices[max(matching, key=_specificity)]
-        return None
+        matching_patterns = [
+            pattern
+            for pattern in self._prices
+            if any(fnmatch.fnmatchcase(name, pattern) for name in names)
+        ]
+        if not matching_patterns:
+            return None
+        return self._prices[max(matching_patterns, key=_specificity)]
 
 
 def _specificity(pattern: str) -> tuple[int, str]:

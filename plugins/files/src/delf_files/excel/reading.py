@@ -263,7 +263,8 @@ def _filled_rows(
         ToolExecutionError: If the sheet exceeds a limit.
     """
     merged_texts = MergedTexts(scan.merged_areas)
-    area = cell_count = 0
+    area = 0  # the number of cells, including empty ones
+    cell_count = 0  # without the empty cells at the ends of rows
     for number, (row, formulas) in enumerate(_rows_with_formulas(sheet, formula_sheet), 1):
         values = [_cell_value(value, epoch) for value in row]
         _fill_formulas(values, formulas, number, scan)
@@ -273,10 +274,11 @@ def _filled_rows(
             values.pop()
         cell_count += len(values)
         _check_size(area, cell_count)
-        if values:
-            if number > MAX_ROWS:
-                raise ToolExecutionError(f"the sheet has more than {MAX_ROWS:,} rows")
-            yield number, values
+        if not values:
+            continue
+        if number > MAX_ROWS:
+            raise ToolExecutionError(f"the sheet has more than {MAX_ROWS:,} rows")
+        yield number, values
 
 
 def _rows_with_formulas(

@@ -137,7 +137,7 @@ class _Session:
         limits = started.limits
         with self._lock:
             self._running = child
-            # stop() may have come while the child was being started.
+            # stop() may have come while the child was being started; call() then raises EOFError.
             if self._is_stopped:
                 child.kill()
         try:

@@ -278,7 +278,8 @@ class SqliteBackend:
         try:
             yield child
         finally:
-            if not child.is_alive or self._pools.get(read_only) is not pool:  # closed meanwhile
+            was_closed = self._pools.get(read_only) is not pool  # close() removes the pool
+            if was_closed or not child.is_alive:
                 pooled.invalidate()
             pooled.close()
 
@@ -448,8 +449,9 @@ class SqliteBackend:
         keys = json.dumps([relation.key for relation in relations])
 
         def rows(query: str) -> list[Sequence[Any]]:
+            """Return a query's rows; each begins with the relation's key instead of its index."""
             found = self._run(session, query, [keys], _ALL).rows
-            return [(relations[int(row[0])].key, *row[1:]) for row in found]
+            return [(relations[int(index)].key, *values) for index, *values in found]
 
         return tables_of(relations, rows(_COLUMNS), rows(_CONSTRAINTS))
 

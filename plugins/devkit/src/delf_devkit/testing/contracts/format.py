@@ -363,7 +363,7 @@ class FormatContract(Contract):
             value = await self._round_trip(file_format, tmp_path, path, zoned)
             if value is _REFUSED:
                 continue
-            moment = _moment_of(value)
+            moment = _moment_of(value)  # None for "Sat Jan 31 09:00 UTC 2026", which names a zone
             has_zone = _names_zone(value) if moment is None else moment.tzinfo is not None
             assert has_zone, (
                 f"{zoned} was read back as {value!r}, which has no zone: each reader takes it "
