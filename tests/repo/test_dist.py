@@ -171,7 +171,7 @@ def test_fresh_environment_installs_and_uninstalls_plugins(dist: Path, tmp_path:
         **alone,
     )
     message = run(delf, "plugins", "install", "--yes", "prefilter-llm", cwd=tmp_path, **alone)
-    assert "✓ prefilter-llm 0.1.0  prefilter llm" in message, "not taken from the clone"
+    assert "✓ prefilter-llm 0.1.0  prefilter filter, search" in message, "not taken from the clone"
 
 
 def _plugins(listed: str) -> set[str]:

@@ -308,7 +308,6 @@ async def test_unknown_tool_names_are_refused_by_the_host():
         "[shop.find][0].confirm = False",
         "found = [shop.find]\nprint(f'{found[0]}')",
         "found = [shop.find]\nprint(found[0])",
-        "found = [shop.find]\nif found[0]:\n    pass",
         "found = [shop.find]\nfound[0] == 'x'",
         "found = [shop.find]\nawait found[0]",
         "for one in [shop]:\n    await one",

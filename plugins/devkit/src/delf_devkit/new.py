@@ -20,7 +20,6 @@ from delf.packages.official import PLUGIN_PREFIX, all_packages, module_of, packa
 from delf.types import IN_PROCESS
 from delf_cli.as_json import as_json_option
 from delf_cli.main import COMMANDS
-from delf_engine.toolset import RESERVED
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -29,7 +28,6 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _RESERVED_NAMES: Final = ("core", "delf", DISTRIBUTION, "testing")
 # The names that no setting can choose as a plugin of a kind, because they mean something else.
 _RESERVED_NAMES_BY_KIND: Final[Mapping[str, Collection[str]]] = {
-    "connection": RESERVED.union(dir(builtins)),
     "journal": (IN_PROCESS,),
     "prefilter": ("auto", "off"),
     "sandbox": ("auto",),
@@ -218,6 +216,10 @@ def _check_name(name: str, kind: str, package: str) -> None:
             )
     is_own_command = kind == "command" and name in COMMANDS
     reserved_names = {*_RESERVED_NAMES, *_RESERVED_NAMES_BY_KIND.get(kind, ())}
+    if kind == "connection":
+        from delf_engine.toolset import RESERVED  # takes long to import, which --help does not need
+
+        reserved_names |= {*RESERVED, *dir(builtins)}
     is_reserved = not reserved_names.isdisjoint((name, name.replace("-", "_")))
     if is_reserved or is_own_command or keyword.iskeyword(name):
         raise click.BadParameter(f"{name!r} is a reserved name", param_hint="NAME")
