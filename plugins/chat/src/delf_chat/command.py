@@ -172,7 +172,7 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
             return await Repl(agent, reader, session_options).run()
 
     def keep_resumable() -> None:
-        """Let another process resume the task that a shutdown interrupts, if it can be resumed."""
+        """Keep the task that a shutdown interrupts resumable by another process."""
         if chat.persist and setup.is_journalled:
             for agent in started_agents:
                 keep_cancelled_tasks_resumable(agent)

@@ -186,7 +186,7 @@ class Repl:
 
     @contextmanager
     def _stop_on_interrupt(self, work: asyncio.Future[Response]) -> Generator[None]:
-        """Let Ctrl-C cancel only the task while the block runs; do nothing without a terminal."""
+        """Cancel only the task at Ctrl-C while the block runs; do nothing without a terminal."""
         loop = asyncio.get_running_loop()
         if not self._reader.interactive:
             yield

@@ -355,7 +355,7 @@ class TaskHost:
 
     @contextmanager
     def _script_running(self) -> Generator[None]:
-        """Let the strategy make no calls while the block asks about a script and runs the script.
+        """Refuse calls of the strategy while the block asks about a script and runs the script.
 
         Note the error if the block has to leave the task unfinished.
         """

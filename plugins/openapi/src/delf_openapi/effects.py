@@ -75,7 +75,7 @@ class OperationEffects:
         }
 
     def accept(self) -> None:
-        """Let the effects apply to the operations as they are now, also in later processes."""
+        """Accept the operations as they are now; the setting ``effects`` then applies to them."""
         if self._recorded_effects is not None:
             self._recorded_effects.accept()
 

@@ -53,7 +53,7 @@ class Printer(io.TextIOBase):
         self._is_alarm_set = False
 
     def use_alarm(self) -> None:
-        """Let an alarm signal flush buffered text while the script sleeps or computes.
+        """Flush buffered text by an alarm signal while the script sleeps or computes.
 
         Call this in the main thread of the process that serves the session, not in the template
         process from which that process is forked.

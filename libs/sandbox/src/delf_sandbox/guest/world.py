@@ -454,5 +454,5 @@ _UTC = dt.UTC
 
 
 def _add_module(text: str) -> str:
-    """Let the ``repr`` of a date begin with the name of its module, ``datetime.``."""
+    """Return the ``repr`` of a date with the name of its module, ``datetime.``, in front."""
     return f"datetime.{text.removeprefix('datetime.')}"

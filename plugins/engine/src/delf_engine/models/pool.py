@@ -121,7 +121,7 @@ class ModelPool:
         return recorder.record(model, self._record_path, self._redactor.redact_text)
 
     async def warm_up(self, config: LLMConfig) -> None:
-        """Let a model prepare for its first call, if it supports this."""
+        """Prepare a model for its first call, if the model supports this."""
         model = self.get(config)
         if isinstance(model, SupportsEarlyStart):
             await model.warm_up()
