@@ -171,18 +171,23 @@ class RecordedConnection:
         self.is_function = inner.is_function
         self.names: set[str] = set()
         """The full names of the actions; empty until :meth:`actions` is called."""
+        self._take_methods()
 
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the real connection that this class does not define.
+    def _take_methods(self) -> None:
+        """Give this object the optional methods of the real connection.
 
-        The optional methods ``check``, ``setup``, ``needs_setup`` and ``learn`` are hidden, because
-        they could reach a service or a model. The optional method ``context``, whose text is for
-        the prompt, is replaced by a method that returns the recorded text.
+        The methods ``check``, ``setup``, ``needs_setup`` and ``learn`` are left out, because they
+        could reach a service or a model. The method ``context``, whose text is for the prompt, is
+        replaced by a method that returns the recorded text.
         """
-        if name in _HIDDEN_METHODS or name.startswith("__"):
-            raise AttributeError(name)
-        attribute = getattr(self._inner, name)  # raises also if the connection has no context()
-        return self._recorded_context if name == "context" else attribute
+        # ``__getattr__`` is no way: from Python 3.12 on, isinstance() with a protocol does not
+        # call it.
+        for name in dir(type(self._inner)):
+            if name in _HIDDEN_METHODS or name.startswith("_") or hasattr(type(self), name):
+                continue
+            method = self._recorded_context if name == "context" else getattr(self._inner, name)
+            if callable(method):
+                setattr(self, name, method)
 
     async def actions(self) -> Sequence[Action]:
         """Return the actions of the real connection, with calls that return recorded results."""

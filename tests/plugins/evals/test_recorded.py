@@ -1,0 +1,34 @@
+import inspect
+
+import pytest
+
+from delf import Connection, action
+from delf_evals.recorded import RecordedConnection
+
+
+class Desk(Connection):
+    """A desk."""
+
+    @action(effect="read")
+    async def tickets(self) -> list[str]:
+        """List the tickets."""
+        return []
+
+    async def context(self, task: str) -> str | None:
+        """Describe the desk."""
+        return "The desk is open."
+
+    async def aclose(self) -> None:
+        """Close the desk."""
+
+    async def learn(self, finished: object) -> None:
+        """Learn from a task."""
+
+
+# Static lookup: isinstance() with a protocol uses it from Python 3.12 on.
+@pytest.mark.parametrize(
+    ("name", "is_kept"), [("aclose", True), ("context", True), ("learn", False)]
+)
+def test_recorded_connection_has_the_optional_methods_that_change_nothing(name, is_kept):
+    recorded = RecordedConnection(Desk(name="desk"))
+    assert (inspect.getattr_static(recorded, name, None) is not None) == is_kept
