@@ -257,6 +257,38 @@ async def test_resumed_task_of_a_removed_person_gets_no_place(serve, way):
         assert "Timeout" in task["error"]
 
 
+async def test_remembered_approval_holds_while_its_person_may_decide(serve):
+    server = await serve(api_key="boss:boss-key")
+    ada = person("ada")
+    await add(server, ada)
+    yes = {"decision": "approve", "remember": "until_revoked"}
+    code = "print(await send('bob'))"
+
+    async def asked() -> str:
+        answer = await server.client.post(
+            "/run", json={"task": doing(code)}, headers=bearer("ada-key")
+        )
+        return (await server.question(answer.json()["task_id"]))["request_id"]
+
+    async def remembered() -> list:
+        listed = await server.client.get("/remembered", headers=bearer("ada-key"))
+        return listed.json()["remembered"]
+
+    server.client.headers.update(bearer("boss-key"))
+    done = await server.client.post(
+        f"/approvals/{await asked()}", json=yes, headers=bearer("ada-key")
+    )
+    assert done.json()["remember"] == "until_revoked"
+    assert (await run(server, "ada", code))["state"] == "done"
+    may_only_run = replace(ada, rights=("read", "run"))
+    await change(server, ada, may_only_run)
+    assert await remembered() == []
+    await asked()
+    await change(server, may_only_run, ada)
+    assert len(await remembered()) == 1
+    assert (await run(server, "ada", code))["state"] == "done"
+
+
 async def test_scope_limits_the_visible_tasks(team):
     made = {name: (await run(team, name, "print(1)"))["task_id"] for name in ("ada", "bo", "eve")}
     seen = {}

@@ -336,7 +336,10 @@ class SupportsRemembered(Protocol):
     """
 
     async def remembered(self) -> Sequence[RememberedDecision]:
-        """Return the decisions that hold, oldest first, without revoked ones."""
+        """Return the decisions that hold, oldest first.
+
+        Leave out revoked decisions, and decisions of people who may no longer decide.
+        """
         ...
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:

@@ -166,16 +166,29 @@ def check_may_run(holder: str, people: Iterable[Person]) -> None:
     Raises:
         ConfigurationError: If the owner was removed, or lost the right ``run``.
     """
+    if not keeps_right(holder, "run", people):
+        raise ConfigurationError(
+            f"{name_of_holder(holder)} may not run tasks any more",
+            hint="another person can submit the same task again",
+        )
+
+
+def keeps_right(holder: str, right: Right, people: Iterable[Person]) -> bool:
+    """Return False if a person was removed, or has lost a right.
+
+    Args:
+        holder: The person's owner name. Owners who are not in ``people`` keep their rights, as in
+            :func:`check_may_run`.
+        right: The right.
+        people: All people of the journal, also removed ones.
+    """
     for person in people:
-        may_run = person.revoked_at is None and "run" in person.rights
-        has_lost_right = person.holder == holder and not may_run
-        # A new person of the same name does not own the removed person's tasks.
-        was_removed = holder in person.former_holders
-        if has_lost_right or was_removed:
-            raise ConfigurationError(
-                f"{person.name} may not run tasks any more",
-                hint="another person can submit the same task again",
-            )
+        # A new person of the same name has neither the tasks nor the decisions of the removed one.
+        if holder in person.former_holders:
+            return False
+        if holder == person.holder:
+            return person.revoked_at is None and right in person.rights
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,10 @@ from delf.events import (
 )
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, RequestRecord, TaskRecord
+from delf.protocols.people import Person, keeps_right
 from delf.types import TaskState
 from delf.values.encoding import from_jsonable
+from delf_journal_sql import people
 from delf_journal_sql.codec import DAMAGE, unpack, warn_of_unreadable
 from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, cached_is_alive
@@ -225,16 +227,18 @@ def _add_event(requests: dict[str, RequestRecord], event: Event, task: TaskRecor
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:
-    """Return the remembered approval decisions that are not revoked, oldest first.
+    """Return the remembered approval decisions that hold, oldest first.
 
-    Leave out the decisions of tasks with unreadable events: people are asked again.
+    Leave out revoked decisions, and decisions of people who may no longer decide. Also leave out
+    the decisions of tasks with unreadable events: people are asked again.
     """
     rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - only names of this module
+    everybody = people.find(connection)
     decisions: list[RememberedDecision] = []
     for (key,) in rows:
         try:
             revoked = _revoked_ids(connection, key)
-            remembered = [*_remembered_in(connection, key)]
+            remembered = [*_remembered_in(connection, key, everybody)]
         except UnreadableEventError as error:
             warn_of_unreadable("the decisions about a task are not remembered", error.message)
             continue
@@ -242,8 +246,13 @@ def find_remembered(connection: Connection) -> list[RememberedDecision]:
     return sorted(decisions, key=lambda decision: decision.at)
 
 
-def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecision]:
-    """Yield the remembered decisions of a task, including revoked ones."""
+def _remembered_in(
+    connection: Connection, key: int, everybody: Sequence[Person]
+) -> Iterator[RememberedDecision]:
+    """Yield the remembered decisions of a task, including revoked ones.
+
+    Leave out decisions of people who may no longer decide.
+    """
     rows = connection.execute(
         f"SELECT t.task_id, {EVENT} FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "  # noqa: S608 - only names of this module
         f"WHERE e.task = :key AND {_IS_REQUEST_EVENT} ORDER BY e.seq",
@@ -258,6 +267,8 @@ def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecis
         elif isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
             request = requests.get(event.request_id)
             if request is None:
+                continue
+            if event.person is not None and not keeps_right(event.person, "decide", everybody):
                 continue
             decision = RememberedDecision.from_events(request, event)
             if decision is not None:
