@@ -150,5 +150,5 @@ async def gate_bench(
         resources=SimpleNamespace(limits=Limits(frame_bytes=max_result_bytes + 1024)),
     )
     around: Any = NoContexts() if contexts is None else contexts
-    gate = Gate(run, around, ToolThreads(4))
+    gate = Gate(run, around, ToolThreads(4, 1))
     return GateBench(tools, gate, log, of_task, journal, asked)

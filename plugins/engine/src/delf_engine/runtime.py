@@ -28,7 +28,7 @@ from delf.protocols.sandbox import SupportsAbandoning
 from delf.protocols.shared_journal import SharedJournal
 from delf.tools.context import ChildResult
 from delf_engine.bounded import convert_exits_to_errors
-from delf_engine.calls.children import ChildTasks
+from delf_engine.calls.children import MAX_LEVELS, ChildTasks, too_deep
 from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.gate import Gate
 from delf_engine.calls.threads import ToolThreads
@@ -63,7 +63,7 @@ class Runtime:
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
-        self._threads = ToolThreads(_TOOL_THREADS)
+        self._threads = ToolThreads(_TOOL_THREADS, MAX_LEVELS)
         # The asyncio tasks of all tasks in run(), including those that still wait for a permit.
         self._accepted: set[asyncio.Task[TaskOutcome]] = set()
         # The pipelines of the tasks that have got their permit, by task id.
@@ -136,9 +136,13 @@ class Runtime:
 
         Raises:
             AgentStateError: If the runtime was stopped.
+            TaskLimitError: If tools have run tasks in each other too many levels deep.
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
+        depth = len([*Permit.of_callers()])
+        if depth > MAX_LEVELS:
+            raise too_deep(depth - 1)
         work = asyncio.ensure_future(self._work(self._with_observer_notes(request)))
         self._accepted.add(work)
         work.add_done_callback(self._accepted.discard)
@@ -184,11 +188,12 @@ class Runtime:
                 yield
 
     def _permit_of_caller(self) -> Permit | None:
-        """Return the permit of the running task of this agent whose code calls; else None."""
-        permit = Permit.of_task.get()
-        if permit is None or permit.is_over or permit.permits is not self._task_permits:
-            return None
-        return permit
+        """Return the permit of the running task of this agent whose code calls; else None.
+
+        Tasks of other agents may be between: two agents may run tasks of each other.
+        """
+        own = (permit for permit in Permit.of_callers() if permit.permits is self._task_permits)
+        return next((permit for permit in own if not permit.is_over), None)
 
     async def _outcome_of_stopped_task(self, task_id: str) -> TaskOutcome:
         """Return the outcome of a task whose work was stopped, even if the end is not recorded.

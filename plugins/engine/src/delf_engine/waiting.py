@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -44,9 +44,22 @@ class Permit:
         """True after ``async with``: the permit is not needed any more."""
         self.reacquisition: asyncio.Task[None] | None = None
         """The asyncio task that reacquires the permit after a call has waited for a person."""
+        self._caller: Permit | None = None
+
+    @classmethod
+    def of_callers(cls) -> Iterator[Permit]:
+        """Yield the permits of the task whose code runs, and of the tasks above it, of any agent.
+
+        A task is above another one if code of the first runs the second and waits for the answer.
+        """
+        permit = cls.of_task.get()
+        while permit is not None:
+            yield permit
+            permit = permit._caller
 
     async def __aenter__(self) -> Self:
         await self._acquire()
+        self._caller = self.of_task.get()
         self.of_task.set(self)
         return self
 

@@ -244,6 +244,58 @@ class TestTasksOfTools:
         answers = [agent.submit("outer").result(20).text for _ in range(2)]
         assert answers == ["7 7" if way == "arun" else "7"] * 2
 
+    @pytest.mark.parametrize("is_async", [True, False])
+    def test_agents_that_run_tasks_of_each_other_lend_their_permits(
+        self,
+        make_agent: Callable[..., Agent],
+        scripted_model: ScriptedModel,
+        is_async: bool,
+    ) -> None:
+        calls: list[str] = []
+
+        def make(name: str, other_name: str) -> Agent:
+            async def on_loop() -> str:
+                calls.append(name)
+                return "end" if len(calls) > 3 else (await agents[other_name].arun("x")).text
+
+            def in_thread() -> str:
+                calls.append(name)
+                return "end" if len(calls) > 3 else agents[other_name].run("x").text
+
+            relay = tool(name="relay", confirm=False)(on_loop if is_async else in_thread)
+            return make_agent(tools=[relay], max_tasks=1)
+
+        scripted_model.default = script("print(await relay())")
+        agents = {"one": make("one", "other"), "other": make("other", "one")}
+        assert agents["one"].run("x", timeout=20).text == "end"
+        assert calls == ["one", "other"] * 2
+
+    @pytest.mark.parametrize("is_async", [True, False])
+    def test_tasks_of_tools_nest_five_levels_deep(
+        self,
+        make_agent: Callable[..., Agent],
+        scripted_model: ScriptedModel,
+        is_async: bool,
+    ) -> None:
+        ends: list[str] = []
+
+        async def on_loop() -> str:
+            return end(await agent.arun("x"))
+
+        def in_thread() -> str:
+            return end(agent.run("x"))
+
+        def end(response: Response) -> str:
+            ends.append(str(response.error))
+            return response.text
+
+        relay = tool(name="relay", confirm=False)(on_loop if is_async else in_thread)
+        scripted_model.default = script("print(await relay())")
+        agent = make_agent(tools=[relay], retry_count=0)
+        agent.run("x", timeout=20)
+        assert len(ends) == 5
+        assert "the task is 5 tasks deep" in ends[0]
+
     def test_submitted_task_that_nobody_waits_for_respects_the_limit(
         self, make: Callable[..., Agent]
     ) -> None:

@@ -14,7 +14,7 @@ from delf_engine.calls.threads import ToolThreads
 
 @pytest.fixture
 def threads():
-    made = ToolThreads(2)
+    made = ToolThreads(2, 5)
     yield made
     made.close()
 
@@ -140,7 +140,7 @@ async def test_closed_threads_start_no_function(threads):
 
 
 async def test_functions_wait_when_no_thread_can_start(monkeypatch):
-    threads, start = ToolThreads(8), threading.Thread.start
+    threads, start = ToolThreads(8, 0), threading.Thread.start
     one, free = threading.Lock(), threading.Event()
 
     def only_one(thread):

@@ -31,9 +31,17 @@ from delf_engine.task_run import TaskRun
 from delf_engine.waiting import await_despite_cancellation
 
 MAX_LEVELS: Final = 5
-"""The maximum number of levels of child tasks below a task."""
+"""The maximum number of levels of tasks below a task, run by its tools."""
 # Seconds without a new call after which a batch of concurrent calls is complete.
 _BATCH_SECONDS: Final = 0.05
+
+
+def too_deep(depth: int) -> TaskLimitError:
+    """Return the error for a task whose tools may run no task: it is too many tasks deep."""
+    return TaskLimitError(
+        f"the task is {depth} tasks deep, and can start no child task",
+        hint=f"tasks nest at most {MAX_LEVELS} levels deep",
+    )
 
 
 class _Batch:
@@ -184,10 +192,7 @@ class ChildTasks:
             TaskLimitError: If the limit on nesting or on the number of children is reached.
         """
         if self.depth >= MAX_LEVELS:
-            raise TaskLimitError(
-                f"the task is {self.depth} tasks deep, and can start no child task",
-                hint=f"tasks nest at most {MAX_LEVELS} levels deep",
-            )
+            raise too_deep(self.depth)
         request = self._request(child, call)
         recorded_text = self._run.log.redactor.redact_text(child.task)  # as the journal has it
         recorded_start = next(

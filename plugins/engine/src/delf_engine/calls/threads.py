@@ -24,7 +24,7 @@ class ToolThreads:
         levels: The number of further pools.
     """
 
-    def __init__(self, max_threads: int, levels: int = 5) -> None:
+    def __init__(self, max_threads: int, levels: int) -> None:
         self._inner = ToolThreads(max_threads, levels - 1) if levels else None
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
         self._calls: set[Future[None]] = set()  # the calls of queued and running functions
