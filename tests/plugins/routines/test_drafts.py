@@ -4,6 +4,8 @@ import pytest
 
 from delf import Agent, tool
 from delf.errors import ConfigurationError
+from delf.messages import ModelReply, Usage
+from delf_devkit.testing.models import script
 from delf_routines.program import Routines
 
 FIRST = "found = await orders(month='2026-10')\nrerun('four orders', 'send them')"
@@ -95,6 +97,20 @@ def test_scripts_of_a_task_become_one_routine(agent, scripted_model, sent):
     assert "it answers '4 done' in place of '4 sent'" in prompts[3]
     assert sent == ["4"]
     assert routine(month="2026-11").raise_for_status().text == "7 sent"
+
+
+def test_merging_of_scripts_is_charged_to_the_budget_of_the_agent(agent, scripted_model, store):
+    def paid(code: str) -> ModelReply:
+        return ModelReply(text=script(code), model="scripted", usage=Usage(), cost_usd=0.5)
+
+    scripted_model.says(paid(FIRST), paid(SECOND))
+    response = agent.run(TASK).raise_for_status()
+    agent.reset_budget(limit=0.6)
+    scripted_model.says(paid(ONE.replace("await send", "# await send")), paid(ONE))
+    with pytest.raises(ConfigurationError, match=r"budget of \$0\.6"):
+        Routines(agent).save(response.trace.task_id, "report")
+    assert agent.total_cost_usd == 0.5
+    assert store.names() == []
 
 
 def test_unjoinable_scripts_make_no_routine(agent, scripted_model, store):

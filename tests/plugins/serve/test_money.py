@@ -272,6 +272,22 @@ async def test_person_cannot_exceed_their_budget(serve):
     assert (await spend(server, "ben"))["status"] == 402, "the budget of each who is not named"
 
 
+async def test_merging_of_scripts_for_a_routine_is_charged_to_its_person(serve):
+    server = await serve(agent=PAID, budgets={"ada": 9.0})
+    await add(server, person("ada"))
+    # The model of these tests writes what the last block of its prompt says.
+    code = "found = 7\nfence = '`' * 3\nrerun(fence + 'run\\nprint(found)\\n' + fence, 'go on')"
+    order = {"task": doing(code), "wait": 20}
+    task = (await server.client.post("/run", json=order, headers=bearer("ada-key"))).json()
+    assert task["result"] == "7"
+    assert await budgets_of(server, "ada") == [("ada", 1.0, 8.0)]
+    order = {"task_id": task["task_id"], "name": "seven"}
+    saved = await server.client.post("/routines", json=order, headers=bearer("ada-key"))
+    assert "could not be written as one" in saved.json()["detail"]
+    ((_, cost, _),) = await budgets_of(server, "ada")
+    assert cost > 1.0
+
+
 async def test_budget_of_a_team_is_shared(serve):
     server = await serve(agent=PAID, budgets={"finance": 1.0})
     ada, ben = (person(name, teams=("finance",)) for name in ("ada", "ben"))

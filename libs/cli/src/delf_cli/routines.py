@@ -11,6 +11,7 @@ from delf.protocols.services import Service
 if TYPE_CHECKING:
     from delf import Agent
     from delf.trust.decisions import Trust
+    from delf_engine.models.money import Ledger
 
 
 class DraftRoutine(Protocol):
@@ -69,13 +70,21 @@ class AgentRoutines(Protocol):
         """Return all routines whose files are readable."""
         ...
 
-    async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> DraftRoutine:
+    async def adraft(
+        self,
+        task_id: str,
+        name: str,
+        *,
+        fixed: Sequence[str] = (),
+        ledger: Ledger | None = None,
+    ) -> DraftRoutine:
         """Make a routine from a task, to be reviewed and then saved.
 
         Args:
             task_id: The id of the task.
             name: The name of the routine.
             fixed: The names of proposed parameters whose values stay constants in the script.
+            ledger: Charged with the cost of a model; the agent's ledger when omitted.
         """
         ...
 

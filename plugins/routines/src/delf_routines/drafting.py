@@ -15,6 +15,7 @@ from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import Done, Failed
 from delf.protocols.strategy import ScriptResult, StrategyHost, ToolDescription
 from delf.trust.decisions import Trust
+from delf_engine.models.money import Ledger
 from delf_routines.bound import BoundRoutine
 from delf_routines.cases import (
     TRACELESS_OPTIONS,
@@ -89,6 +90,7 @@ class BoundDraft:
         trust: Trust,
         *,
         fixed: Sequence[str] = (),
+        ledger: Ledger | None = None,
     ) -> BoundDraft:
         """Create a draft from a successful task. A model is called only to merge several scripts.
 
@@ -100,6 +102,7 @@ class BoundDraft:
             root: The folder of the agent's project.
             trust: The trust decisions for the folder.
             fixed: The names of proposed parameters that become constants of the script.
+            ledger: Charged with the cost of merging; the agent's ledger when omitted.
 
         Raises:
             ConfigurationError: If the task cannot become a routine.
@@ -126,7 +129,7 @@ class BoundDraft:
         tested = await drafter.draft_and_test(scripts.code, case_of_last_script)
         cost: float | None = 0.0
         if scripts.earlier and (tested.differences or not scripts.last_suffices):
-            tested, cost = await drafter.draft_of_merged(scripts)
+            tested, cost = await drafter.draft_of_merged(scripts, ledger or agent.ledger)
         return cls(
             agent=agent,
             store=store,
@@ -281,11 +284,13 @@ class _Drafter:
         case = replace(case, inputs=draft.values({}))
         return _TestedRoutine(draft, case, await run_case(draft, case, self.make_agent))
 
-    async def draft_of_merged(self, scripts: Scripts) -> tuple[_TestedRoutine, float | None]:
+    async def draft_of_merged(
+        self, scripts: Scripts, ledger: Ledger
+    ) -> tuple[_TestedRoutine, float | None]:
         """Let a model merge the scripts; return the tested draft, and the cost in US dollars."""
         whole_case = case_of(self.events, {})
         merger = _ScriptMerger(scripts, self.task, whole_case, self.events, self.tools)
-        cost = await merger.ask(self.make_agent)
+        cost = await merger.ask(self.make_agent, ledger)
         return await self.draft_and_test(merger.script, merger.case), cost
 
 
@@ -333,11 +338,12 @@ class _ScriptMerger:
         """The recorded run, reduced to the calls that the merged script repeats."""
         return replace(self._recorded_run, calls=self._replay.used)
 
-    async def ask(self, make_similar_agent: MakeSimilarAgent) -> float | None:
+    async def ask(self, make_similar_agent: MakeSimilarAgent, ledger: Ledger) -> float | None:
         """Let an agent merge the task's scripts into one, and store that script in ``self.script``.
 
         Args:
             make_similar_agent: Creates an agent with the configuration of the task's agent.
+            ledger: Charged with the cost. The temporary agent has a budget of its own.
 
         Returns:
             The cost of the merging in US dollars; None if unknown.
@@ -348,7 +354,7 @@ class _ScriptMerger:
         tools = stand_ins(self._routine.actions, self._replay)
         # This object is the agent's strategy, so the agent calls solve(), which stores the script.
         async with make_similar_agent(tools=tools, strategy=self) as agent:
-            response = await agent.arun(self._routine.task)
+            response = await (await agent.asubmit(self._routine.task, ledger=ledger))
         has_succeeded: bool = response.status
         if not has_succeeded or not self.script:
             script_count = len(self._scripts.earlier) + 1

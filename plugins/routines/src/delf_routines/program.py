@@ -12,6 +12,7 @@ from delf.protocols.journal import Journal
 from delf.trust.decisions import Trust
 from delf.trust.folders import working_folder
 from delf_cli.routines import call_text
+from delf_engine.models.money import Ledger
 from delf_engine.project.any_project import trust_of
 from delf_routines.bound import BoundRoutine
 from delf_routines.drafting import BoundDraft
@@ -72,21 +73,36 @@ class Routines:
             _log.warning("routine %s: %s", name, warning)
         return draft.keep()
 
-    async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundDraft:
+    async def adraft(
+        self,
+        task_id: str,
+        name: str,
+        *,
+        fixed: Sequence[str] = (),
+        ledger: Ledger | None = None,
+    ) -> BoundDraft:
         """Create a routine from a task, for review before it is saved.
 
         Args:
             task_id: The id of the task in the agent's journal.
             name: The name of the routine.
             fixed: The names of proposed parameters that become constants of the script.
+            ledger: Charged with the cost of a model; the agent's ledger when omitted.
 
         Raises:
             DelfError: If the task cannot become a routine.
         """
-        return await self._agent.ause_journal(lambda j: self._make_draft(j, task_id, name, fixed))
+        return await self._agent.ause_journal(
+            lambda j: self._make_draft(j, task_id, name, fixed, ledger)
+        )
 
     async def _make_draft(
-        self, journal: Journal, task_id: str, name: str, fixed: Sequence[str]
+        self,
+        journal: Journal,
+        task_id: str,
+        name: str,
+        fixed: Sequence[str],
+        ledger: Ledger | None = None,
     ) -> BoundDraft:
         """Make an unsaved routine from the events of a task.
 
@@ -95,10 +111,11 @@ class Routines:
             task_id: The id of the task.
             name: The name of the routine.
             fixed: The names of proposed parameters that become constants of the script.
+            ledger: As for :meth:`adraft`.
         """
         events = await journal.read(task_id)
         return await BoundDraft.of(
-            self._agent, task_id, name, events, self._root, self._trust, fixed=fixed
+            self._agent, task_id, name, events, self._root, self._trust, fixed=fixed, ledger=ledger
         )
 
     @staticmethod

@@ -144,8 +144,13 @@ class Routines:
         task_id = (await self._tasks.record(given.task_id, caller)).task_id
         draft = self._drafts.get((caller.holder, task_id, given.name, given.seen or ""))
         if draft is None:
+            # If a budget is exhausted, only the merging of several scripts by a model fails.
+            agent_ledger = self._agent.ledger
+            ledger = await self._tasks.budgets.ledger(caller, agent_ledger, checked=False)
             with _errors_as_conflicts():
-                draft = await self.of_agent().adraft(task_id, given.name, fixed=given.fixed)
+                draft = await self.of_agent().adraft(
+                    task_id, given.name, fixed=given.fixed, ledger=ledger
+                )
         if draft.before is not None:
             await self._check_may_replace(draft.before, caller)
         digest = _digest_of_draft(draft, task_id, given.name)
