@@ -44,7 +44,8 @@ class Permit:
         """True after ``async with``: the permit is not needed any more."""
         self.reacquisition: asyncio.Task[None] | None = None
         """The asyncio task that reacquires the permit after a call has waited for a person."""
-        self._caller: Permit | None = None
+        self.caller: Permit | None = None
+        """The permit of the task whose code runs this task and waits for it."""
 
     @classmethod
     def of_callers(cls) -> Iterator[Permit]:
@@ -55,11 +56,11 @@ class Permit:
         permit = cls.of_task.get()
         while permit is not None:
             yield permit
-            permit = permit._caller
+            permit = permit.caller
 
     async def __aenter__(self) -> Self:
         await self._acquire()
-        self._caller = self.of_task.get()
+        self.caller = self.of_task.get()
         self.of_task.set(self)
         return self
 
