@@ -61,6 +61,17 @@ async def test_deeply_nested_value_ends_a_script_normally(run, depth):
     assert run.session.alive
 
 
+@pytest.mark.parametrize("code", ["await shop.find(deep)", "await shop.find()"])
+async def test_deeply_nested_value_of_a_call_is_refused_with_the_reason(run, code):
+    deep = []
+    for _ in range(400):
+        deep = [deep]
+    run.host.tools["shop.find"] = lambda *_: deep
+    outcome = await run(f"deep = []\nfor _ in range(400):\n    deep = [deep]\n{code}")
+    assert "the value is nested too deeply" in outcome.message
+    assert run.session.alive
+
+
 async def test_scratch_folder_with_many_small_files_hits_its_limit(run, monkeypatch):
     monkeypatch.setattr(folders, "MAX_ENTRIES", 1000)
     code = """

@@ -47,7 +47,7 @@ from delf_sandbox_monty.script import (
     prepare,
 )
 from delf_sandbox_monty.uses import UncalledTools, type_name
-from delf_sandbox_monty.values import for_monty, plain, plain_or_text
+from delf_sandbox_monty.values import TOO_DEEP, for_monty, plain, plain_or_text
 from delf_sandbox_monty.words import STANDARD_MODULES, Source, describe, ended_itself
 
 T = TypeVar("T")
@@ -484,7 +484,11 @@ class MontySession:
             )
             raise _EXCEPTIONS["ToolError"](f"{problem}; ask for less")
         # Decoding makes a copy for the script, so that the script cannot change the host's value.
-        return for_monty(loads(data))
+        try:
+            return for_monty(loads(data))
+        except RecursionError:
+            problem = f"the result cannot be passed to the script: {TOO_DEEP}"
+            raise _EXCEPTIONS["ToolError"](problem) from None
 
     def _status(self, kind: str, message: str) -> int | None:
         """Return the HTTP status of the failed call that raised an exception, if known."""

@@ -15,6 +15,7 @@ _FIRST_OF_REPR: Final = frozenset("dr<")
 _REPR_ONLY: Final = re.compile(
     r"dict_(values|keys|items)\(|range\(-?\d+, |<(function|bound method|\w+_iterator|re\.Match) "
 )
+TOO_DEEP: Final = "the value is nested too deeply, or contains itself"
 _LARGE: Final = 10_000
 # A table for str.translate(): removes the control characters that JSON writes as \u0001 and so on.
 _REMOVE_CONTROL: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
@@ -31,9 +32,13 @@ def plain(value: Any, max_bytes: int) -> Any:
 
     Raises:
         TooLargeError: If the result would exceed the limit.
-        UnsupportedValueError: If Monty passed only the ``repr`` of the value.
+        UnsupportedValueError: If Monty passed only the ``repr`` of the value, or if the value is
+            nested too deeply.
     """
-    return _Copy(max_bytes, rejects_reprs=True).of(value)
+    try:
+        return _Copy(max_bytes, rejects_reprs=True).of(value)
+    except RecursionError:
+        raise UnsupportedValueError(TOO_DEEP) from None
 
 
 class _Copy:

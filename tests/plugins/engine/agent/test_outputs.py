@@ -163,6 +163,13 @@ def test_answer_that_cannot_be_json_is_returned_to_the_model(
     assert "the answer cannot be JSON" in scripted_model.prompts[1]
 
 
+def test_answer_that_is_nested_too_deeply_is_returned_with_a_remedy(make_agent, scripted_model):
+    deep = "x = []\nfor _ in range(300):\n    x = [x]\n"
+    scripted_model.writes(f"{deep}await answer(x)", "await answer([1])")
+    assert make_agent().run("x", output=list).value == [1]
+    assert "give plain data, in less than 250 levels" in scripted_model.prompts[1]
+
+
 def test_prompt_has_the_values_of_a_schema_unchanged():
     record = {"title": "a", "$schema": "b"}
     schema = {"enum": [record], "properties": {"title": {"default": record}}}
