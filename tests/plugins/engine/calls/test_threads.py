@@ -1,11 +1,9 @@
 """Tests that plain functions run in threads, in their order."""
 
 import asyncio
-import gc
 import subprocess
 import sys
 import threading
-import weakref
 
 import pytest
 
@@ -68,47 +66,6 @@ async def test_function_error_is_raised_in_the_caller(threads, error):
     with pytest.raises(error):
         await threads.run(fail)
     assert await threads.run(lambda: 1) == 1
-
-
-class Argument:
-    """A large argument, for example."""
-
-
-def failing_function():
-    """Return a function that fails, and a reference to its argument."""
-    argument = Argument()
-
-    def fail(argument=argument):
-        raise ValueError(argument)
-
-    return fail, weakref.ref(argument)
-
-
-async def test_failed_function_keeps_no_argument_alive(threads):
-    gc.disable()  # so that only references free the argument
-    try:
-        function, argument = failing_function()
-        with pytest.raises(ValueError):
-            await threads.run(function)
-        del function
-        assert argument() is None
-    finally:
-        gc.enable()
-
-
-async def test_cancelled_function_keeps_no_argument_alive(threads):
-    held, busy = await keep_busy(threads)
-    function, argument = failing_function()
-    call = asyncio.create_task(threads.run(function))
-    del function
-    await asyncio.sleep(0)
-    call.cancel()
-    await asyncio.wait({call})
-    del call
-    gc.collect()
-    assert argument() is None
-    held.set()
-    await asyncio.gather(*busy)
 
 
 async def test_function_abandoned_before_its_start_is_never_called(threads):

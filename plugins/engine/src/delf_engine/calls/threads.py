@@ -27,7 +27,7 @@ class ToolThreads:
     def __init__(self, max_threads: int, levels: int) -> None:
         self._inner = ToolThreads(max_threads, levels - 1) if levels else None
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
-        self._calls: set[Future[None]] = set()  # the calls of queued and running functions
+        self._calls: set[Future[Any]] = set()  # the calls of queued and running functions
         self._closed = False
 
     async def run(
@@ -50,57 +50,43 @@ class ToolThreads:
         context = copy_context()
         level = context.get(_level, 0)
         context.run(_level.set, level + 1)
-        # Has the function; after the run, the result and the error: see _run().
-        work: list[Any] = [partial(context.run, function)]
-        del function  # its arguments are freed when the function is taken out of ``work``
-        call = self.submit(work, level)
+        call = self.submit(partial(context.run, function), level)
         try:
             await _completion(call)
         except asyncio.CancelledError:
-            has_started = not call.cancel()
-            if not has_started:
-                work.clear()  # the queue of the pool keeps the list
-            if not has_started or abandoned():
+            was_waiting = call.cancel()  # False if a thread has begun the function
+            if was_waiting or abandoned():
                 raise
             await _completion(call)  # a second cancellation is raised here
         if call.cancelled():  # by close()
             raise RuntimeError("the agent was stopped before the function began")
-        result, error = work
-        # The traceback of the error leads to the thread's frames, and so to this list: a cycle of
-        # references would keep the function's arguments alive.
-        work.clear()
-        if error is None:
-            return result
-        try:
-            raise error
-        finally:
-            del error  # the traceback leads to this frame, too
+        return call.result()
 
-    def submit(self, work: list[Any], level: int = 0) -> Future[None]:
-        """Queue the function in a list for the threads of a pool; return the future of its end.
+    def submit(self, function: Callable[[], Any], level: int) -> Future[Any]:
+        """Queue a function for the threads of a pool; return the future of its result.
 
         Args:
-            work: The list.
+            function: The function, called without arguments.
             level: The number of functions that wait for this function.
 
         Raises:
             RuntimeError: If no thread will ever run the function.
         """
         if level and self._inner is not None:
-            return self._inner.submit(work, level - 1)
-        call: Future[None] = Future()
+            return self._inner.submit(function, level - 1)
+        # The future of the pool's own submit() is not used: submit() raises an error without
+        # returning its future if it has queued the function and cannot start another thread.
+        call: Future[Any] = Future()
         try:
-            self._pool.submit(_run, work, call)
+            self._pool.submit(_run, function, call)
         except RuntimeError as error:
-            # After close() and at the interpreter's shutdown, submit() does not queue the function.
-            # Otherwise, submit() has queued the function before it failed to start another thread.
+            # After close() and at the interpreter's shutdown, submit() queues nothing.
             is_queued = not self._closed and "interpreter shutdown" not in str(error)
             # The thread of an earlier call takes the next function from the queue.
             has_thread = bool(self._calls)
             will_run = is_queued and has_thread
             if not will_run:
                 call.cancel()
-                work.clear()  # the queue may keep the list
                 raise
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
@@ -116,19 +102,20 @@ class ToolThreads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(work: list[Any], call: Future[None]) -> None:
-    """Replace the function in a list by its result and its error, unless its call was cancelled."""
+def _run(function: Callable[[], Any], call: Future[Any]) -> None:
+    """Call a function and store its result or error in a future, unless that was cancelled."""
     # The future's own lock decides: either the event loop has cancelled it, or it starts here.
     if not call.set_running_or_notify_cancel():
         return
     try:
-        work[:] = [work.pop()(), None]
+        result = function()
     except BaseException as error:
-        work[:] = [None, error]
-    call.set_result(None)
+        call.set_exception(error)
+    else:
+        call.set_result(result)
 
 
-def _completion(call: Future[None]) -> asyncio.Future[None]:
+def _completion(call: Future[Any]) -> asyncio.Future[None]:
     """Return an asyncio future that is done when the future of a call is done.
 
     Cancelling the returned future does not cancel the call. ``asyncio.wrap_future`` and
@@ -138,7 +125,7 @@ def _completion(call: Future[None]) -> asyncio.Future[None]:
     loop = asyncio.get_running_loop()
     end: asyncio.Future[None] = loop.create_future()
 
-    def wake_loop(_: Future[None]) -> None:
+    def wake_loop(_: Future[Any]) -> None:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(_finish, end)
 
