@@ -298,13 +298,11 @@ class TaskHost:
     ) -> CallRequest:
         """Build the request for a call that the strategy itself makes."""
         connection, _, method = name.partition(".")
-        parameter_names: set[str] = set()
-        for bound_action in self._run.tools:
-            if bound_action.name == name:
-                parameter_names.update(item.name for item in bound_action.action.parameters)
+        bound_action = self._run.tools.get(name)
+        parameters = () if bound_action is None else bound_action.action.parameters
         keywords = dict(arguments)
         # If the tool itself has a parameter ``desc``, the description would become its argument.
-        if description is not None and "desc" not in parameter_names:
+        if description is not None and "desc" not in (each.name for each in parameters):
             keywords["desc"] = description
         return CallRequest(
             call_id=next(self._call_ids),
@@ -586,7 +584,11 @@ class TaskHost:
             await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
 
     def _next_attempt(self) -> int:
-        """Return the number of the next script."""
+        """Return the number of the script that is written next; retries have one number.
+
+        Only a script that has run uses up its number: a model that is asked again, because its
+        reply had no script, still works on the same one.
+        """
         if self._has_run_script:
             self._attempt += 1
             self._has_run_script = False

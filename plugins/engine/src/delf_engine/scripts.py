@@ -184,8 +184,8 @@ class ScriptRunner(ScriptHost):
                 self._is_session_used = False
             await self._record_end(outcome, attempt, started, is_session_lost=is_session_lost)
         if not isinstance(outcome, Done):
-            # A call that waited for a person may have released the permit. The next script of the
-            # model needs the permit again.
+            # A call that waited for a person has released the permit, and may have been cancelled
+            # before the task got it back. The next script of the model needs it.
             await self._permit_to_run.wait_until_held()
         return outcome
 
@@ -222,7 +222,9 @@ class ScriptRunner(ScriptHost):
             # Several restarts in a row are only allowed if the task makes calls in between.
             may_restart = self._restarts_after_crashes.take_one(self._calls_made())
             if may_restart:
-                self._gate.close()  # refuse late calls: the restarted task has another gate
+                # A strategy may catch the error below and make a call, which would be recorded
+                # without the restarted task knowing of it.
+                self._gate.close()
                 raise SandboxDied(f"{outcome.message}; the script is run once more")
         status, error = describe_outcome(outcome)
         self._replay.end_script(status, error or "")  # no effect in a new task
@@ -307,7 +309,7 @@ class ScriptRunner(ScriptHost):
     async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
         """Run a script in a session until it ends, or until a limit or a failed call stops it."""
         stop_future = self._stopped = asyncio.get_running_loop().create_future()
-        # A task of its own: a call of the script can stop it from outside, see :meth:`_stop`.
+        # In an asyncio task of its own, so that a call of the script can stop the script.
         execution = asyncio.ensure_future(session.execute(code, self))
         self._is_running = True
         try:
@@ -353,7 +355,7 @@ class ScriptRunner(ScriptHost):
                 # The calls within the limit end first: their results would be lost with the
                 # sandbox.
                 await self._gate.until_idle()
-                await self._stop(self._budget.too_many_calls)  # never returns
+                await self._stop_in_call(self._budget.too_many_calls)  # never returns
             check_size([request.args, request.kwargs], self.sandbox.limits.frame_bytes)
             answer = await self._gate.call(request)
             if isinstance(answer, Raised):
@@ -364,22 +366,24 @@ class ScriptRunner(ScriptHost):
         except UnsupportedValueError as error:
             return Raised("ToolArgumentError", f"the arguments cannot be passed: {error}")
         except TaskLeftError as error:
-            await self._stop(error)  # never returns
+            await self._stop_in_call(error)  # never returns
         except Exception as error:
             self._log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
             return Raised("ToolError", "the call failed inside delf; see the log")
 
-    async def _stop(self, reason: Exception | LimitReached) -> NoReturn:
-        """End the script without answering its pending call; always raise CancelledError."""
-        self._end(reason)
+    async def _stop_in_call(self, reason: Exception | LimitReached) -> NoReturn:
+        """Stop the script without answering its pending call; always raise CancelledError."""
+        self._request_stop(reason)
         if is_cancelled():
+            # The sandbox has cancelled this call already, while the error was on its way here. It
+            # will not do so again, and the wait below would never end.
             raise asyncio.CancelledError
         # Wait until the death of the sandbox cancels this call.
         await asyncio.get_running_loop().create_future()
         raise asyncio.CancelledError  # the future above has no result, so this is never reached
 
-    def _end(self, reason: Exception | LimitReached) -> None:
-        """End the running script for a reason; no-op if it has ended."""
+    def _request_stop(self, reason: Exception | LimitReached) -> None:
+        """Make :meth:`_run_in` stop the running script for a reason; no-op if it has ended."""
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(reason)
 
@@ -393,7 +397,7 @@ class ScriptRunner(ScriptHost):
         # delf ends only a script whose sandbox does not.
         if self._printed_characters > max_characters * _OUTPUT_TOLERANCE:
             message = f"the script printed more than {max_characters:,} characters"
-            self._end(LimitReached(limit="output", message=message))
+            self._request_stop(LimitReached(limit="output", message=message))
             return
         self.printed_text.append(text)
         self._log.buffer_output(text)

@@ -92,7 +92,7 @@ class Restarts:
         return self._remaining >= 0
 
     def reset(self) -> None:
-        """Reset the count after a script ended normally."""
+        """Reset the count after a script ended, even if it ended with an error."""
         self._remaining = _MAX_RESTARTS
 
 
@@ -204,9 +204,11 @@ class TaskRun:
         elif not is_resumed:
             check_inputs(inputs)
         if request.files is None and child_tools is None:
+            # The agent's tools were loaded at its start. Since then, the program may have changed
+            # ``allow``, or an MCP server may have new tools.
             await tools.renew()
         else:
-            tools = await resources.tools_with(child_tools, inputs)
+            tools = await resources.tools_with(child_tools, inputs)  # are loaded anew
         if not is_resumed:
             check_variable_names(request.variables, tools.tools)
         return cls(resources, request, permit, tools, inputs)
@@ -446,7 +448,7 @@ def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) 
     strategy = request.strategy or config.strategy
     is_strategy_of_agent = strategy == resources.config.strategy
     if is_strategy_of_agent:
-        return config
+        return config  # has the settings of this strategy since the agent was made
     # A strategy may change other settings, too.
     config_with_strategy = config.model_copy(update={"strategy": strategy})
     return with_strategy(config_with_strategy, resources.agent.context.host)

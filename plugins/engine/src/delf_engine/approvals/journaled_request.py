@@ -64,6 +64,7 @@ class JournaledRequest:
         Args:
             by_policy: Whether a judge has decided already, so that no person is asked.
         """
+        # If the sandbox died meanwhile, the recorded request was closed. A new record reopens it.
         if self._case.request_event is not None and not self._case.request_was_closed:
             self._log.show(self._case.request_event)
             return
@@ -76,10 +77,10 @@ class JournaledRequest:
         is remembered if the person chose so.
         """
         request = self._request
-        decision = self._in_effect(answer)
+        decision = with_secrets(self._in_effect(answer), request, self._case.arguments)
         final_answer = replace(
             answer,
-            decision=with_secrets(decision, request, self._case.arguments),
+            decision=decision,
             needs_other_approver=needs_other_approver(request, decision),
         )
         await self._record(final_answer)

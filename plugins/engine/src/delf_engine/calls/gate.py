@@ -175,8 +175,7 @@ class Gate:
         Raises:
             UnrecordedCallError: If the end of a call could not be recorded.
         """
-        # The current asyncio task may itself be a call, which must not wait for its own end.
-        late_tasks = self._call_tasks - {asyncio.current_task()}
+        late_tasks = set(self._call_tasks)
         if late_tasks:
             _, late_tasks = await asyncio.wait(late_tasks, timeout=seconds)
         # Record the end before the cancellation: a cancelled call would record another reason.
@@ -753,12 +752,10 @@ class Gate:
             ToolRefusedError: If the arguments are invalid; the call is then unchanged.
         """
         checked = self._validated_call(call.number, call.bound, arguments, call.description)
-        old_arguments = call.arguments
-        missing = object()  # unlike None, this is never the value of an argument
         call.edited |= {
             name
             for name, value in checked.arguments.items()
-            if old_arguments.get(name, missing) != value
+            if name not in call.arguments or call.arguments[name] != value
         }
         call.arguments = checked.arguments
         call.digest = checked.digest

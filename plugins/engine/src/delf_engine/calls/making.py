@@ -34,10 +34,9 @@ from delf_engine.redact import Redactor
 from delf_engine.waiting import is_cancelled
 
 _log = logging.getLogger(__name__)
-# Fields of a ``CallFinished`` event that are not redacted, because they hold no secrets.
-#
-# The result of a successful call is among them: it is redacted before.
-_UNREDACTED_FIELDS = SAFE | {"result"}
+# The fields of a successful call's ``CallFinished`` event that are not redacted. The result is
+# among them, because its secrets were removed before the script got it.
+_FIELDS_WITHOUT_SECRETS = SAFE | {"result"}
 
 
 class CallMaker:
@@ -96,7 +95,7 @@ class CallMaker:
                 raise
             return await self._handle_failure(call, started, error)
         await self._records.end(
-            call, "ok", started, result=result, unredacted_fields=_UNREDACTED_FIELDS
+            call, "ok", started, result=result, unredacted_fields=_FIELDS_WITHOUT_SECRETS
         )
         # Warnings are recorded after the end of the call: if one fails, the journal has the end.
         for warning in filter(None, [*notes, conversion_note]):

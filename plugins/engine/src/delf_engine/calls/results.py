@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from delf.values.conversion import plain
 from delf.values.encoding import PLAIN, UnsupportedValueError, dumps, loads
 from delf.values.frozen import freeze
 from delf.values.sizes import is_large, run_in_thread
 from delf_engine.redact import Redactor
-
-_SMALL_TYPES: Final = frozenset({type(None), bool, int, float})
 
 
 class ResultTooLargeError(UnsupportedValueError):
@@ -55,7 +53,7 @@ class Results:
         return redacted, encoded, note
 
     async def _redact_and_encode(self, result: Any) -> tuple[Any, bytes]:
-        if type(result) not in _SMALL_TYPES and is_large(result):
+        if is_large(result):
             return await run_in_thread(self._redacted, result)
         return self._redacted(result)
 

@@ -188,7 +188,6 @@ class TaskPipeline:
         tools of its own, such as ``find_tools``.
         """
         run = self._run
-        initial_tools = run.tools
         await self._add_tools_for_answers()
         # A new task fails at once if the budget is exhausted, or if an action needs approval and
         # nobody can be asked. A resumed task is not checked here: its model calls and approvals may
@@ -203,8 +202,7 @@ class TaskPipeline:
             await set_up_connections(run)
         await select_tools(run, seconds)
         await self._add_tools_of_strategy()
-        if run.tools is not initial_tools:
-            self._host.use(run.tools)
+        self._host.use(run.tools)
         has_scripts = runs_scripts(self._strategy)
         if has_scripts:
             # The sandbox starts while the context loads and the model answers.
@@ -275,10 +273,11 @@ class TaskPipeline:
         host = self._host
         if not work.done():
             return await self._time_out(work)
-        # The first two explain more than the error of the strategy, which they may have caused.
+        # A strategy may have caught the first two errors, and failed with another one later.
         failure = host.stopped or self._log.lost or work.exception()
         if isinstance(failure, JournalFailedError) and failure.is_outage:
-            # Such as when the conversation is read: nothing is wrong with the task.
+            # The task itself has not failed: the journal could not be read, for example for the
+            # conversation. With this error, the task stays resumable.
             failure = UnrecordedEventError(f"the journal failed: {failure.message}")
         if failure is None:
             await self._keep_variables()  # while the sandbox is open
@@ -359,6 +358,8 @@ class TaskPipeline:
     async def _abandon(self, work: asyncio.Future[str]) -> None:
         """Kill the sandbox and cancel the running work; work that does not end is abandoned."""
         work.cancel()
+        # The cancelled work records the ends of its calls, and a journal that hangs must not delay
+        # the timeout or the shutdown.
         self._log.hurry(_FINAL_JOURNAL_SECONDS)
         # First the sandbox: a busy script does not notice a cancellation.
         await self._host.scripts.sandbox.end(GRACE_SECONDS)
@@ -374,15 +375,20 @@ class TaskPipeline:
         stays_resumable = self._stays_resumable
         self._log.hurry(_FINAL_JOURNAL_SECONDS)
         try:
+            # Closed before the work is cancelled, so that its clean-up code cannot call tools.
             self._host.close(stays_resumable=stays_resumable, is_timeout=self._run.clock.is_over)
             if stays_resumable:
-                self._log.leave()  # from now on, record only the ends of calls in flight
+                # Left before the work is cancelled: a resumed task must not find events that only
+                # the shutdown caused, such as a failed script. Ends of calls are still recorded,
+                # so that a resumed task need not ask whether these calls were made.
+                self._log.leave()
             if work is not None:
                 await self._abandon(work)
             if stays_resumable:
+                # Refuses also the ends of abandoned calls: another process may already resume.
                 await self._log.aclose()
-                return
-            await self._finish(self._cancellation_error(), self._stopped_by())
+            else:
+                await self._finish(self._cancellation_error(), self._stopped_by())
         except Exception as error:
             self._log_lost_end(error)
 
@@ -428,7 +434,7 @@ class TaskPipeline:
             await self._record_end(outcome, stopper)
         except DelfError as journal_error:
             if isinstance(error, TaskStoppedError):
-                raise
+                raise  # _cancel() logs the error; nobody waits for the outcome of a stopped task
             # The caller has to see the answer or the timeout, even if the journal is not available.
             self._log_lost_end(journal_error)
             if not isinstance(error, TaskTimeoutError):
