@@ -8,7 +8,7 @@ from mcp.shared.auth import OAuthToken
 
 from delf.errors import ConnectionConfigurationError
 from delf_mcp import oauth
-from delf_mcp.oauth import TokenFile, credential_guard
+from delf_mcp.oauth import CredentialGuard, TokenFile
 from delf_mcp.settings import MCPSettings
 
 HOME, ELSEWHERE = "https://tools.example/mcp", "https://login.invalid/token"
@@ -38,7 +38,7 @@ def proof(kind, url):
 @pytest.mark.parametrize("kind", ["header", "body", "assertion"])
 @pytest.mark.parametrize("key", [{"client_secret": "s"}, {"private_key": "p"}])
 async def test_client_key_is_sent_only_to_the_server_and_its_issuer(kind, key, tokens):
-    check = credential_guard("tools", settings(**key), tokens)
+    check = CredentialGuard("tools", settings(**key), tokens).check
     await check(proof(kind, "https://tools.example/token"))
     with pytest.raises(ConnectionConfigurationError, match="wants your client's key") as caught:
         await check(proof(kind, ELSEWHERE))
@@ -46,12 +46,14 @@ async def test_client_key_is_sent_only_to_the_server_and_its_issuer(kind, key, t
     for other in ("http://tools.example/token", "https://tools.example:8443/token"):
         with pytest.raises(ConnectionConfigurationError):
             await check(proof(kind, other))
-    accepted = credential_guard("tools", settings(issuer="https://login.invalid", **key), tokens)
+    accepted = CredentialGuard(
+        "tools", settings(issuer="https://login.invalid", **key), tokens
+    ).check
     await accepted(proof(kind, ELSEWHERE))
 
 
 async def test_requests_without_a_key_are_unrestricted(tokens):
-    check = credential_guard("tools", settings(client_secret="s"), tokens)
+    check = CredentialGuard("tools", settings(client_secret="s"), tokens).check
     asked = httpx2.Request("GET", "https://login.invalid/.well-known/oauth-authorization-server")
     assert await check(asked) is None
 
@@ -62,7 +64,7 @@ def token_request(url, **fields):
 
 async def test_refresh_token_is_sent_only_to_its_server(tokens):
     login = "https://login.example/token"
-    check = credential_guard("tools", settings(oauth="browser"), tokens)
+    check = CredentialGuard("tools", settings(oauth="browser"), tokens).check
     await check(token_request(login, grant_type="authorization_code", code="c"))
     await tokens.set_tokens(OAuthToken(access_token="a", refresh_token="r"))
     fields = {"grant_type": "refresh_token", "refresh_token": "r"}
@@ -72,14 +74,14 @@ async def test_refresh_token_is_sent_only_to_its_server(tokens):
         assert "log in again" in caught.value.hint
     again = TokenFile(tokens.path, lambda _: None)  # another process
     for one in (tokens, again):
-        await credential_guard("tools", settings(oauth="browser"), one)(
+        await CredentialGuard("tools", settings(oauth="browser"), one).check(
             token_request(login, **fields)
         )
 
 
 async def test_refresh_token_of_an_unknown_server_is_sent_nowhere(tokens):
     tokens.path.write_text('{"tokens": {"access_token": "a", "refresh_token": "r"}}')
-    check = credential_guard("tools", settings(oauth="browser"), tokens)
+    check = CredentialGuard("tools", settings(oauth="browser"), tokens).check
     with pytest.raises(ConnectionConfigurationError, match="an unknown server"):
         await check(token_request(HOME, grant_type="refresh_token", refresh_token="r"))
 
@@ -113,8 +115,8 @@ async def test_public_server_cannot_lead_the_login_into_the_private_network(meth
     public = settings(url=PUBLIC, client_secret="s")
     for private in (METADATA, "http://127.0.0.1:8080/register", "http://[::1]/", "http://10.0.0.1"):
         with pytest.raises(ConnectionConfigurationError, match="a private address") as caught:
-            await credential_guard("tools", public, tokens)(httpx2.Request(method, private))
+            await CredentialGuard("tools", public, tokens).check(httpx2.Request(method, private))
         assert "issuer" in caught.value.hint
     own_network = (settings(url="http://127.0.0.1/mcp"), settings(url=PUBLIC, issuer=METADATA))
     for given in own_network:
-        await credential_guard("tools", given, tokens)(httpx2.Request(method, METADATA))
+        await CredentialGuard("tools", given, tokens).check(httpx2.Request(method, METADATA))

@@ -598,6 +598,8 @@ class MCP(Connection[MCPSettings]):
                 server.link.end_session(run)
                 raise self._lost_session_error(what, error, rejection) from None
             if error.code == types.CONNECTION_CLOSED:
+                # The task that reads the server's messages may notice the end only later, and until
+                # then the next call would go to the ended server.
                 run.report_exit()
                 raise self._lost_connection_error(what, kind, run.exit_cause) from None
             raise self._converted_error(error, what, kind) from None

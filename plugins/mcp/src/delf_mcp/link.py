@@ -77,7 +77,7 @@ class ServerRun:
             # With an empty context, later callers do not see the variables of this caller.
             context=contextvars.Context(),
         )
-        self._client = await asyncio.shield(ready)
+        self._client = await ready
 
     # The same task enters and leaves the client, because anyio's cancel scopes require it.
     async def _own_client(
@@ -93,7 +93,7 @@ class ServerRun:
         try:
             with quietly():
                 async with open_client(self) as client:
-                    if not ready.done():
+                    if not ready.done():  # otherwise the caller of start() is cancelled
                         ready.set_result(client)
                     await self._close.wait()
         except asyncio.CancelledError:
@@ -140,13 +140,13 @@ class ServerRun:
     async def stop(self) -> None:
         """Close the client, and wait until the client is closed."""
         self._close.set()
+        # A start that has ignored its cancellation would ignore the next one, too.
         if self._task is None or self._task.done() or self._ignores_cancellation:
             return
         await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
         if not self._task.done():
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
+            await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
 
     @property
     def is_closed(self) -> bool:
@@ -275,11 +275,9 @@ class Link:
         except asyncio.CancelledError:
             await self._cancel_and_count_failure(run)
             raise
-        except DelfError:
-            self._count_failure()
-            raise
         except Exception as error:
             self._count_failure()
+            # anyio puts errors into exception groups.
             cause = _first_exception(error)
             if isinstance(cause, DelfError):  # such as a refused login
                 raise cause from None

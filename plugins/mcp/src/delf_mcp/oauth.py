@@ -308,7 +308,7 @@ def login(
         return None
     tokens = TokenFile(_token_path(name, settings), add_secret)
     auth = _provider(name, settings, settings.url, tokens, open_url)
-    return auth, credential_guard(name, settings, tokens)
+    return auth, CredentialGuard(name, settings, tokens).check
 
 
 def _provider(
@@ -387,10 +387,10 @@ def _client_credentials_login(
     )
 
 
-def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> RequestHook:
-    """Return a request hook that prevents an MCP server from misusing the login.
+class CredentialGuard:
+    """Prevents an MCP server, which chooses the addresses of the login, from misusing the login.
 
-    The MCP server chooses the addresses of the login. The hook raises if
+    The request hook :meth:`check` raises if
 
     - the client's secret or private key would go to another origin than ``url`` or ``issuer``,
     - a refresh token would go to another origin than its issuer,
@@ -401,11 +401,6 @@ def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Req
         settings: The settings with addresses, secret and private key.
         tokens: The stored tokens.
     """
-    return _CredentialGuard(name, settings, tokens).check
-
-
-class _CredentialGuard:
-    """The checks of :func:`credential_guard`, with the same arguments."""
 
     def __init__(self, name: str, settings: MCPSettings, tokens: TokenFile) -> None:
         own_addresses = [url for url in (settings.url, settings.issuer) if url is not None]
@@ -427,7 +422,8 @@ class _CredentialGuard:
         self._check_refresh_token(fields, origin)
         if self._has_key and _sends_key(request, fields):
             self._check_key(origin)
-        if "grant_type" in fields:  # the response has tokens
+        if "grant_type" in fields:
+            # The response has tokens, which set_tokens() stores without knowing who sent them.
             self._tokens.set_pending_issuer(origin)
 
     async def _check_network(self, host: str, origin: str) -> None:

@@ -97,16 +97,16 @@ async def running(
         yield incoming, outgoing
     finally:
         with anyio.CancelScope(shield=True):
+            # The closed streams end the writer, once it has written its last message, such as the
+            # cancellation of a call.
             incoming.close()
             outgoing.close()
             await asyncio.wait({writer}, timeout=_FLUSH_SECONDS)
             await _stop(process)
+            # A child process of the program may still hold the pipes, and so never end the readers.
             for task in (reader, writer, stderr_reader):
                 task.cancel()
             await asyncio.wait({reader, writer, stderr_reader})
-            for stream in (incoming, outgoing, to_session, from_session):
-                stream.close()
-            # Child processes that still run may keep the pipes open.
             getattr(process, "_transport").close()  # noqa: B009
 
 
@@ -160,16 +160,13 @@ def _parse(line: bytes) -> SessionMessage | None:
     Return None for a line that is not a message, such as a line of a log.
     """
     text = line.decode("utf-8", "replace")
-    if not needs_repair(text):
-        with suppress(ValueError, RecursionError):
-            return _message_of(text)
-    with suppress(ValueError, RecursionError):
-        return _message_of(repaired(text))  # slow, so only the second attempt
-    return _error_response(line)
-
-
-def _message_of(json_text: str) -> SessionMessage:
-    return SessionMessage(types.jsonrpc_message_adapter.validate_json(json_text, by_name=False))
+    try:
+        if needs_repair(text):  # most lines do not, and a repair is slow
+            text = repaired(text)
+        message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except (ValueError, RecursionError):
+        return _error_response(line)
+    return SessionMessage(message)
 
 
 def _error_response(line: bytes) -> SessionMessage | None:

@@ -23,23 +23,25 @@ class TimedProtocol(H11Protocol):
         self._close_later()
 
     def _close_later(self) -> None:
-        self.loop.call_later(HEAD_SECONDS, self._close_if_idle, self._answered_request)
+        self.loop.call_later(HEAD_SECONDS, self._close_if_idle, self.cycle, self._is_idle)
 
     @property
-    def _answered_request(self) -> object:
-        """The latest request, if it is answered; None without a request, else another object."""
+    def _is_idle(self) -> bool:
+        """True if no request is in progress."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
-        return cycle if cycle is None or cycle.response_complete else object()
+        return cycle is None or cycle.response_complete
 
-    def _close_if_idle(self, earlier_request: object) -> None:
+    def _close_if_idle(self, earlier_cycle: object, was_idle: bool) -> None:
         """Close the connection if it has had no request in progress since the last check.
 
         Args:
-            earlier_request: The answered request at the last check.
+            earlier_cycle: The newest request at the last check; None before the first request.
+            was_idle: Whether no request was in progress at the last check.
         """
         if self.transport.is_closing():
             return
-        if self._answered_request is earlier_request:
+        had_no_request = self.cycle is earlier_cycle  # each request has a cycle of its own
+        if was_idle and had_no_request:
             self.transport.close()
         else:
             self._close_later()

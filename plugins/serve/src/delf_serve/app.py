@@ -190,7 +190,7 @@ class Application:
             return
         self._started = False
         grace_end = self._begin_grace() + self.settings.grace_seconds
-        self._grace_start = None
+        self._grace_start = None  # a later start() and stop() get a grace period of their own
         await self.tasks.stop(max(0.0, grace_end - time.monotonic()))
         if not self._was_agent_started_by_caller:
             await self.agent.astop(keep_resumable=True)

@@ -19,7 +19,7 @@ from delf.protocols.approval import (
     RememberedDecision,
 )
 from delf.protocols.journal import RequestRecord
-from delf.protocols.people import LOCAL
+from delf.protocols.people import LOCAL, name_of_holder
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import Action
 from delf_cli.answering import (
@@ -215,8 +215,7 @@ class Approvals:
 
     def _why_not_approve(self, record: RequestRecord, caller: Caller) -> str | None:
         if has_right(record, caller):
-            no_channel = ""  # nothing is decided here
-            reason = why_not_approve(record, caller.decider(no_channel))
+            reason = why_not_approve(record, caller.decider())
         else:
             reason = "you have no right to decide"
         if reason is not None and self._is_stuck(record):
@@ -338,13 +337,12 @@ def _may_reject(record: RequestRecord, caller: Caller) -> bool:
     """Return True if a person may reject a pending request."""
     if not record.waits or not has_right(record, caller):
         return False
-    # Nothing is decided here, so there is no channel from which the decision came.
-    return refusal_reason(record, caller.decider(via=""), Rejected()) is None
+    return refusal_reason(record, caller.decider(), Rejected()) is None
 
 
 def _remembered_view(decision: RememberedDecision) -> Remembered:
     """Convert a remembered approval to the API's model, which shows only the owner's name."""
-    name = None if decision.key is None else decision.key.partition(":")[0]  # of "ada:5b0e91c2"
+    name = None if decision.key is None else name_of_holder(decision.key)
     return Remembered.model_validate({**remembered_data(decision), "key": name})
 
 

@@ -190,7 +190,7 @@ class Budgets:
         if self._month != month:
             self._month = month
             self._ledgers = {}
-        limit = self._limits.get(name, self._limits.get(EVERYBODY, 0.0))
+        limit = self._limits[name if name in self._limits else EVERYBODY]
         read_cost = partial(self._cost_of, begin.timestamp(), end.timestamp(), owners)
         ledger = self._ledgers.setdefault(ledger_key, _BudgetLedger(limit, read_cost))
         await ledger.refresh()

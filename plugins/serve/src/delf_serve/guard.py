@@ -193,6 +193,8 @@ class Guard:
             return
         caller = await self._authenticate(scope, headers, path, method)
         scope["delf.caller"] = caller
+        # The page, which sends no key, loads a dozen files at once: they do not count. A program,
+        # which sends its key, is limited at every path.
         has_no_key = headers.keys().isdisjoint(_KEY_HEADERS)
         is_page_asset = _is_public(path) and has_no_key
         if self._settings.rate and not is_page_asset:

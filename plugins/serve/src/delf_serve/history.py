@@ -52,7 +52,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundL
         ProblemError: If the journal has no search.
         UnknownTaskError: If the query continues after an unknown task.
     """
-    await _journal_with_updated_index(tasks)
+    await _update_index(tasks)
     before = None if query.before is None else (await tasks.record(query.before, caller)).task_id
     pending_requests = await tasks.pending_requests()
     matches = await search_tasks(
@@ -73,8 +73,8 @@ async def figures(tasks: Tasks, query: s.FiguresQuery, caller: Caller) -> Sequen
         ProblemError: If the journal has no index of tasks.
         DelfError: If the time zone is unknown.
     """
-    journal = await _journal_with_updated_index(tasks)
-    return await journal.figures(query.by, _filter(query, caller), query.zone)
+    await _update_index(tasks)
+    return await tasks.journal.figures(query.by, _filter(query, caller), query.zone)
 
 
 def figure_list(found: Sequence[Figures], *, more: bool) -> s.FigureList:
@@ -123,8 +123,8 @@ def _align_lines(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLi
     return rows
 
 
-async def _journal_with_updated_index(tasks: Tasks) -> SharedJournal:
-    """Update the search index of the journal, and return the journal.
+async def _update_index(tasks: Tasks) -> None:
+    """Add the newest events to the search index of the journal.
 
     Raises:
         ProblemError: If the journal has no search.
@@ -137,7 +137,6 @@ async def _journal_with_updated_index(tasks: Tasks) -> SharedJournal:
         raise ProblemError(
             501, "the journal has no search", "configure a journal with search"
         ) from None
-    return tasks.journal
 
 
 def _filter(query: s.FilterQuery, caller: Caller) -> TaskFilter:

@@ -11,6 +11,7 @@ from delf.errors import ConfigurationError, DelfError
 from delf.protocols.people import LOCAL
 from delf.tools.json_schema import Checker
 from delf_cli.routine_calls import ITEM
+from delf_cli.routines import ROUTINE
 from delf_engine.variables import given_variables
 from delf_serve.keys import ANYBODY, Caller, Keys
 from delf_serve.problems import ProblemError
@@ -90,7 +91,7 @@ class Hooks:
             idempotency_key=message_id,
             # Not the owner, who may be replaced before the message comes again.
             key_scope=f"hook\n{name}",
-            strategy="routine" if hook.routine else None,
+            strategy=ROUTINE if hook.routine else None,
             client=client,
             external_variables=variables,
         )

@@ -69,11 +69,12 @@ class Caller:
             return f"{self.name}:{self.uid}"
         return _derive_holder(self.name, self.digest) if self.digest else None
 
-    def decider(self, via: str) -> Decider:
+    def decider(self, via: str = "") -> Decider:
         """Return the caller as the decider of a request.
 
         Args:
-            via: The channel and the client's address from which the decision came.
+            via: The channel and the client's address from which the decision came. Not needed to
+                ask what the caller may decide: only a decision is recorded with its channel.
         """
         return Decider(
             name=self.name,

@@ -20,6 +20,7 @@ from delf.protocols.conversation import ChatMessage, ConversationRecord, owner_o
 from delf.protocols.people import NOTICES, NoticeChoice, Person, digest_of
 from delf.types import TaskState
 from delf.values.numbers import parse_count
+from delf_cli.routines import ROUTINE
 from delf_engine.views.figures import figures_csv
 from delf_serve import evaluations, history, staff
 from delf_serve import schemas as s
@@ -40,8 +41,6 @@ from delf_serve.tasks import (
 )
 
 _KEY: Final = "Idempotency-Key"
-# The name of the strategy that runs a routine.
-_ROUTINE: Final = "routine"
 _EVENTS: Final = "text/event-stream"
 _FILE: Final = "application/octet-stream"
 _TASKS_OF_A_BUDGET: Final = 20
@@ -132,7 +131,7 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
     except DelfError as error:
         raise ProblemError(422, error.message, "GET /routines") from None
     order = s.RunRequest(task=task, **body.model_dump(exclude={"inputs"}))
-    return await _submit(call, order, strategy=_ROUTINE)
+    return await _submit(call, order, strategy=ROUTINE)
 
 
 @OPERATIONS.add("GET", "/evals", "read")

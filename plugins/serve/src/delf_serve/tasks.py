@@ -115,8 +115,7 @@ def may_decide(record: RequestRecord, caller: Caller) -> bool:
     """Return True if a person may approve a pending request, or answer a pending question."""
     if not record.waits or not has_right(record, caller):
         return False
-    # Nothing is decided here, so there is no channel from which the decision came.
-    return why_not_approve(record, caller.decider(via="")) is None
+    return why_not_approve(record, caller.decider()) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +360,7 @@ class Tasks:
                 variables=submission.variables,
                 trust=submission.trust,
                 setup=submission.setup,
-                listeners=[partial(self._handle_end, task_id)],
+                listeners=[partial(self._handle_end, task_id, running_task)],
                 before_start=partial(self._check_owner, caller.holder),
             )
         except BaseException:
@@ -385,10 +384,12 @@ class Tasks:
         finally:
             self._forget_running(task_id, running_task)
 
-    def _handle_end(self, task_id: str, event: Event) -> None:
+    def _handle_end(self, task_id: str, running_task: _RunningTask, event: Event) -> None:
         """Listen to the events of a running task for its end."""
         if isinstance(event, TaskFinished):
-            self._forget_running(task_id)
+            # Already at this event, not only when the work is done: a client that reads the event
+            # may submit its next task at once.
+            self._forget_running(task_id, running_task)
             self._end_notices.tell(event)
 
     def _raise_if_too_many_are_open(self, caller: Caller) -> None:
@@ -558,23 +559,18 @@ class Tasks:
         owners = self._owners_by_task_id
         return task_id in owners and caller.sees(owners[task_id])
 
-    def _forget_running(self, task_id: str, run: _RunningTask | None = None) -> None:
-        """Stop counting a task among its owner's open tasks.
-
-        Args:
-            task_id: The id of the task.
-            run: If given, only this run of the task; a newer run stays registered.
-        """
-        running_task = self._running_tasks.get(task_id)
-        if running_task is not None and (run is None or run is running_task):
+    def _forget_running(self, task_id: str, running_task: _RunningTask) -> None:
+        """Stop counting a run of a task among its owner's open tasks. Idempotent."""
+        # A task that ended at its budget may have been resumed since, as a run of its own.
+        if self._running_tasks.get(task_id) is running_task:
             del self._running_tasks[task_id]
-            running_task.recorded.set()
-            running_task.started.set()
-            running_task.over.set()
+        running_task.recorded.set()
+        running_task.started.set()
+        running_task.over.set()
 
-    async def _is_over_or_waiting(self, name: str) -> bool:
+    async def _is_over_or_waiting(self, task_id: str) -> bool:
         """Return True if a task has ended or waits for a person."""
-        record, waiting = await self.task_and_pending_requests(name)
+        record, waiting = await self.task_and_pending_requests(task_id)
         state = state_of(record, waiting=waiting)
         return state.is_terminal or state is TaskState.WAITING
 
@@ -585,6 +581,7 @@ class Tasks:
             task_id: The id of the task, which may run in any process.
             seconds: The maximum time to wait.
         """
+        # Before the first look at the state: an end between look and subscription would be missed.
         events = self.journal.subscribe(task_id)
         deadline = time.monotonic() + seconds
         while not await self._is_over_or_waiting(task_id):
@@ -802,8 +799,9 @@ class Tasks:
         if (running_task := self._running_tasks.get(task_id)) is not None:
             # Only a task whose start is in the journal can be stopped.
             await running_task.recorded.wait()
-        await self._agent.acancel(task_id, by=caller.name, via=via)  # at once, if in this process
-        await self.journal.stop(task_id, caller.name, via)  # waits for the end
+        # acancel() returns before a task of this process has ended, so stop() waits for the end.
+        await self._agent.acancel(task_id, by=caller.name, via=via)
+        await self.journal.stop(task_id, caller.name, via)
         return task_id, (await self.journal.task(task_id)).state is TaskState.STOPPED
 
     async def remove(self, task_id: str, caller: Caller) -> None:
@@ -911,7 +909,7 @@ class Tasks:
             first = (await self.journal.read(task_id))[0]
             ledger = await self._ledger_of_accepted_task(owner)
         except BaseException:
-            self._forget_running(task_id)
+            self._forget_running(task_id, running_task)
             raise
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
@@ -920,7 +918,7 @@ class Tasks:
             timeout,
             continue_past_limit=continue_past_limit,
             listeners=[
-                partial(self._handle_end, task_id),
+                partial(self._handle_end, task_id, running_task),
                 lambda _event: running_task.started.set(),  # at the first event
             ],
             ledger=ledger,
@@ -1021,8 +1019,8 @@ class Tasks:
         except DelfError:
             return
         events = await self.journal.read(task_id)
-        first_event = start_event(events)
-        if first_event is None or isinstance(events[-1], TaskFinished):
+        # Another process may have ended the task before this one got the claim.
+        if isinstance(events[-1], TaskFinished):
             return
         end = make_end_event(events, error)
         await self.journal.append(end)
