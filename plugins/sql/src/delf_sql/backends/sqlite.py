@@ -191,11 +191,6 @@ class _Child:
         """
         return self._files_with_write_ahead_log != self._find_files_with_write_ahead_log()
 
-    @property
-    def is_reader(self) -> bool:
-        """True if the process has the file open read-only."""
-        return self._open_options.read_only
-
     def stop(self) -> None:
         """Stop the running statement and end the process.
 
@@ -278,10 +273,13 @@ class SqliteBackend:
         try:
             yield child
         finally:
-            was_closed = self._pools.get(read_only) is not pool  # close() removes the pool
-            if was_closed or not child.is_alive:
+            was_disposed = self._pools.get(read_only) is not pool
+            was_killed = not child.is_alive
+            if was_disposed or was_killed:
                 pooled.invalidate()
             pooled.close()
+            if was_killed and not read_only:
+                self._recover()
 
     def _pool(self, read_only: bool) -> QueuePool:
         """Return the pool of reading or of writing processes, making it at its first use."""
@@ -355,11 +353,7 @@ class SqliteBackend:
             and can_batch(changes[0][0], bound_statements)
             and changes[0][0].tokens[0].word != "WITH"  # the driver does not count its changes
         )
-        try:
-            outcome = session.run(Work(statements, self._settings.max_rows, is_batch))
-        except TimeoutError:
-            self._recover()
-            raise
+        outcome = session.run(Work(statements, self._settings.max_rows, is_batch))
         result = WriteResult()
         result.add(outcome.changed, outcome)
         result.rowcount = outcome.changed
@@ -468,14 +462,16 @@ class SqliteBackend:
         session.stop()
 
     def discard(self, session: _Child) -> None:
-        """Kill the process of a session; after a killed writer, also roll back its changes."""
+        """Kill the process of a session."""
         session.close()
-        if not session.is_reader:
-            self._recover()
 
     def _recover(self) -> None:
-        """Roll back the changes of a killed writer: SQLite does so when the file is next opened."""
-        self._open(read_only=False).close()
+        """Roll back the changes of a killed writer: until then, no reader can open the file.
+
+        SQLite itself rolls back when a process that may write opens the file.
+        """
+        with contextlib.suppress(_SqliteError):  # another process holds the file: it rolls back
+            self._open(read_only=False).close()
 
     def dispose(self) -> None:
         """Kill idle processes."""
