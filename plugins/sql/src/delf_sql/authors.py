@@ -67,13 +67,17 @@ class OwnTables:
         """Return whether the configuration says that only the user writes a table's columns."""
         if self.trust.get(self._key(table)) != "own":
             return False
-        return not any(_may_mean(key.rpartition(".")[0], table) for key in self._outside_keys())
+        # One column that others write, such as ``orders.note``, makes the whole row untrusted.
+        tables_of_outside_columns = [key.rpartition(".")[0] for key in self._outside_keys()]
+        return not any(_may_mean(key, table) for key in tables_of_outside_columns)
 
     def is_own_column(self, table: str, column: str) -> bool:
         """Return whether the configuration says that only the user writes a column."""
         name = f"{self._key(table)}.{self._key(column)}"
-        if self.trust.get(name, self.trust.get(self._key(table))) != "own":
+        trust_of_table = self.trust.get(self._key(table))
+        if self.trust.get(name, trust_of_table) != "own":
             return False
+        # The setting may name the column in another way, such as ``shop.orders.note``.
         return not any("." in key and _may_mean(key, name) for key in self._outside_keys())
 
     def _outside_keys(self) -> list[str]:
@@ -140,7 +144,7 @@ class OwnTables:
 
         sources = self._source_tables(tree)
         tables = [table for table in sources if table is not None]
-        if not tables or len(tables) < len(sources):  # some source may not be a table
+        if not tables or len(tables) < len(sources):  # no source, or one that may not be a table
             return _OUTSIDE
         if all(self.is_own_table(table) for table in tables):
             return "own"
@@ -166,17 +170,17 @@ class OwnTables:
         cte_names = [self._folded_name(cte.args["alias"].this) for cte in ctes]
         sources: list[str | None] = []
         for index, cte in enumerate(ctes):
-            names = [self._table(table) for table in cte.find_all(exp.Table)]
+            names = [self._table_name(table) for table in cte.find_all(exp.Table)]
             earlier_ctes = cte_names[:index]
             this_and_later_ctes = cte_names[index:]
             sources += _resolve_names(names, earlier_ctes, this_and_later_ctes)
         tables_outside = [
             table for table in tree.find_all(exp.Table) if table.find_ancestor(exp.CTE) is None
         ]
-        names = [self._table(table) for table in tables_outside]
+        names = [self._table_name(table) for table in tables_outside]
         return sources + _resolve_names(names, cte_names, [])
 
-    def _table(self, table: exp.Table) -> str | None:
+    def _table_name(self, table: exp.Table) -> str | None:
         """Return a table's name as in the setting ``trust``; None for a function or file."""
         from sqlglot import exp
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Held while a connection makes its backend, in a thread: two calls may come at once.
 _MAKING: Final = Lock()
 # The maximum number of tables returned by ``schema(search=…)``.
 _MAX_FOUND_TABLES: Final = 20
@@ -112,7 +113,7 @@ class SQL(Connection[SQLSettings]):
         reset_in_forks(self)
 
     def reset_after_fork(self) -> None:
-        """Open connections of its own in a forked process."""
+        """Forget the sessions in a forked process, which are the parent's."""
         self._backend_and_database = None
 
     async def check(self, call: ProposedCall) -> Verdict:
@@ -191,6 +192,7 @@ class SQL(Connection[SQLSettings]):
         if not first_parameter_sets:  # a single statement with an empty list of parameters
             return Changes(rowcount=0, rows=[], committed=True)
 
+        # check() refuses such changes, too, but a program may call write() without it.
         has_several_runs = len(changes) > 1 or len(first_parameter_sets) > 1
         if has_several_runs:
             await self._check_transactions(changes)
@@ -357,7 +359,7 @@ class SQL(Connection[SQLSettings]):
 
         The text is empty for a statement that affects no rows, such as CREATE.
         """
-        if not statement.affects_rows:
+        if not (statement.is_dml or statement.removes_all_rows):
             return ""
         sets_note = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
         uncounted = f"rows not counted{sets_note}"
@@ -412,13 +414,14 @@ class SQL(Connection[SQLSettings]):
         if self._backend_and_database is not None:
             await self._backend_and_database[1].aclose()
 
-    def _connect(self) -> tuple[Backend, Database]:
+    def _made_backend_and_database(self) -> tuple[Backend, Database]:
+        """Return the backend and the database, made at the first call. Importing drivers blocks."""
         with _MAKING:
             if self._backend_and_database is None:
-                self._backend_and_database = self._make_parts()
+                self._backend_and_database = self._make_backend_and_database()
             return self._backend_and_database
 
-    def _make_parts(self) -> tuple[Backend, Database]:
+    def _make_backend_and_database(self) -> tuple[Backend, Database]:
         from delf_sql.database import Database
 
         backend = make_backend(self.target, self.settings)
@@ -441,25 +444,32 @@ class SQL(Connection[SQLSettings]):
             read_only: Whether to use a read-only session.
             statements: The statements that the function executes, for error messages.
         """
-        from delf_sql.database import LostError
-
-        backend, database = self._backend_and_database or await asyncio.to_thread(self._connect)
+        backend, database = self._backend_and_database or await asyncio.to_thread(
+            self._made_backend_and_database
+        )
         try:
             return await database.run(lambda session: work(backend, session), read_only=read_only)
         except DelfError:
             raise
         except Exception as error:
-            if isinstance(error, LostError) and not read_only:
-                raise lost_write_error(
-                    "the statement did not end and could not be stopped", backend
-                ) from None
-            problem = problem_of(error, backend)
-            if problem is None:
-                text = self.target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-                raise ToolExecutionError(f"{self.target.label}: {text}") from None
+            failure = self._converted_error(error, backend, read_only, statements)
         # Outside of the except block, so that the traceback does not show the driver's exception.
+        raise failure
+
+    def _converted_error(
+        self, error: Exception, backend: Backend, read_only: bool, statements: Sequence[Statement]
+    ) -> DelfError:
+        """Convert an exception of a driver to the error that the script gets, without secrets."""
+        from delf_sql.database import LostError
+
+        if isinstance(error, LostError) and not read_only:
+            return lost_write_error("the statement did not end and could not be stopped", backend)
+        problem = problem_of(error, backend)
+        if problem is None:
+            text = self.target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+            return ToolExecutionError(f"{self.target.label}: {text}")
         timeout = self.settings.statement_timeout
-        raise failed_statement_error(
+        return failed_statement_error(
             problem, backend, read_only=read_only, timeout=timeout, statements=statements
         )
 

@@ -91,6 +91,7 @@ class Database:
         job = _Job(self._seconds)
         run = copy_context().run
         future = self._executor(read_only).submit(run, self._open_and_work, job, work, read_only)
+        # In the two handlers, shield() lets the stopping go on if this task is cancelled again.
         try:
             return await job.wait(future)
         except asyncio.CancelledError:
@@ -128,16 +129,17 @@ class Database:
     def _with_session(self, job: _Job, session: Any, work: Callable[[Any], T]) -> T:
         """Run a job's work with a session; discard the session if nobody awaits the job."""
         with job.lock:
-            if not job.is_awaited:
+            if not job.is_awaited:  # cancelled while the job waited for a session
                 raise TimeoutError
             job.session = session
         job.start_deadline()
         try:
             return work(session)
         finally:
+            # With the lock, _interrupt() cannot stop a session that another statement already uses.
             with job.lock:
                 job.session = None
-            if not job.is_awaited:
+            if not job.is_awaited:  # an interrupt may have come, and may break the next statement
                 self._backend.discard(session)
 
     async def _stop(self, future: Future[Any], job: _Job, read_only: bool) -> bool:

@@ -1,7 +1,8 @@
 """Database functions that ``query`` may call: known ones, and the user's list.
 
-Known functions compute from their arguments or describe the session. They have no side effects, do
-not wait, read no files and run no text as SQL.
+Known functions compute from their arguments or describe the session. They have no side effects,
+read no files and run no text as SQL. A function that waits, such as ``pg_sleep``, is known only if
+the timeout of the statement ends it.
 """
 
 from __future__ import annotations

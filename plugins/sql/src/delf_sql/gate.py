@@ -29,6 +29,8 @@ _WRITES: Final = words(
     "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE "
     "RENAME CALL DO SELECT VALUES REFRESH REINDEX ANALYZE"
 )
+# Words that begin a statement in some database, which are reserved in a query: see
+# _check_one_statement().
 _STATEMENTS: Final = words(
     "ALTER BACKUP BULK CALL CHECKPOINT COMMIT CREATE DBCC DECLARE DELETE DENY DROP EXEC EXECUTE "
     "GRANT INSERT KILL MERGE RAISERROR RECONFIGURE RESTORE REVERT REVOKE ROLLBACK SET SETUSER "
@@ -69,7 +71,10 @@ _ALLOWED_NODES: Final = words(
 )
 
 
-_CHANGES_ROWS: Final = words("INSERT UPDATE DELETE REPLACE MERGE WITH")
+# The first words of statements that change rows. A statement that begins with WITH is a query or
+# ends in INSERT, UPDATE or DELETE.
+_DML: Final = words("INSERT UPDATE DELETE REPLACE MERGE WITH")
+# Other databases commit at once when a statement defines or changes a table.
 _CAN_ROLL_BACK_DDL: Final = ("sqlite", "duckdb", "postgresql")
 
 
@@ -90,10 +95,15 @@ class Statement:
     names_after_dot: frozenset[str] = frozenset()
 
     @property
-    def affects_rows(self) -> bool:
-        """True if the statement inserts, updates or deletes rows, also by dropping a table."""
-        words = [token.word for token in self.tokens[:2]]
-        return words[0] in _CHANGES_ROWS or words[0] == "TRUNCATE" or words == ["DROP", "TABLE"]
+    def is_dml(self) -> bool:
+        """True for a statement such as INSERT or UPDATE, which changes rows but no definition."""
+        return self.tokens[0].word in _DML
+
+    @property
+    def removes_all_rows(self) -> bool:
+        """True for TRUNCATE and DROP TABLE."""
+        first_words = [token.word for token in self.tokens[:2]]
+        return first_words[0] == "TRUNCATE" or first_words == ["DROP", "TABLE"]
 
 
 def check_query(
@@ -117,8 +127,7 @@ def check_query(
         _check_one_statement(tokens)
     tree = _parse_query(without_placeholders(text, tokens, params, dialect), dialect)
     _check_nodes(tree)
-    alias_positions = _positions_of_aliases_with_columns(tree)  # ``t(a, b)`` looks like a call
-    _check_calls(tokens, dialect, allowed, alias_positions)
+    _check_calls(tokens, dialect, allowed, _positions_of_aliases_with_columns(tree))
     calls, names_after_dot = folded_names(tokens, dialect)
     return Statement(text, tokens, calls, names_after_dot)
 
@@ -187,19 +196,13 @@ def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
 def _check_can_be_combined(statement: Statement, dialect: Dialect) -> None:
     """Refuse a statement that cannot be in one transaction with other statements."""
     first = statement.tokens[0].word
-    can_roll_back = dialect in _CAN_ROLL_BACK_DDL or first in _CHANGES_ROWS
-    if not can_roll_back:
+    if not statement.is_dml and dialect not in _CAN_ROLL_BACK_DDL:
         raise ToolRefusedError(
             f"this database may commit each {first} at once, so {first} cannot be in one "
             "transaction with other statements: call write for this statement alone"
         )
     if any(token.word == "RETURNING" for token in statement.tokens):
         raise ToolRefusedError("several statements give no rows: leave out RETURNING")
-
-
-def changes_rows(statement: Statement) -> bool:
-    """Return True if a statement changes rows and not a table's definition."""
-    return statement.tokens[0].word in _CHANGES_ROWS
 
 
 def _single_statement(
@@ -241,6 +244,8 @@ def _defines_routine(tokens: Sequence[Token], dialect: Dialect) -> bool:
     """Return True if a statement creates a routine, whose body may have semicolons."""
     if tokens[0].word != "CREATE" or dialect == "duckdb":  # DuckDB's macros have no semicolons
         return False
+    # Enough tokens for ``OR REPLACE DEFINER = 'ann'@'host' PROCEDURE``. Later ones belong to the
+    # statement's body, where the word FUNCTION may be the name of a column.
     head = [token.word for token in tokens[1:12]]
     kinds = [word for word in head if word not in _ROUTINE_MODIFIERS]
     if dialect == "oracle" and kinds[:2] == ["TYPE", "BODY"]:
@@ -310,8 +315,11 @@ def _check_calls(
     functions = known_functions(dialect)
     grammar = grammar_words(dialect)
     for before, token in _calls(tokens):
+        # ``FROM f() AS t(a, b)`` calls only f: t(a, b) names a table and its columns.
+        if token.start in alias_positions:
+            continue
         name = _fold_case(token, dialect)
-        if token.start in alias_positions or is_listed(name, allowed):
+        if is_listed(name, allowed):
             continue
         is_qualified = before is not None and _is_operator(before, ".")
         # IN (…), OVER (…) and VALUES (…) are grammar; in quotes or after a dot the same word is a
@@ -329,13 +337,14 @@ def _check_calls(
 
 
 def _check_words(tokens: Sequence[Token]) -> None:
-    """Raise ToolRefusedError for unquoted keywords that a query which only reads cannot have."""
-    # This checks tokens, because sqlglot parses these keywords into different nodes, or drops them.
+    """Raise ToolRefusedError for tables and keywords that a query which only reads cannot have."""
     for token in tokens:
         if _RESETTING_TABLE.fullmatch(token.text):
             raise ToolRefusedError(
                 f"query cannot read {token.text}: that sets the server's counters to zero"
             )
+    # Look for keywords in the tokens, because sqlglot's tree may lack them: sqlglot parses these
+    # keywords into nodes of different kinds, or drops them. A quoted name is no keyword.
     keywords = tuple(token.word for token in tokens)
     for index in range(len(keywords)):
         for phrase, effect in _FORBIDDEN_PHRASES.items():
@@ -368,7 +377,9 @@ def _parse_query(text: str, dialect: Dialect) -> exp.Query | exp.Values:
         reason = f"query cannot read this statement: {_reason(error)}"
     except RecursionError:
         reason = "the statement is nested too deeply"
-    if reason:  # outside of the handler: sqlglot's error holds the whole text
+    # Outside of the handlers, so that the traceback does not show sqlglot's error with the whole
+    # text of the statement.
+    if reason:
         raise ToolRefusedError(reason)
     if len(trees) != 1 or not isinstance(trees[0], (exp.Query, exp.Values)):
         raise ToolRefusedError("query only reads, and this is not a plain query: use write")

@@ -36,7 +36,8 @@ _MAX_JSON: Final = 100
 _MAX_KEYS: Final = 30
 _MAX_PATTERNS: Final = 2
 _MAX_DEPTH: Final = 4
-# Matches JSON keys that can be field names. Other keys, such as ids, are data.
+# Matches JSON keys that can be field names. Other keys are data: an id, or a name that ends in a
+# number of four or more digits.
 _FIELD_NAME: Final = re.compile(r"[^\W\d][\w.-]{0,39}(?<!\d{4})")
 _LARGE_TYPE: Final = re.compile(r"blob|binary|bytea|bytes|image|geometry|geography|vector")
 # Matches names of columns with personal data or secrets, whose values are never shown.

@@ -33,6 +33,8 @@ _SQLGLOT_NAMES: Final[dict[Dialect, str]] = {
     "mariadb": "mysql",
 }
 
+# The forms of tokens that the database surely reads as sqlglot does. A token of any other form is
+# refused. An operator must not contain the sign of a comment, such as ``--``.
 _WORD: Final = r"[^\W\d][\w$]*"
 _NUMBER: Final = r"0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
 _OPERATOR: Final = r"(?!.*(?:--|/\*|\*/))[-+*/<>=~!@\#%^&|?:.,;()\[\]]+"
@@ -87,6 +89,8 @@ _COMMON_SHAPES: Final[Sequence[tuple[Kind, str]]] = (
     ("string", r"'(?:[^'\\]|'')*'"),
     ("name", r'"[^"\\]+"|`[^`\\]+`|\[[^\[\]\\]+\]'),
 )
+# Between tokens, only blanks and comments of these forms are accepted. Comments within comments are
+# not, because only some databases know them. MySQL runs the text of a comment ``/*! … */``.
 _BLOCK: Final = r"/\*(?:(?!/\*|\*/).)*\*/"
 _GAPS: Final[dict[Dialect, str]] = {
     "postgresql": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",

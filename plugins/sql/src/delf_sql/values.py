@@ -54,23 +54,23 @@ def holds_text(value: Any) -> bool:
     return isinstance(value, AsText)
 
 
-def simple(value: Any) -> Any:
-    """Unwrap enums, paths, tuples and sets, which drivers do not support.
+def unwrap(value: Any) -> Any:
+    """Convert a parameter's enums, paths, tuples and sets to values that drivers support.
 
     Raises:
         TypeError: If no database has a type for the value.
     """
     if isinstance(value, enum.Enum):
-        return simple(value.value)
+        return unwrap(value.value)
     if type(value) in _PLAIN:
         return value
     if isinstance(value, pathlib.PurePath):
         return str(value)
     if isinstance(value, _LISTS):
-        return [simple(item) for item in cast("list[Any]", value)]
+        return [unwrap(item) for item in cast("list[Any]", value)]
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        mapping = {str(k): simple(v) for k, v in items}
+        mapping = {str(k): unwrap(v) for k, v in items}
         if len(mapping) < len(items):
             raise TypeError("a dict has two keys with the same text, as 1 and '1'")
         return mapping
@@ -123,7 +123,7 @@ def for_any(value: Any) -> Any:
     Raises:
         TypeError: For a value that cannot be stored.
     """
-    value = simple(value)
+    value = unwrap(value)
     return as_json(value) if isinstance(value, (list, dict)) else value
 
 
@@ -133,7 +133,7 @@ def for_duckdb(value: Any) -> Any:
     Raises:
         TypeError: For a value that cannot be stored.
     """
-    value = simple(value)
+    value = unwrap(value)
     if _is_list_with_nan(value):
         raise ValueError("DuckDB's driver makes NULL of a NaN in a list: pass None")
     return as_json(value) if holds_dict(value) else value
@@ -146,7 +146,7 @@ def for_sqlite(value: Any) -> Any:
         TypeError: For a value that cannot be stored.
         ValueError: For a number that is too large.
     """
-    value = simple(value)
+    value = unwrap(value)
     if isinstance(value, int) and not -_FIRST_LARGE_INT <= value < _FIRST_LARGE_INT:
         raise ValueError("SQLite's integers have 64 bits")
     if isinstance(value, float) and math.isnan(value):
@@ -186,7 +186,7 @@ def for_mysql(value: Any) -> Any:
         TypeError: For a value that cannot be stored.
         ValueError: For NaN, infinity, and a time with a zone.
     """
-    value = simple(value)
+    value = unwrap(value)
     if _is_nan(value) or (isinstance(value, (float, decimal.Decimal)) and math.isinf(value)):
         raise ValueError("MySQL has no infinity and no NaN")
     if isinstance(value, (dt.datetime, dt.time)) and value.tzinfo is not None:
@@ -206,7 +206,7 @@ def for_postgresql(value: Any) -> Any:
         TypeError: For a value that cannot be stored.
         ValueError: For text with a NUL character.
     """
-    value = simple(value)
+    value = unwrap(value)
     if isinstance(value, str) and "\x00" in value:
         raise ValueError("PostgreSQL's text cannot hold a NUL character")
     return value

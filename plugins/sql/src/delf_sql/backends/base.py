@@ -1,4 +1,4 @@
-"""The protocol of a backend, and code shared by backends."""
+"""Code shared by backends."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class _DuckdbError(Exception):
 
 @dataclass(frozen=True)
 class _ReadyChild:
-    """A child process that was forked in advance for one statement."""
+    """A child process that was forked for one statement."""
 
     child: Child
     limits: Limits
@@ -81,9 +81,9 @@ class _Session:
         self._lock = threading.Lock()
         self._running: Child | None = None
         self._is_stopped = False
-        # The child of the next statement, if one was forked in advance. The template and the first
-        # child start now, before the timeout of the first statement begins.
-        self._ready = [self._start()]
+        # The child of the first statement. The template and this child start now, before the
+        # timeout of the statement begins.
+        self._ready: _ReadyChild | None = self._start()
 
     def do(self, work: str, **arguments_of_work: Any) -> Any:
         """Run a function of :mod:`duckdb_child` in a child process.
@@ -100,7 +100,8 @@ class _Session:
             "work": work,
             "given": arguments_of_work,
         }
-        started = self._ready.pop() if self._ready else self._start()
+        started = self._ready or self._start()
+        self._ready = None
         try:
             answer = self._ask(started, dumps(arguments))
         finally:
@@ -167,9 +168,10 @@ class _Session:
                 self._running.kill()
 
     def close(self) -> None:
-        """Kill the child process that was forked for a next statement, if any."""
-        while self._ready:
-            self._ready.pop().end()
+        """Kill the child process that was forked for the first statement, if it got none."""
+        if self._ready is not None:
+            self._ready.end()
+            self._ready = None
 
 
 class DuckdbBackend:

@@ -28,7 +28,7 @@ from delf_confined.duckdb_values import (
 )
 from delf_confined.words import shorten_message
 from delf_sql.backends.base import FailedAt, Problem, WriteResult, first_line
-from delf_sql.backends.engine import EngineBackend, origin
+from delf_sql.backends.engine import EngineBackend, driver_error
 from delf_sql.catalog import Catalogue, Relation
 from delf_sql.placeholders import BoundStatement
 from delf_sql.rows import Fetched, note_values_turned_to_text
@@ -177,7 +177,8 @@ class DuckdbEngine(EngineBackend):
     ) -> Iterator[BoundStatement]:
         """Yield writes whose values have the types of the placeholders.
 
-        DuckDB is asked for these types once for consecutive statements with the same text.
+        DuckDB is asked for these types once for consecutive statements with the same text, and only
+        when their turn comes: an earlier statement may create the table that they write to.
         """
         for _, group in itertools.groupby(bound_statements, key=lambda bound: bound.pieces):
             yield from self._convert_values(session, list(group), is_write=True)
@@ -189,7 +190,7 @@ class DuckdbEngine(EngineBackend):
             if problem is None:
                 return None
             return replace(problem, number=error.statement_number)
-        cause = origin(error)
+        cause = driver_error(error)
         if not isinstance(cause, duckdb.Error):
             return super().explain(error)
         text = first_line(shorten_message(str(cause)))

@@ -33,7 +33,7 @@ from delf_sql.catalog import (
     tables_of,
 )
 from delf_sql.fitting import convert_values
-from delf_sql.gate import Statement, changes_rows
+from delf_sql.gate import Statement
 from delf_sql.placeholders import BoundStatement, Params, bind
 from delf_sql.rows import Fetched, collect
 from delf_sql.settings import SQLSettings
@@ -54,7 +54,9 @@ class EngineBackend:
     """
 
     grace: float = 0.0
+    """The seconds that the database gets to end a statement itself after its timeout."""
     one_at_a_time: bool = False
+    """Whether only one statement may run at a time."""
     pool: ClassVar[type[sa.Pool]] = sa.QueuePool
     catalogue: ClassVar[Catalogue | None] = None
     """The catalogue queries; None to use SQLAlchemy's inspector."""
@@ -104,7 +106,8 @@ class EngineBackend:
             yield connection
         finally:
             try:
-                if self._engines.get(read_only) is not engine:  # closed meanwhile
+                was_disposed = self._engines.get(read_only) is not engine
+                if was_disposed:  # nobody would close the connection in the old engine's pool
                     connection.invalidate()
                 if not connection.invalidated:
                     connection.rollback()
@@ -116,10 +119,10 @@ class EngineBackend:
     def _engine(self, read_only: bool) -> sa.Engine:
         with self._lock:
             if read_only not in self._engines:
-                self._engines[read_only] = self._make(read_only)
+                self._engines[read_only] = self._make_engine(read_only)
             return self._engines[read_only]
 
-    def _make(self, read_only: bool) -> sa.Engine:
+    def _make_engine(self, read_only: bool) -> sa.Engine:
         """Make the engine for read-only sessions, or for sessions that write."""
         # session() resets a connection itself, because the pool's rollback does not undo settings,
         # locks and temporary tables.
@@ -248,7 +251,10 @@ class EngineBackend:
         return self._tables_by_name[name]
 
     def _check(self, session: sa.Connection, statement: Statement, bound: BoundStatement) -> None:
-        """Ask the database to check a query before the query runs."""
+        """Refuse a query if the database knows more about it than the statement gate.
+
+        For example, the database may have a function of its own under a known name.
+        """
 
     def _fetch(
         self, session: sa.Connection, bound: BoundStatement, limit: int, *, streams: bool
@@ -283,6 +289,7 @@ class EngineBackend:
         self, session: sa.Connection, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
+        # Bind all parameters first: a mistake in them is then found before any statement runs.
         bound_changes = [
             (one, [self._bind(one, params) for params in sets]) for one, sets in changes
         ]
@@ -313,8 +320,7 @@ class EngineBackend:
         written: WriteResult,
     ) -> None:
         """Run a statement for each set of values, in one batch if ``can_batch`` allows that."""
-        may_change_tables = not changes_rows(statement)  # such as ALTER TABLE
-        if may_change_tables:
+        if not statement.is_dml:  # such as ALTER TABLE
             self._tables_by_name.clear()
         bound_statements = self._convert_values(session, bound_statements, is_write=True)
         if can_batch(statement, bound_statements):
@@ -326,7 +332,8 @@ class EngineBackend:
             for bound in bound_statements:
                 remaining_rows = written.room(self._settings.max_rows)
                 fetched = self._fetch(session, bound, remaining_rows, streams=False)
-                written.add(fetched.changed, fetched, returns_changes=not may_change_tables)
+                # INSERT … RETURNING gives a row for each change. The rows of CALL are no changes.
+                written.add(fetched.changed, fetched, returns_changes=statement.is_dml)
 
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]
@@ -381,7 +388,7 @@ class EngineBackend:
                 for each in inspector.get_columns(name)
             ]
         except (DBAPIError, NoSuchTableError) as error:
-            return Table(relation, broken=first_line(str(getattr(error, "orig", error))))
+            return Table(relation, broken=first_line(str(driver_error(error))))
         constraints: list[Sequence[Any]] = []
         with contextlib.suppress(NotImplementedError, SQLAlchemyError):  # not in every dialect
             constraints.extend(_constraints(inspector, name))
@@ -398,8 +405,7 @@ class EngineBackend:
         """Return the problem behind an error of SQLAlchemy; None for any other error."""
         if not isinstance(error, SQLAlchemyError):
             return None
-        cause = getattr(error, "orig", None)
-        text = first_line(str(cause if cause is not None else error))
+        text = first_line(str(driver_error(error)))
         is_disconnected = isinstance(error, DBAPIError) and error.connection_invalidated
         return Problem(
             cause="unavailable" if is_disconnected else "statement",
@@ -439,9 +445,7 @@ def _type(kind: Any, session: sa.Connection) -> str:
         return "unknown"
 
 
-def origin(error: BaseException) -> BaseException:
-    """Return the driver's exception behind a SQLAlchemy exception."""
+def driver_error(error: BaseException) -> BaseException:
+    """Return the driver's exception behind a SQLAlchemy exception; any other error itself."""
     cause = getattr(error, "orig", None)
-    if isinstance(error, DBAPIError) and cause is not None:
-        return cause
-    return error
+    return error if cause is None else cause

@@ -25,7 +25,7 @@ from pymysql.err import MySQLError
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
 from delf_sql.backends.base import Problem, disallowed_function_error, first_line
-from delf_sql.backends.engine import EngineBackend, cut_socket, origin
+from delf_sql.backends.engine import EngineBackend, cut_socket, driver_error
 from delf_sql.catalog import Catalogue
 from delf_sql.functions import is_listed
 from delf_sql.gate import Statement
@@ -130,7 +130,7 @@ _CONVERSIONS: Final[dict[Any, Any]] = {
 }
 
 
-_Base: Any = Connection
+_Base: Any = Connection  # the type checker knows none of the methods that _Connection overrides
 
 
 class _Connection(_Base):
@@ -294,6 +294,7 @@ class MysqlBackend(EngineBackend):
         except MySQLError:
             pass  # the statement has ended, or the server is gone
         finally:
+            # A server that is gone may never answer the thread that runs the statement.
             if driver.open:
                 cut_socket(driver._sock.fileno())  # noqa: SLF001 - PyMySQL has no public way
 
@@ -312,6 +313,7 @@ class MysqlBackend(EngineBackend):
         return ["interval" if _is_time(kind) else kind for kind in kinds]
 
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
+        # A statement of our own, because SQLAlchemy cannot begin MySQL's read-only transactions.
         _pymysql_connection(session).query(
             f"START TRANSACTION READ {'ONLY' if read_only else 'WRITE'}"
         )
@@ -373,7 +375,7 @@ class MysqlBackend(EngineBackend):
 
     def explain(self, error: BaseException) -> Problem | None:
         """Return the problem behind an error of PyMySQL; None for any other error."""
-        error = origin(error)
+        error = driver_error(error)
         if not isinstance(error, MySQLError):
             return super().explain(error)
         code = _code(error)
@@ -398,6 +400,7 @@ def _pymysql_connection(session: sa.Connection) -> _Connection:
 def _rows(
     driver: _Connection, text: str, values: Sequence[Any] | None = None
 ) -> Sequence[Sequence[Any]]:
+    """Run one of delf's own queries, and return all its rows."""
     with driver.cursor() as cursor:
         cursor.execute(text, values)
         return cursor.fetchall()
@@ -438,6 +441,7 @@ def _has_roles(driver: Connection) -> bool:
 
 def _ssl(options: dict[str, str]) -> Any:
     """Return the TLS context that URL options request; None without TLS."""
+    # URLs for other programs often have a charset. It is ignored: delf always uses utf8mb4.
     unknown = sorted(set(options) - {"unix_socket", "charset", "ssl", "ssl_ca"})
     if unknown:
         raise ConnectionConfigurationError(

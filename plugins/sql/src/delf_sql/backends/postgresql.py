@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from psycopg.pq import TransactionStatus
 
 from delf_sql.backends.base import Problem, disallowed_function_error, first_line
-from delf_sql.backends.engine import EngineBackend, cut_socket, origin
+from delf_sql.backends.engine import EngineBackend, cut_socket, driver_error
 from delf_sql.backends.postgresql_params import placeholder_types, with_json
 from delf_sql.backends.postgresql_types import JSONNotes, register_texts, register_user_types
 from delf_sql.catalog import Catalogue
@@ -40,16 +40,11 @@ SELECT pg_catalog.set_config('statement_timeout', %s, true),
        pg_catalog.set_config('extra_float_digits', '1', true)
 """
 _ROLE: Final = "SELECT pg_catalog.set_config('role', %s, true)"
-# A query for the name of an unsafe function that a statement may call.
-#
-# Volatile functions are unsafe unless delf knows their names. User-defined functions are unsafe
-# unless they belong to an extension and are not volatile. A name after a dot is unsafe if any
-# function with an argument has the name.
 # Finds a function that must not be called, if there is one:
 #
-# - a function of ``calls`` that is user-defined or volatile; a volatile function of PostgreSQL
-#   itself is allowed if its name is also in ``known``
-# - a function of ``names_after_dot`` with a parameter, so that ``row.f`` could call it
+# - a volatile function among ``calls``, unless its name is also in ``known``
+# - a user-defined function among ``calls``, unless an extension brings it and it is not volatile
+# - a function among ``names_after_dot`` with a parameter, so that ``row.f`` could call it
 _UNSAFE_FUNCTION: Final = """
 SELECT p.proname::text
 FROM pg_catalog.pg_proc p
@@ -139,6 +134,7 @@ class PostgresBackend(EngineBackend):
             driver.read_only = read_only
             return driver
 
+        # Without use_native_hstore, SQLAlchemy does not search the catalogue for the type hstore.
         return {"creator": connect, "use_native_hstore": False}
 
     def _open(self) -> psycopg.Connection[Any]:
@@ -185,8 +181,9 @@ class PostgresBackend(EngineBackend):
 
     def discard(self, session: sa.Connection) -> None:
         """Close the connection, at once if a statement runs on it."""
-        if _psycopg_connection(session).info.transaction_status is TransactionStatus.ACTIVE:
-            _psycopg_connection(session).pgconn.finish()
+        driver = _psycopg_connection(session)
+        if driver.info.transaction_status is TransactionStatus.ACTIVE:
+            driver.pgconn.finish()  # closes without a message to the busy server
         super().discard(session)
 
     def _bind(self, statement: Statement, params: Params) -> BoundStatement:
@@ -229,7 +226,7 @@ class PostgresBackend(EngineBackend):
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         driver = _psycopg_connection(session)
         driver.execute(_BEGIN, [str(max(1, round(self._settings.statement_timeout * 1000)))])
-        register_user_types(driver)
+        register_user_types(driver)  # each time, because other sessions may create types
         if read_only and self._settings.role is not None:
             driver.execute(_ROLE, [self._settings.role])
 
@@ -240,8 +237,8 @@ class PostgresBackend(EngineBackend):
         """Refuse calls of volatile or user-defined functions that are not allowed."""
         if not statement.calls and not statement.names_after_dot:
             return
-        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. A function that
-        # is known to only read, as in `row.lower`, is checked like the call `lower(row)`.
+        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. If f is known to
+        # only read, check `row.f` like that call. Otherwise, refuse it if any function f exists.
         known = known_functions("postgresql")
         calls = self._without_allowed(statement.calls | (statement.names_after_dot & known))
         parameters = {
@@ -264,7 +261,7 @@ class PostgresBackend(EngineBackend):
 
     def explain(self, error: BaseException) -> Problem | None:
         """Return the problem behind an error of psycopg; None for any other error."""
-        error = origin(error)
+        error = driver_error(error)
         if not isinstance(error, psycopg.Error):
             return super().explain(error)
         state = error.sqlstate or ""
