@@ -131,6 +131,7 @@ class Files(Connection):
         if kind in ("parquet", "arrow"):
             statement = "FROM '{}'".format(file.name.replace("'", "''"))
             return await self.query(statement, context=context)
+        # Before the child process starts, which would read a large file for nothing.
         self._check_size(file)
         if factory is not None:
             arguments = {

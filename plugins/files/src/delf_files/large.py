@@ -69,6 +69,7 @@ def write_table(
             rows = TableRows(source, dialect, names_row, strict=strict)
             return rows, _write_rows(rows, out)
 
+    # As in read_table(): strict reading adds a note about a misplaced quote.
     try:
         rows, max_row_bytes = copy(strict=True)
     except csv.Error:
@@ -76,6 +77,7 @@ def write_table(
     if not rows.max_cells:
         raise ValueError("it has no rows")
     rows.add_notes(sample[dialect.start :])
+    # min() also because min_cells is huge for a table that has only the row with names.
     fewest_cells = min(rows.min_cells, len(rows.names) or rows.max_cells)
     return Table(
         columns_of(rows.names, rows.max_cells),
@@ -114,7 +116,7 @@ def utf8_of(path: str, copy_path: str, shown_name: str) -> str:
     return copy_path
 
 
-class _Folding:
+class _KeyRenamer:
     """Renames keys that differ only by case, because SQL cannot distinguish them.
 
     A key gets the same new name in all records.
@@ -130,7 +132,7 @@ class _Folding:
         # All new names in lower case, because names that differ only by case count as equal.
         self._used_names: set[str] = set()
         # Renames the keys of the objects inside of a record, by the record's key.
-        self._inner: dict[str, _Folding] = {}
+        self._inner: dict[str, _KeyRenamer] = {}
 
     def renamed(self, value: Any) -> Any:
         """Return a JSON value with names such as ``ID_2`` for keys that differ only by case."""
@@ -146,7 +148,7 @@ class _Folding:
         if not self._renames_inner_keys or not isinstance(item, (dict, list)):
             return item
         if key not in self._inner:
-            self._inner[key] = _Folding(renames_inner_keys=True)
+            self._inner[key] = _KeyRenamer(renames_inner_keys=True)
         return self._inner[key].renamed(item)
 
     def _unique_name(self, key: str) -> str:
@@ -210,7 +212,7 @@ def write_items_as_json_lines(
 
 
 def _write_values(values: Iterable[Any], out: TextIO, renames_inner_keys: bool) -> None:
-    renamed = _Folding(renames_inner_keys=renames_inner_keys).renamed
+    renamed = _KeyRenamer(renames_inner_keys=renames_inner_keys).renamed
     out.writelines(f"{json.dumps(renamed(value))}\n" for value in values)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
+from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf.protocols.formats import InputFile, InstalledFormats
 from delf.values.conversion import unique_names
@@ -57,11 +57,9 @@ async def query(
         key: The id of the task.
 
     Raises:
-        OptionalDependencyError: If DuckDB is not installed.
         ToolRefusedError: If the statement may change something, or names no file.
         ToolExecutionError: If the statement fails, takes too long, or returns too much.
     """
-    _require_duckdb()
     if limit is not None and not 1 <= limit <= MAX_ROWS:
         raise ToolRefusedError(f"limit can be from 1 to {MAX_ROWS}; page with LIMIT and OFFSET")
     names_by_file = {file: _names_in_statements(file, files) for file in files}
@@ -82,8 +80,6 @@ async def query(
     for file in named_files:
         preloads.update(PRELOADS.get(file.ending, ()))
     readable = list(chain.from_iterable(map(readable_paths, named_files)))
-    if isinstance(params, (list, tuple)):
-        params = list(params)
     with tempfile.TemporaryDirectory(prefix="delf-query-") as folder:
         request = {
             "statement": statement,
@@ -208,13 +204,3 @@ def _table_data(
                 f"{file.name} is not a table that files.query reads; use files.read or open()"
             )
     return table
-
-
-def _require_duckdb() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("duckdb") is None:
-        raise OptionalDependencyError(
-            "files.query needs DuckDB, which is not installed",
-            package="delf-plugin-files[duckdb]",
-        )

@@ -45,6 +45,7 @@ READERS: Final = {
     "rows": "read_json({path}, format = 'newline_delimited', columns = {columns}, "
     "hive_partitioning = false)",
 }
+# Matches EXPLAIN with those options that are allowed, up to the explained statement.
 _BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)"
 _EXPLAIN: Final = re.compile(
     rf"{_BLANK}*EXPLAIN(?={_BLANK}|\()"
@@ -236,6 +237,7 @@ def _run_request_once(request: dict[str, Any]) -> dict[str, Any]:
     paths: list[str] = []
     for table in tables:
         paths += filter(None, (table["path"], table.get("copy_path")))
+    # In this order: each setting fixes those before it.
     connection.execute(f"SET allowed_paths = {_list(paths)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -383,6 +385,7 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     relation = None if has_duplicate_keys else _relation_of_json(connection, table)
     if relation is None:
         table, relation = _rewritten_json(connection, table)
+        # Rewriting gave numbers to keys that differ only by case.
         for names in (relation.columns, *_names_of_fields(relation.types)):
             _add_notes_about_renamed_columns(names, table["names"][0])
     inferred_types = dict(zip(relation.columns, map(str, relation.types), strict=True))

@@ -62,6 +62,7 @@ def read_table(
         note_unlikely_names(text, ending)
     dialect = dialect_of(text, ending)
     body = text[dialect.start :]
+    # Strict reading adds a note about a misplaced quote; only then, the quote is read as text.
     try:
         table, rows = _read_rows(body, dialect, header, strict=True)
     except csv.Error:
@@ -89,6 +90,8 @@ def _read_rows(
 
 class TableRows:
     """The rows of a table after the column names, and what notes say about these rows.
+
+    The attributes and :meth:`add_notes` need all rows, so iterate over the rows first.
 
     Args:
         lines: The lines of the table, with their line ends.
@@ -258,8 +261,8 @@ def _numbered_rows(
             also reported in a note.
     """
     row_start = 1  # the line at which the current row begins
-    # After the lines of the text, the reader gets the line END. If all quotes are closed, the line
-    # becomes the row [END]; otherwise, it becomes part of the cell with the open quote.
+    # After the lines of the text, the reader gets the line _END. If all quotes are closed, the line
+    # becomes the row [_END]; otherwise, it becomes part of the cell with the open quote.
     reader = dialect.reader(itertools.chain(lines, [_END]), strict=strict)
     problem = "a quote is not closed"
     try:
