@@ -59,7 +59,7 @@ async def test_unexpected_writer_error_is_reported_as_a_problem(
     log = TaskLog("task_1", InProcessJournal(), ())
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
     files.start_writing("a.brk", dumps({"sheet": [[1]]}), is_rows=True)
-    assert await files.all_written() == ["'a.brk' cannot be made: RuntimeError: as ever"]
+    assert await files.failures() == ["'a.brk' cannot be made: RuntimeError: as ever"]
 
 
 def test_names_differing_by_case_or_normalisation_stay_distinct(tmp_path):
@@ -168,7 +168,7 @@ async def test_files_are_written_in_order_and_recorded(taking, tmp_path):
     files, log = taking
     for number in range(20):
         files.start_writing("a.txt", b"x" * number)
-    assert await files.all_written() == []
+    assert await files.failures() == []
     assert (tmp_path / "a.txt").read_bytes() == b"x" * 19
     assert [event.size for event in log.events if isinstance(event, FileWritten)] == [*range(20)]
     assert files.files == {"a.txt": str(tmp_path / "a.txt")}
@@ -177,7 +177,7 @@ async def test_files_are_written_in_order_and_recorded(taking, tmp_path):
 async def test_rows_are_written_by_the_format_plugin_of_the_suffix(taking, tmp_path):
     files, _ = taking
     files.start_writing("a.n", dumps({"Sheet1": [["a"], [1]], "More": []}), is_rows=True)
-    assert await files.all_written() == []
+    assert await files.failures() == []
     assert (tmp_path / "a.n").read_bytes() == b"Sheet1:2,More:0"
 
 
@@ -199,9 +199,9 @@ async def test_rows_are_written_by_the_format_plugin_of_the_suffix(taking, tmp_p
 async def test_unwritable_output_is_reported_once(taking, tmp_path, name, data, problem):
     files, log = taking
     files.start_writing(name, data, is_rows=True)
-    (message,) = await files.all_written()
+    (message,) = await files.failures()
     assert message.startswith(problem)
-    assert await files.all_written() == []
+    assert await files.failures() == []
     assert (log.events, files.files, os.listdir(tmp_path)) == ([], {}, [])
 
 
@@ -213,7 +213,7 @@ async def test_output_files_of_a_task_have_a_total_limit(
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
     for name in ("a.txt", "b.txt", "c.txt"):
         files.start_writing_tool_file(name, b"sixteen"[:4])
-    (problem,) = await files.all_written()
+    (problem,) = await files.failures()
     assert "'c.txt' is not kept" in problem
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
 

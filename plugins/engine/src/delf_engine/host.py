@@ -627,7 +627,7 @@ class TaskHost:
             await self._gate.wait_for_calls(seconds)
         finally:
             await self._children.end()
-            await self.scripts.output.all_written(seconds)
+            await self.scripts.output.wait(seconds)
 
 
 def _without_placeholder(outcome: Done) -> Done:

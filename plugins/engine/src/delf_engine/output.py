@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import filecmp
-import itertools
 import logging
 import os
 import secrets
@@ -120,23 +119,23 @@ class OutputFolder:
             return temporary.replace(existing_path)
         # On some systems, paths that differ by case only are one file.
         used_paths = {used_path.casefold() for used_path in self.files.values()}
-        for number in itertools.count(1):
-            if number == 1:
-                free_path = path
-            else:
-                free_path = path.with_name(f"{path.stem}-{number}{path.suffix}")
-            if str(free_path).casefold() in used_paths:
-                continue
-            try:
-                _link(temporary, free_path)
-            except FileExistsError:
-                # A resumed task writes its files again: an equal file is the one from before.
-                is_written_before = self._resumed and _have_equal_content(temporary, free_path)
-                if not is_written_before:
-                    continue
-                temporary.unlink()
-            return free_path
-        raise AssertionError("numbers do not end")
+        candidate = path
+        number = 1
+        while str(candidate).casefold() in used_paths or not self._move(temporary, candidate):
+            number += 1
+            candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        return candidate
+
+    def _move(self, temporary: Path, path: Path) -> bool:
+        """Move a written file to a path; return False if another file is there."""
+        try:
+            _link(temporary, path)
+        except FileExistsError:
+            # A resumed task writes its files again: an equal file is the one from before.
+            if not (self._resumed and _has_equal_content(path, temporary)):
+                return False
+            temporary.unlink()
+        return True
 
 
 def _replace_unsupported_characters(name: str) -> str:
@@ -149,11 +148,11 @@ def _replace_unsupported_characters(name: str) -> str:
     return name
 
 
-def _have_equal_content(one: Path, other: Path) -> bool:
+def _has_equal_content(existing: Path, temporary: Path) -> bool:
+    """Return True if an existing file has the content of a temporary file."""
     try:
-        if other.is_symlink() or one.stat().st_size != other.stat().st_size:
-            return False
-        return filecmp.cmp(one, other, shallow=False)
+        # A task writes no links: a link was put there meanwhile, and its target may change.
+        return not existing.is_symlink() and filecmp.cmp(existing, temporary, shallow=False)
     except OSError:
         return False
 
@@ -244,37 +243,27 @@ class OutputFiles:
             return
         self.start_writing(name, data)
 
-    @property
-    def under_way(self) -> bool:
-        """True if a file is being written."""
-        return bool(self._writing)
-
-    async def flushed(self) -> None:
-        """Wait until every queued file is written or has failed."""
-        if self._writing:
-            await asyncio.wait(set(self._writing))
-
-    async def all_written(self, timeout: float | None = None) -> list[str]:
-        """Wait until all files are written.
+    async def wait(self, timeout: float | None = None) -> None:
+        """Wait until every queued file is written or has failed.
 
         Args:
             timeout: Seconds; unfinished files are abandoned then.
-
-        Returns:
-            The failures since the last call of this method.
         """
         if self._writing:
             # A copy, because each finished write removes itself from the set.
             _, pending_writes = await asyncio.wait(set(self._writing), timeout=timeout)
             for task in pending_writes:
                 task.cancel()
-        # Taken out, so that each failure is reported once.
+
+    async def failures(self) -> list[str]:
+        """Wait for all files; return the failures, each of them once."""
+        await self.wait()
         problems, self._problems = self._problems, []
         return problems
 
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
-        """Redact and write a file; a failure is collected for :meth:`all_written`."""
-        # One file at a time: of two files with the same name, the later one gets a number appended.
+        """Redact and write a file; a failure is collected for :meth:`failures`."""
+        # One at a time: of two texts for one name, the later text replaces the earlier one.
         async with self._write_lock:
             try:
                 if self._log.redactor.knows_any:

@@ -300,7 +300,7 @@ class ScriptRunner(ScriptHost):
         self._printed_characters = 0
         outcome = self._within_limits(await self._run_in(session, code))
         # A script does not wait for its output files: wait here before it counts as successful.
-        problems = await self.output.all_written()
+        problems = await self.output.failures()
         if problems and isinstance(outcome, (Done, Rerun)):
             message = "; ".join(problems)
             return Failed(kind="OutputFileError", message=message, variables=outcome.variables)

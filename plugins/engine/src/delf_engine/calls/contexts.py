@@ -44,8 +44,7 @@ class CallContexts:
 
     async def wait_for_output_files(self) -> None:
         """Wait until the script's output files are written, because a call may read them."""
-        if self._run.output.under_way:
-            await self._run.output.flushed()
+        await self._run.output.wait()
 
     async def end_call(self, call: Call, *, is_cut_off: bool) -> None:
         """Flush a call's printed text and end its child tasks, after its action ended.
