@@ -1,5 +1,6 @@
 """Tests that tools of other frameworks, recognised by their shape, work unchanged."""
 
+import inspect
 from datetime import date
 from types import SimpleNamespace
 from typing import Any
@@ -50,9 +51,14 @@ class Smolagents:
 
 
 def pydantic_ai(work: Any = weather, **more: Any) -> Any:
-    schema = SimpleNamespace(json_schema=WEATHER)
+    async def call(arguments: dict[str, Any], _context: None) -> Any:
+        result = work(**arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    validator = SimpleNamespace(validate_python=dict)
+    schema = SimpleNamespace(json_schema=WEATHER, validator=validator, call=call)
     facts = {"name": "weather", "description": "The weather.", "function_schema": schema, **more}
-    return SimpleNamespace(function=work, **facts)
+    return SimpleNamespace(**facts)
 
 
 def llm() -> Any:
@@ -201,11 +207,7 @@ async def test_schema_is_enforced_on_arguments(kind, wrong):
         "LangChain": SimpleNamespace(args_schema=WHOLE, ainvoke=weather_async, **facts),
         "llm": SimpleNamespace(input_schema=WHOLE, implementation=work, **facts),
         "toolset": SimpleNamespace(
-            tools=[
-                SimpleNamespace(
-                    function_schema=SimpleNamespace(json_schema=WHOLE), function=work, **facts
-                )
-            ]
+            tools=[SimpleNamespace(input_schema=WHOLE, implementation=work, **facts)]
         ),
     }[kind]
     (tool,) = as_connections([item])

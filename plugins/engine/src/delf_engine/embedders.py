@@ -123,8 +123,6 @@ class _Batched:
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
         texts = [text.encode("utf-8", "replace").decode() for text in texts]
         size = max(1, self.inner.batch_size)
-        if 0 < len(texts) <= size:
-            return await self.inner.embed(texts, kind)
         rows: list[Iterable[float]] = []
         for start in range(0, len(texts), size):
             rows += await self.inner.embed(texts[start : start + size], kind)

@@ -148,12 +148,10 @@ def _wrap_pydantic_ai(item: Any) -> Callable[..., Any] | None:
     if getattr(item, "takes_ctx", False):
         raise _takes_context_error(item.name)
     function_schema = item.function_schema
-    if not all(hasattr(function_schema, name) for name in ("validator", "call")):
-        return _make_function(item.name, item.description or "", schema, item.function)
 
     async def call(**arguments: Any) -> Any:
         validated_arguments = function_schema.validator.validate_python(arguments)
-        return await function_schema.call(validated_arguments, None)
+        return await function_schema.call(validated_arguments, None)  # None is the RunContext
 
     return _make_function(item.name, item.description or "", schema, call, validates_itself=True)
 
@@ -168,6 +166,7 @@ def _wrap_abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
     package: Any = sys.modules.get("pydantic_ai")
     if package is None or not isinstance(item, getattr(package, "AbstractToolset", ())):
         return None
+    # The tools are listed for a run, although delf has none: most toolsets ignore the context.
     run: Any = package.RunContext(deps=None, model=None, usage=package.RunUsage())
     try:
         with ThreadPoolExecutor(1) as thread:  # a program may have an event loop here
@@ -360,7 +359,7 @@ def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
         del kept["type"]
     if isinstance(ref, str) and _target(ref, root) is None:
         del kept["$ref"]
-    if isinstance(kept.get("$id"), str):
+    if isinstance(kept.get("$id"), str):  # references would be resolved against the id
         del kept["$id"]
     if isinstance(kept.get("items"), list):  # the form of older drafts
         kept["prefixItems"] = kept.pop("items")

@@ -61,7 +61,7 @@ class Formats:
 
     async def aclose(self) -> None:
         """Close the format objects that all tasks share. The next use creates new objects."""
-        formats = {f"the file format {make!r}": x for make, x in self._shared.items()}
+        formats = {f"the file format {make!r}": made for make, made in self._shared.items()}
         self._shared.clear()
         await close_all(formats)
 
