@@ -34,7 +34,7 @@ NAMES: Final[Mapping[str, str]] = {
     "in_hand": "claimed",
     "never_made": "not_started",
     "must_look": "requires_review",
-    "worth_hiding": "long_enough",
+    "worth_hiding": "redactable",
     "hopeless": "non-retryable",
     "settlement": "AlreadyDone",
     "unsettled": "outcome_unknown",

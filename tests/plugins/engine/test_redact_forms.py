@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from delf_engine.redact import REDACTED, RedactedStream, Redactor, forms_of
-from delf_engine.secrets import long_enough
+from delf_engine.secrets import redactable
 
 ODD = 'pä"ß\\ wörd/9'
 
@@ -111,11 +111,11 @@ def test_base64_form_is_redacted_at_every_alignment(before: str, encode) -> None
     "word", ["", "      ", "abc12", "password", "Secret", "postgres", "123456"]
 )
 def test_short_words_are_not_secrets(word: str) -> None:
-    assert not long_enough([word])
+    assert not redactable([word])
 
 
 def test_line_ending_is_not_part_of_a_secret() -> None:
-    assert long_enough(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
+    assert redactable(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from delf import LLMConfig
 from delf.settings import NamedValues, PluginSettings, SentValues, reveal_secrets
 from delf_engine.redact import REDACTED, Redactor
 from delf_engine.secrets import (
-    long_enough,
+    redactable,
     secrets_in,
     secrets_of_environ,
     secrets_of_model,
@@ -54,7 +54,7 @@ from delf_engine.secrets import (
     ],
 )  # fmt: skip
 def test_secrets_are_found_inside_text(text: str, hidden: set[str]) -> None:
-    assert long_enough(secrets_in(text)) == hidden
+    assert redactable(secrets_in(text)) == hidden
     assert not any(
         each in Redactor(secrets_in(text)).redact_text(f"failed: {text}") for each in hidden
     )
@@ -73,31 +73,29 @@ def test_secrets_are_found_inside_text(text: str, hidden: set[str]) -> None:
     ],
 )
 def test_placeholders_are_not_secrets(text: str) -> None:
-    assert not long_enough(secrets_in(text))
+    assert not redactable(secrets_in(text))
 
 
 def test_declared_secret_is_redacted_even_if_short() -> None:
     for secret in ("hunter2", "correcthorse", "86753098"):
-        assert long_enough(secrets_of_settings(SecretStr(secret))) == {secret}
-        assert long_enough(secrets_of_settings(SecretBytes(secret.encode()))) == {secret}
-        assert long_enough(secrets_of_model(LLMConfig("m", api_key=secret))) == {secret}
-        assert long_enough(secrets_of_environ({"DELF_SHOP_TOKEN": secret})) == {secret}
-        assert long_enough(secrets_of_options({"password": secret})) == {secret}
+        assert redactable(secrets_of_settings(SecretStr(secret))) == {secret}
+        assert redactable(secrets_of_settings(SecretBytes(secret.encode()))) == {secret}
+        assert redactable(secrets_of_model(LLMConfig("m", api_key=secret))) == {secret}
+        assert redactable(secrets_of_environ({"DELF_SHOP_TOKEN": secret})) == {secret}
+        assert redactable(secrets_of_options({"password": secret})) == {secret}
 
 
 def test_variables_named_like_secrets_are_secret() -> None:
     declared = ["API_TOKEN", "OPENAI_API_KEY", "DB_PASSWORD", "CLIENT_SECRET", "SESSION_COOKIE"]
     for name in declared:
-        assert long_enough(secrets_of_environ({name: "correcthorse"})) == {"correcthorse"}
-        assert not long_enough(secrets_of_environ({name: "short-1"}))
+        assert redactable(secrets_of_environ({name: "correcthorse"})) == {"correcthorse"}
+        assert not redactable(secrets_of_environ({name: "short-1"}))
     for name in ("HOTKEY", "SORT_KEY", "PWD", "HOME", "SSH_AUTH_SOCK", "TOKEN_URL"):
-        assert not long_enough(secrets_of_environ({name: "correcthorse"}))
+        assert not redactable(secrets_of_environ({name: "correcthorse"}))
 
 
 def test_secret_in_a_plain_url_setting_is_found() -> None:
-    found = long_enough(
-        secrets_of_settings({"url": "https://h.test/?api_key=a1b2c3", "n": "plain"})
-    )
+    found = redactable(secrets_of_settings({"url": "https://h.test/?api_key=a1b2c3", "n": "plain"}))
     assert found == {"a1b2c3"}
 
 
@@ -142,7 +140,7 @@ def test_values_in_a_mapping_are_secret_by_name() -> None:
         "Authorization": "Bearer abcdef", "X-Odd": SecretStr("curious"),
     }  # fmt: skip
     settings = _Served(env=env, headers=headers, effects={"revoke_token": "irreversible"})
-    found = long_enough(secrets_of_settings(settings))
+    found = redactable(secrets_of_settings(settings))
     assert found == {
         *("abc-1234", "pa55-word", "an attic"),
         *("7f3a9c21bb", "abcdef", "Bearer abcdef", "curious"),
@@ -158,7 +156,7 @@ def test_values_in_a_mapping_are_secret_by_name() -> None:
 
 def test_secrets_are_found_in_settings_of_every_type() -> None:
     typed = _Typed.model_validate({"more": SecretStr("extra-key")})
-    found = long_enough(secrets_of_settings(typed))
+    found = redactable(secrets_of_settings(typed))
     passwords = {"pa55-word", "pa55-more"}
     assert passwords < found
     found = {each for each in found if not any(password in each for password in passwords)}
@@ -166,9 +164,9 @@ def test_secrets_are_found_in_settings_of_every_type() -> None:
         *("generic-1", "86753098", "inner-key", "private-1", "extra-key"),
     }
     login = _Login(SecretStr("key-of-it"), "https://u:url-pass@h.test")
-    assert long_enough(secrets_of_settings([login])) == {"key-of-it", "url-pass"}
+    assert redactable(secrets_of_settings([login])) == {"key-of-it", "url-pass"}
     options = {"login": login, "token": Secret("option-1"), "port": 65535}
-    assert long_enough(secrets_of_options(options)) == {"key-of-it", "url-pass", "option-1"}
+    assert redactable(secrets_of_options(options)) == {"key-of-it", "url-pass", "option-1"}
 
 
 def test_secrets_are_found_in_model_url_and_headers() -> None:
@@ -177,15 +175,15 @@ def test_secrets_are_found_in_model_url_and_headers() -> None:
         base_url="https://u:pa55-w0rd@h.test/v1?key=a1-b2-c3",
         headers={"Content-Type": "application/json", "X-Team": "Bearer team-1-key"},
     )
-    found = long_enough(secrets_of_model(model))
+    found = redactable(secrets_of_model(model))
     assert found == {"pa55-w0rd", "a1-b2-c3", "Bearer team-1-key", "team-1-key"}
 
 
 def test_harmless_headers_are_not_secret() -> None:
     headers = {"X-Environment": "production", "OpenAI-Organization": "org-acme"}
-    assert not long_enough(secrets_of_model(LLMConfig("m", headers=headers)))
+    assert not redactable(secrets_of_model(LLMConfig("m", headers=headers)))
     keys = LLMConfig("m", headers={"X-Api-Key": "plainkey", "Authorization": "Bearer plain-one"})
-    found = long_enough(secrets_of_model(keys))
+    found = redactable(secrets_of_model(keys))
     assert found == {"plainkey", "Bearer plain-one", "plain-one"}
 
 
@@ -199,8 +197,8 @@ def test_harmless_headers_are_not_secret() -> None:
     ],
 )
 def test_secret_in_an_address_without_scheme_is_found(address: str, secrets: set[str]) -> None:
-    assert long_enough(secrets_of_environ({"SHOP_URL": address})) == secrets
-    assert long_enough(secrets_of_environ({"SHOP_DSN": address})) == secrets
+    assert redactable(secrets_of_environ({"SHOP_URL": address})) == secrets
+    assert redactable(secrets_of_environ({"SHOP_DSN": address})) == secrets
 
 
 def test_key_file_lines_are_secrets() -> None:

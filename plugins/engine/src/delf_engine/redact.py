@@ -24,7 +24,7 @@ from pydantic import SecretStr
 from delf.errors import DelfError, ForeignError, without_passwords
 from delf.messages import ImagePart
 from delf.values.conversion import fields_of
-from delf_engine.secrets import MIN_SECRET_LENGTH, long_enough, secrets_of_settings
+from delf_engine.secrets import MIN_SECRET_LENGTH, redactable, secrets_of_settings
 
 REDACTED: Final = "[redacted]"
 
@@ -137,12 +137,12 @@ class Redactor:
     ``repr``, HTML, shell commands, SQL, CSV, base64 and hexadecimal digits.
 
     Args:
-        secrets: The secrets in plain text; :func:`delf_engine.secrets.long_enough` decides which
+        secrets: The secrets in plain text; :func:`delf_engine.secrets.redactable` decides which
             are redacted.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._declared = long_enough(secrets)
+        self._declared = redactable(secrets)
         # The secrets that learn() added, by their source, such as a connection's name.
         self._learned: dict[str, set[str]] = {}
         self._learning = threading.Lock()
@@ -155,12 +155,13 @@ class Redactor:
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Replace the secrets of a source, such as a connection, by its current secrets."""
+        # As of settings: of a key file, each secret in the file; of a URL, also its password.
         new_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning:
             old_union = self._declared.union(*self._learned.values())
-            self._learned[source] = long_enough(new_secrets)
+            self._learned[source] = redactable(new_secrets)
             new_union = self._declared.union(*self._learned.values())
-            if new_union != old_union:
+            if new_union != old_union:  # computing all forms takes long
                 self.secret_forms = SecretForms(new_union)
 
     def redact_text(self, text: str) -> str:

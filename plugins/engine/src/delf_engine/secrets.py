@@ -65,7 +65,7 @@ _PLACEHOLDERS: Final = frozenset(
 )
 
 
-def long_enough(secrets: Iterable[str]) -> set[str]:
+def redactable(secrets: Iterable[str]) -> set[str]:
     """Return the secrets that can be redacted: long enough, and not a placeholder.
 
     Args:

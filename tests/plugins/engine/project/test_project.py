@@ -4,7 +4,7 @@ import pytest
 
 from delf.errors import ConfigurationError, EnvironmentKeyError, ModelConfigurationError
 from delf.llm import LLMConfig
-from delf_engine.secrets import long_enough
+from delf_engine.secrets import redactable
 
 # Precedence
 
@@ -322,10 +322,10 @@ def test_project_reads_connections(project):
         ["schema", "query"],
         False,
     )
-    assert shop.settings == {"url": "sqlite://", "pool": {"size": "4"}}
+    assert shop.settings_not_overridden(()) == {"url": "sqlite://", "pool": {"size": "4"}}
     tickets = found.connections["tickets"]
     assert (tickets.type, tickets.allow, tickets.confirm) == ("tickets", ["find", "list"], True)
-    assert tickets.settings == {}
+    assert tickets.settings_not_overridden(()) == {}
     assert found.connections["fresh"].type == "sql"
 
 
@@ -335,12 +335,12 @@ def test_unused_connection_may_have_a_missing_variable(project):
     with pytest.raises(
         EnvironmentKeyError, match=r"delf\.toml \[connections\.shop\] url: the variable NO_URL"
     ):
-        _ = found.connections["shop"].settings
+        found.connections["shop"].settings_not_overridden(())
 
 
 def test_numeric_password_stays_text(project):
     found = project("[connections.shop]\n", "connections.shop.password=007")
-    assert found.connections["shop"].settings == {"password": "007"}
+    assert found.connections["shop"].settings_not_overridden(()) == {"password": "007"}
 
 
 def test_project_reads_plugin_options(project):
@@ -410,9 +410,9 @@ def test_project_secrets_include_every_section(project):
         env={"SHELF_TOKEN": "of-a-plugin"},
     )
     wanted = {"sk-of-the-agent", "of-a-header", "of-a-login", "of-a-plugin"}
-    assert wanted <= long_enough(found.secrets())
+    assert wanted <= redactable(found.secrets())
 
 
 def test_missing_variable_hides_no_other_secret(project):
     toml = "[plugins.a]\ntoken = '${NO_SUCH}'\n[plugins.b]\ntoken = 'hunter2'\n"
-    assert "hunter2" in long_enough(project(toml).secrets())
+    assert "hunter2" in redactable(project(toml).secrets())

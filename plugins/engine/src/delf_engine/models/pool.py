@@ -22,7 +22,7 @@ from delf.protocols.readiness import SupportsEarlyStart, SupportsSelfCheck
 from delf.providers import Providers
 from delf.specs import ModelSpec
 from delf_engine.closing import close_all
-from delf_engine.project.prices import Prices
+from delf_engine.project.prices import Prices, read_prices
 from delf_engine.redact import Redactor
 
 FindPrice = Callable[[str], Price | None]
@@ -51,14 +51,14 @@ class ModelPool:
         redactor: Redactor | None = None,
         pricing: FindPrice | None = None,
     ) -> None:
-        no_prices = load_pricing(())
-        self.find_own_price = no_prices if pricing is None else pricing
+        self.find_own_price: FindPrice = pricing or (lambda _: None)
         self._host = host
         self._redactor = Redactor() if redactor is None else redactor
         self._context = context
         self._record_path = record_path
         self._models: dict[str, Model] = {}
         self._names: dict[str, str] = {}  # the names of the models, as messages show them
+        # Apart from ``_models``, whose recorders hide whether a client knows its price.
         self._price_sources: dict[str, SupportsPrice] = {}
 
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
@@ -155,6 +155,7 @@ class ModelPool:
 
     async def aclose(self) -> None:
         """Close every model."""
+        # Numbered, because one name may stand for several keys or addresses.
         models = {
             f"{self._names[key]}, number {number}": model
             for number, (key, model) in enumerate(self._models.items(), 1)
@@ -188,4 +189,4 @@ def load_pricing(paths: tuple[Path, ...], providers: Providers | None = None) ->
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         return lambda _: None
-    return Prices.read(path, providers).find
+    return Prices(read_prices(path), providers).find

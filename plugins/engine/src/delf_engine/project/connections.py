@@ -118,7 +118,7 @@ def _create_by_name(
         return _from_entry(host, entry)
     spec = _find_spec(host, entries, name)
     entry = ConnectionEntry(
-        name=name.replace("-", "_"),
+        name=name.replace("-", "_"),  # scripts use the name as a variable
         type=name,
         where=f"connection {name!r}",
         values=Values(),

@@ -45,15 +45,6 @@ class ConnectionEntry:
     values: Values = field(repr=False)
     environ: Mapping[str, str] = field(repr=False)
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings, with references to environment variables resolved.
-
-        Raises:
-            EnvironmentKeyError: If a referenced environment variable is not set.
-        """
-        return self.values.resolve(self.environ)
-
     def settings_not_overridden(self, fields: Collection[str]) -> dict[str, Any]:
         """Return the resolved settings that no ``DELF_<NAME>_…`` environment variable overrides.
 
@@ -62,6 +53,9 @@ class ConnectionEntry:
 
         Args:
             fields: The names of settings that such variables can set.
+
+        Raises:
+            EnvironmentKeyError: If a referenced environment variable is not set.
         """
         prefix = f"{PREFIX}{self.name.upper()}_"
         # From strong to weak: a setting from outside the file, the variable, the file.

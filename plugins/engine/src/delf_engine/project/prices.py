@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf.messages import Price
@@ -32,11 +32,6 @@ class Prices:
     def __init__(self, prices: Mapping[str, Price], providers: Providers | None = None) -> None:
         self._prices = dict(prices)
         self._providers = providers or Providers()
-
-    @classmethod
-    def read(cls, path: Path, providers: Providers | None = None) -> Self:
-        """Create the prices from a file, as :func:`read_prices` describes."""
-        return cls(read_prices(path), providers)
 
     def find(self, model: str) -> Price | None:
         """Return the prices of a model, found by any spelling of its name; None if unknown.

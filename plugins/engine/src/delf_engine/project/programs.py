@@ -60,8 +60,8 @@ _CACHE_FOLDERS: Final = frozenset(
     {".hg", ".jj", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
 _BYTECODE_FOLDER: Final = "__pycache__"
+# A folder that cannot come with a repository, because git adds no file of such a folder.
 _GIT_FOLDER: Final = ".git"
-"""The name of a folder that no commit contains."""
 # The flags of a compiled module, in the bytes 4 to 7, that is compared with the time of its source.
 #
 # Any other module has a hash of its source instead, which a stranger can compute as well.

@@ -89,7 +89,6 @@ class Values:
         """Remove the value at a path and all values below the path."""
         for other_path in list(self._leaves):
             if _begins_with(other_path, path):
-                # written() also yields the values that are no longer in force.
                 self._not_in_force.append((other_path, self._leaves.pop(other_path)))
 
     def leaves(self) -> Iterator[tuple[KeyPath, Given]]:
@@ -100,10 +99,6 @@ class Values:
         """Yield the path and value of each setting, including overridden and removed values."""
         yield from self._leaves.items()
         yield from self._not_in_force
-
-    def has(self, path: KeyPath) -> bool:
-        """Return True if the path or a path below it has a value."""
-        return any(_begins_with(other_path, path) for other_path in self._leaves)
 
     def origin(self, path: KeyPath) -> str | None:
         """Return the origin, such as a file or a variable, of the value at a path of keys.
