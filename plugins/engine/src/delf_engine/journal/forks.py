@@ -74,7 +74,8 @@ async def fork(
     new_id = new_task_id()
     if at is None:
         at = number_before_last_model_call(events)
-    forked(events, at, new_id, key, setup, script)  # raises before files are copied
+    # Built once only to raise for a wrong ``at`` before any file is copied.
+    forked(events, at, new_id, key, setup, script)
     events = await asyncio.to_thread(copy_output_files, events, at)
     for event in forked(events, at, new_id, key, setup, script):
         await journal.append(event)
@@ -240,6 +241,7 @@ def _track_open_calls(open_calls: set[int], event: Event) -> None:
         open_calls.add(event.call_id)
     elif isinstance(event, CallFinished):
         # After "cut_off", which means that the sandbox died, the script makes the call again.
+        # After "not_started", the call counts as never made.
         is_still_open = event.cancellation == "cut_off"
         if not is_still_open:
             open_calls.discard(event.call_id)

@@ -37,6 +37,7 @@ def guarded(journal: J, name: str) -> J:
     kind = type(journal)
     if getattr(kind, _GUARDED_MARK, False):  # another agent has guarded this journal already
         return journal
+    # With a ``__dict__``, the subclass could not take the place of a class with ``__slots__``.
     methods: dict[str, Any] = {"__slots__": (), "__module__": kind.__module__, _GUARDED_MARK: True}
     public_names = [each for each in dir(kind) if not each.startswith("_")]
     for method in public_names:
@@ -51,6 +52,7 @@ def guarded(journal: J, name: str) -> J:
 
     methods["__repr__"] = safe_repr
     with contextlib.suppress(TypeError):  # the class of an extension type cannot be replaced
+        # Past the journal's own ``__setattr__``, with which a frozen dataclass raises.
         object.__setattr__(journal, "__class__", type(kind.__name__, (kind,), methods))
     return journal
 

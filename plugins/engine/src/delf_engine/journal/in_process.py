@@ -52,7 +52,6 @@ class InProcessJournal:
         self._max_bytes = max_bytes
         self._size = 0
         self._tasks: OrderedDict[str, _Entry] = OrderedDict()
-        self._claimed: set[str] = set()
         self._remembered: dict[str, RememberedDecision] = {}
         # The queue of each subscription, with the id of the watched task; None watches all tasks.
         # Only the subscription's generator refers to the queue, so that the entry disappears with
@@ -66,7 +65,7 @@ class InProcessJournal:
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
-        # The event with this number, if any; numbers begin with 1.
+        # The log appends an event once more after a cancelled append. Numbers begin with 1.
         stored = entry.events[event.seq - 1 : event.seq]
         if stored == [event]:
             return
@@ -75,10 +74,8 @@ class InProcessJournal:
             self._remember(entry, event)
         if isinstance(event, TaskFinished):
             entry.is_finished = True
-            self._claimed.discard(event.task_id)
         elif isinstance(event, (TaskQueued, TaskStarted, TaskResumed)):
             entry.is_finished = False
-            self._claimed.add(event.task_id)
         entry.record |= TaskRecord.changes(event)
         for queue, watched_task in list(self._task_by_queue.items()):
             if watched_task is None or watched_task == event.task_id:

@@ -199,11 +199,13 @@ class TaskLog:
             ) from error
 
     def _ended_error(self, kind: type[Event]) -> TaskLeftError:
-        name = getattr(kind, "__name__", "event")
-        return TaskLeftError(f"task {self.task_id} has ended in this process: no {name} is kept")
+        return TaskLeftError(
+            f"task {self.task_id} has ended in this process: no {kind.__name__} is kept"
+        )
 
     def hurry(self, seconds: float) -> None:
-        """Set a deadline for all further waits for the journal."""
+        """Set a deadline for all further waits for the journal; no-op after the first call."""
+        # The end of a task calls this at several steps, which must not add up.
         if self._deadline is None:
             self._deadline = asyncio.get_running_loop().time() + seconds
 
@@ -394,7 +396,7 @@ class TaskLog:
 
     async def _write(self, kind: type[Event], fields: dict[str, Any]) -> None:
         """Number an event and append it to the journal, unless a replay finds it recorded."""
-        # An event that the journal already has is accepted even after the end.
+        # Before the check below: an event that the journal already has is accepted after the end.
         if self._replay.match(kind, fields):
             return
         if self._is_ended:

@@ -99,7 +99,7 @@ class ObserverFeed:
             self._queue.put_nowait((event, copy_context()))
             return
         self._leave_out(TimeoutError(f"{MAX_QUEUED_EVENTS:,} events wait for the observer"))
-        self._task.cancel()
+        self._task.cancel()  # the observer may never return from the event that it has
 
     def _leave_out(self, error: Exception) -> None:
         """Drop the observer's events from now on, those that wait included, and log the reason."""

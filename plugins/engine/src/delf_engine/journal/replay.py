@@ -138,7 +138,7 @@ class _CallOrder:
         self._advance()
 
     @property
-    def waits_for_end_of_script(self) -> bool:
+    def has_call_beyond_script(self) -> bool:
         """True if a call that the recorded script did not make waits for the end of the script."""
         return self._is_waiting_with(_AFTER_END)
 
@@ -362,7 +362,7 @@ class Replay:
         if order is None or not order.is_waiting:
             return None
         recorded_end = order.script.finished
-        if recorded_end is not None and order.waits_for_end_of_script:
+        if recorded_end is not None and order.has_call_beyond_script:
             # The recorded script ended without the waiting call, and this script did not end.
             return _further_call_error(recorded_end)
         # The waiting call comes after a recorded call that this script did not make, or after the

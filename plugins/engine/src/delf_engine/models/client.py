@@ -89,6 +89,7 @@ class ModelClient:
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
     keep_prompts: bool = False
+    # Until these times, on the clock of ``time.monotonic()``, fallbacks are asked first.
     _unavailable_until: dict[_Account, float] = field(
         default_factory=dict[_Account, float], init=False
     )
@@ -131,7 +132,7 @@ class ModelClient:
         if session is not None:
             models = [self.pool.resolve_provider(config)]
         else:
-            models = self._available(config)
+            models = self._in_order_of_availability(config)
         streaming = _Streaming(on_delta=on_delta, session=session, continues=continues, draft=draft)
         reply, _ = await self._ask_in_order(models, request, attempt, streaming)
         return reply
@@ -168,7 +169,7 @@ class ModelClient:
                     raise
                 await self._fall_back(current, remaining[0], error)
 
-    def _available(self, config: LLMConfig) -> list[LLMConfig]:
+    def _in_order_of_availability(self, config: LLMConfig) -> list[LLMConfig]:
         """Return a model and its fallbacks; models that were unavailable a moment ago come last."""
         now = time.monotonic()
         models = [replace(config, fallbacks=()), *config.fallbacks]
@@ -180,11 +181,11 @@ class ModelClient:
         return sorted(models, key=was_unavailable)  # False comes before True
 
     async def _fall_back(
-        self, failed_model: LLMConfig, next_model: LLMConfig, error: DelfError
+        self, failed_model: LLMConfig, next_model: LLMConfig, error: LLMExecutionError
     ) -> None:
         """Warn that the next model is asked, and for a while ask the failed model last of all."""
         # A prompt that is too long says nothing about the next, shorter prompt.
-        if not getattr(error, "too_long", False):
+        if not error.too_long:
             self._unavailable_until[_account_of(failed_model)] = (
                 time.monotonic() + _FALLBACK_SECONDS
             )
@@ -209,7 +210,7 @@ class ModelClient:
         answer = _WholeAnswer(original_request=request, request=request)
         while True:
             writer = answer.writer
-            models = self._available(config) if writer is None else [writer]
+            models = [writer] if writer else self._in_order_of_availability(config)
             try:
                 reply, model = await self._ask_in_order(
                     models, answer.request, attempt, _Streaming()
@@ -234,7 +235,8 @@ class ModelClient:
         Returns:
             False if the error is not about availability, or if there is no other model.
         """
-        other_models = [other for other in self._available(config) if other != writer]
+        models = self._in_order_of_availability(config)
+        other_models = [other for other in models if other != writer]
         if not other_models or not _can_another_model_answer(error):
             return False
         await self._fall_back(writer, other_models[0], error)
@@ -298,6 +300,7 @@ class ModelClient:
             BudgetExceededError: If a budget is exhausted, or if the price is unknown and a budget
                 does not allow models without a price.
         """
+        # Checked first: the price may be a request to the provider, in vain without a budget left.
         self.ledger.check()
         price = await source.price()
         if price is None:
@@ -318,9 +321,10 @@ class ModelClient:
             reply = await self._answer(config, request, streaming, received_pieces)
         except DelfError as error:
             self.pool.add_load_failures_to(error)
-            if draft is not None:
-                await draft.record()
             duration = _ms_since(started)
+            if draft is not None:
+                # A script may run already: a resume needs all of the text that started its calls.
+                await draft.record()
             await self._record_failure(config, request, number, error, duration)
             cut_reply = _cut_reply(config, error, received_pieces, draft)
             if cut_reply is None:

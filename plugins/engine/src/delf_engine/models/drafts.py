@@ -23,6 +23,7 @@ class Draft:
     def __init__(self, log: TaskLog, purpose: Purpose) -> None:
         self._log = log
         self._purpose = purpose
+        # Two calls of a script may need the draft at once: both wait until it is stored.
         self._lock = asyncio.Lock()
         # The pieces that the journal does not have yet, and those that record() has stored.
         self._text: list[str] = []

@@ -52,9 +52,9 @@ class Ledger:
     ) -> None:
         self.budget_usd = budget_usd
         self.outer_ledger = outer_ledger
-        self.allow_unpriced = allow_unpriced
-        if outer_ledger is not None and outer_ledger.allow_unpriced:
-            self.allow_unpriced = True
+        # The setting of the agent also holds for the budgets of its child tasks.
+        outer_allows_unpriced = outer_ledger is not None and outer_ledger.allow_unpriced
+        self.allow_unpriced = allow_unpriced or outer_allows_unpriced
         self.usage = Usage()
         self.cost_usd = 0.0
         self.reserved_usd = 0.0  # the part of the budget for calls in progress
@@ -381,6 +381,9 @@ class Ledger:
 
 class SharedLedger(Ledger):
     """The ledger of a task with several budgets: of a person, the person's teams, and the agent.
+
+    :meth:`begin` does not add the earlier costs of a resumed task to the ledgers of the person and
+    the teams, which have read these costs from the journal.
 
     Args:
         parts: The ledgers of the person and the teams, which outlive the task.

@@ -18,6 +18,7 @@ MAX_LEAVES: Final = 500
 """The maximum number of values in one call's arguments that are examined."""
 # The maximum number of bytes of one value that are decoded as text.
 _MAX_TEXT_BYTES: Final = 4_000_000
+# Matches each name in a path such as ``payment.to[0].iban``, but no index in brackets.
 _NAMES: Final = re.compile(r"[^.\[\]]+(?![^\[]*\])")
 CONTENT_WORDS: Final = frozenset(
     {"text", "body", "subject", "title", "description", "content", "message", "note"}
@@ -26,6 +27,7 @@ CONTENT_WORDS: Final = frozenset(
 """Words in the names of parameters that hold content for people, such as the body of a mail."""
 # Matches characters that occur in data for machines, but not in words; ``Done:`` is a word.
 _MACHINE_DATA: Final = re.compile(r"[\d/@<&]|\S[=:]\S")
+# Matches each word in a name: ``message`` and ``Text`` in ``messageText``.
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # The types of values without a text of their own. A list or dict with items is read item by item.
 _EMPTY_TYPES: Final = (type(None), bool, list, dict)

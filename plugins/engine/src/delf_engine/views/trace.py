@@ -229,14 +229,12 @@ class Trace:
         self._unfinished_line_parts.clear()
 
     def _remaining_line_count(self) -> int:
-        """Return how many more lines can be completed within ``MAX_LINES``.
-
-        If a line is unfinished, it is one of them.
-        """
+        """Return how many more lines a trace takes, the unfinished line included."""
         complete_line_count = len(self._printed_lines)
         if self._unfinished_line_parts:
-            complete_line_count -= 1  # the last printed line
-        return max(MAX_LINES - complete_line_count, 0)
+            # Text that continues the last line must not be cut off at the limit.
+            complete_line_count -= 1
+        return MAX_LINES - complete_line_count
 
     def _continue_printed_line(self, text: str, at: float) -> None:
         """Append text to the unfinished printed line; begin a line if there is none."""
@@ -397,8 +395,7 @@ class Trace:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the trace as JSON-ready data; types that JSON does not support are tagged."""
-        public_names = [name for name in vars(self) if not name.startswith("_")]
-        values = {name: getattr(self, name) for name in public_names if name != "tool_calls"}
+        values = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         # Properties are not in vars().
         for name in ("utterances", "timeline", "usage_by_model", "usage_by_step", "changes"):
             values[name] = getattr(self, name)
