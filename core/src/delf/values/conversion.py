@@ -11,6 +11,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import math
 import operator
 from collections.abc import (
     Callable,
@@ -100,7 +101,7 @@ def table_of(value: Any) -> Table | None:
     Args:
         value: Any value.
     """
-    return _table(value, convert_unsupported=_text)
+    return _convert_to_table(value, convert_unsupported=_text)
 
 
 def _plain(value: Any, convert_unsupported: Converter) -> Any:
@@ -143,8 +144,9 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
 
 def _plain_unencodable(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value that cannot be encoded, and is neither a list nor a record, to plain data."""
-    if isinstance(value, (set, frozenset)):
+    if isinstance(value, (set, frozenset)):  # with an item such as an object
         return [_plain(item, convert_unsupported) for item in cast("Collection[Any]", value)]
+    # A subclass such as the DatetimeWithNanoseconds of Google's libraries.
     if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
@@ -174,9 +176,8 @@ def fields_of(value: Any) -> dict[str, Any] | None:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if hasattr(kind, "model_fields") and callable(getattr(value, "model_dump", None)):
         dumped = value.model_dump()
-        if isinstance(dumped, dict):
-            return cast("dict[str, Any]", dumped)
-        return None
+        # A root model, such as one of a list, has no fields.
+        return cast("dict[str, Any]", dumped) if isinstance(dumped, dict) else None
     attributes = getattr(kind, "__attrs_attrs__", None) or ()
     names = [field.name for field in attributes]
     if not names:
@@ -232,7 +233,7 @@ _CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     lambda value: value.to_dicts(),
     lambda value: value.tolist(),  # an array
     lambda value: value.to_list(),
-    lambda value: value.model_dump(),
+    lambda value: value.model_dump(),  # a root model of pydantic
     operator.index,
     float,
 )
@@ -243,7 +244,10 @@ _NOT_CONVERTED: Final[Any] = object()
 
 
 def _library(value: Any) -> str | None:
-    """Return the data library that defines a value's type or one of its base classes, or None."""
+    """Return the data library that defines a value's type or one of its base classes, or None.
+
+    A base class decides for a type of another package, such as a GeoDataFrame.
+    """
     for base in type(value).__mro__[:-1]:
         root = base.__module__.partition(".")[0]
         if root in _LIBRARIES:
@@ -259,7 +263,7 @@ def _convert_library_value(value: Any, convert_unsupported: Converter) -> Any:
     if kind_name(value) in _MISSING:
         return None
     if library == "numpy":
-        return _numpy(value, convert_unsupported)
+        return _numpy_value(value, convert_unsupported)
     if library == "pandas":
         converted = _pandas_value(value, convert_unsupported)
         if converted is not _NOT_CONVERTED:
@@ -267,9 +271,9 @@ def _convert_library_value(value: Any, convert_unsupported: Converter) -> Any:
     elif kind_name(value) in _COLUMNS:  # of polars or pyarrow
         return [_plain(item, convert_unsupported) for item in _arrow_or_polars_cells(value)]
     elif hasattr(value, "as_py"):  # a scalar of pyarrow
-        return _plain(_scalar(value), convert_unsupported)
+        return _plain(_arrow_scalar(value), convert_unsupported)
     # Neither a column nor a scalar: a table, or a type that is not converted here.
-    table = _table(value, convert_unsupported)
+    table = _convert_to_table(value, convert_unsupported)
     if table is None:
         return _NOT_CONVERTED
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
@@ -279,7 +283,7 @@ _MISSING: Final = frozenset({"NAType", "NaTType", "MaskedConstant"})
 _COLUMNS: Final = frozenset({"Series", "ChunkedArray"})
 
 
-def _table(value: Any, convert_unsupported: Converter) -> Table | None:
+def _convert_to_table(value: Any, convert_unsupported: Converter) -> Table | None:
     """Convert a data frame or similar object to a table; return None for any other value.
 
     Args:
@@ -292,19 +296,19 @@ def _table(value: Any, convert_unsupported: Converter) -> Table | None:
         if not hasattr(value, "columns"):  # a Series
             name = value.name
             value = value.to_frame(_ONE_COLUMN if name is None else name)
-        return _pandas(value, convert_unsupported)
+        return _pandas_table(value, convert_unsupported)
     if library == "polars":
         if kind == "LazyFrame":
             value = value.collect()
         elif kind == "Series":
             value = value.to_frame(value.name or _ONE_COLUMN)
         if hasattr(value, "iter_slices"):
-            return _by_columns(value.columns, _polars_chunks(value), convert_unsupported)
+            return _table_of_chunks(value.columns, _polars_chunks(value), convert_unsupported)
     if library == "pyarrow":
         if kind == "RecordBatchReader":
             value = value.read_all()
         if hasattr(value, "column_names"):
-            return _by_columns(value.column_names, _arrow_chunks(value), convert_unsupported)
+            return _table_of_chunks(value.column_names, _arrow_chunks(value), convert_unsupported)
     if library in ("duckdb", "_duckdb") and hasattr(value, "fetchall"):
         rows = value.fetchall()
         columns = unique_names(map(str, value.columns))
@@ -330,7 +334,7 @@ def _convert_records(
         yield [_cell(record[name], convert_unsupported) for name in names]
 
 
-def _by_columns(
+def _table_of_chunks(
     names: Iterable[Any],
     chunks: Iterable[Collection[Iterable[Any]]],
     convert_unsupported: Converter,
@@ -352,20 +356,19 @@ def unique_names(names: Iterable[str], fold: Callable[[str], str] = str) -> list
     """
     all_names = list(names)
     given_names = set(map(fold, all_names))
-    used_names: set[str] = set()
-    next_numbers: dict[str, int] = {}
+    next_numbers: dict[str, int] = {}  # of each name so far: the number for its next repeat
     unique: list[str] = []
     for name in all_names:
         key = fold(name)
-        unique_name = name
-        if key in used_names:
-            number = next_numbers.get(key, 2)
-            while fold(f"{name}_{number}") in given_names:
-                number += 1
-            unique_name = f"{name}_{number}"
-            next_numbers[key] = number + 1
-        used_names.add(fold(unique_name))
-        unique.append(unique_name)
+        number = next_numbers.get(key)
+        if number is None:  # the first of this name
+            next_numbers[key] = 2
+            unique.append(name)
+            continue
+        while fold(f"{name}_{number}") in given_names:
+            number += 1
+        next_numbers[key] = number + 1
+        unique.append(f"{name}_{number}")
     return unique
 
 
@@ -374,6 +377,7 @@ def _column_name(name: Any) -> str:
     if isinstance(name, tuple):
         parts = [_column_name(part) for part in cast("tuple[Any, ...]", name)]
         return "_".join(part for part in parts if part)
+    # pandas has times for days, so a time at midnight is a day: "2026-10-31".
     if isinstance(name, dt.datetime) and name.time() == dt.time() and name.tzinfo is None:
         return name.date().isoformat()
     if isinstance(name, (dt.datetime, dt.date)):
@@ -383,25 +387,19 @@ def _column_name(name: Any) -> str:
 
 def _cell(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a table cell; NaN counts as a missing value."""
-    kind = cast("Any", type(value))
-    if kind is float:
-        return value if value == value else None  # noqa: PLR0124 - NaN
-    if kind in PLAIN:
-        return value
     converted = _plain(value, convert_unsupported)
-    if type(converted) is float:
-        return _cell(converted, convert_unsupported)
-    return converted
+    is_nan = type(converted) is float and math.isnan(converted)
+    return None if is_nan else converted
 
 
 # -- pandas -----------------------------------------------------------------------------------
 
 
-def _pandas(frame: Any, convert_unsupported: Converter) -> Table:
+def _pandas_table(frame: Any, convert_unsupported: Converter) -> Table:
     """Convert a pandas data frame; an index other than row numbers becomes leading columns."""
     index_names = [] if _is_default_index(frame.index) else _index_names(frame.index)
     chunks = _pandas_chunks(frame, len(index_names))
-    return _by_columns([*index_names, *frame.columns], chunks, convert_unsupported)
+    return _table_of_chunks([*index_names, *frame.columns], chunks, convert_unsupported)
 
 
 def _index_names(index: Any) -> list[Any]:
@@ -469,7 +467,7 @@ def _pandas_scalar(value: Any) -> Any:
 # -- numpy ------------------------------------------------------------------------------------
 
 
-def _numpy(value: Any, convert_unsupported: Converter) -> Any:
+def _numpy_value(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a numpy array or scalar; return ``_NOT_CONVERTED`` for any other value."""
     dtype = getattr(value, "dtype", None)
     if dtype is None or not hasattr(value, "item"):
@@ -480,6 +478,7 @@ def _numpy(value: Any, convert_unsupported: Converter) -> Any:
         scalar = value[()] if is_array else value  # np.array(5)[()] is the scalar 5
         return _numpy_scalar(scalar, dtype, convert_unsupported)
     is_bool_number_or_text = dtype.kind in "biufcSU"
+    # tolist() converts the items quickly, but keeps wide numbers as scalars of numpy.
     if is_bool_number_or_text and dtype.name not in _WIDE_NUMBERS:
         return value.tolist()
     return [_plain(item, convert_unsupported) for item in value]
@@ -553,7 +552,7 @@ def _arrow_or_polars_cells(column: Any) -> list[Any]:
         except _CONVERSION_ERRORS:
             return column.cast("string").to_pylist()
     # In polars, times and durations have a unit.
-    if getattr(column.dtype, "time_unit", None) == "ns" and hasattr(column.dt, "nanosecond"):
+    if getattr(column.dtype, "time_unit", None) == "ns":
         return _polars_nanosecond_cells(column)
     return column.to_list()
 
@@ -564,17 +563,14 @@ def _polars_nanosecond_cells(column: Any) -> list[Any]:
     Python's types hold only whole microseconds. If any cell has a fraction of a microsecond, all
     cells of the column become text.
     """
-    try:
-        nanoseconds = column.to_physical()  # the cells as integers
-        are_inexact = ((nanoseconds % 1000) != 0).to_list()
-    except _CONVERSION_ERRORS:
-        return column.to_list()
-    if any(are_inexact):
+    nanoseconds = column.to_physical()  # the cells as integers
+    are_inexact = (nanoseconds % 1000) != 0
+    if are_inexact.any():
         return column.dt.to_string("iso").to_list()
     return column.to_list()
 
 
-def _scalar(value: Any) -> Any:
+def _arrow_scalar(value: Any) -> Any:
     try:
         return value.as_py()
     except _CONVERSION_ERRORS:

@@ -19,7 +19,7 @@ def _refuse(value: Any, *_args: Any, **_named: Any) -> NoReturn:
     )
 
 
-_REFUSED: Final[Any] = _refuse
+_REFUSED: Final[Any] = _refuse  # as Any, because the replaced methods have other signatures
 
 
 def _thaw_copy(value: Any, _memo: Any = None) -> Any:
