@@ -16,6 +16,7 @@ uuid       text
 path       text
 complex    ``[real, imag]``
 dict       list of pairs: keys that are not text, or text that looks like a tag
+later      a tagged ``datetime`` or ``time`` whose ``fold`` is 1
 ========== ==========================================
 
 Enums become their value; dataclasses, pydantic models, mappings and other iterables of the
@@ -55,9 +56,9 @@ A limit in bytes would not do, because a value of two encoded bytes can take 70 
 MAX_DEPTH = 500
 """The maximum depth of nested containers, which host and sandbox can both decode."""
 _TOO_DEEP = f"the value is nested too deeply (the limit is {MAX_DEPTH} levels), or contains itself"
-# The memory of a container without its parts, in multiples of the memory of a value.
+# The memory of a value without its parts, beyond one ``VALUE_BYTES``, in units of ``VALUE_BYTES``.
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
-# The memory of a container of any other type, in multiples of the memory of a value.
+# The same for a value of any other type.
 _DEFAULT_COST = 12
 VALUE_BYTES = 32
 """Estimated bytes of a value in memory, not counting the characters of a text."""
@@ -66,6 +67,9 @@ PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types that JSON encodes unchanged."""
 _FEW_PARTS = 8
 _TYPES_WITHOUT_CHARACTERS = frozenset({int, float, bool, type(None)})
+# The types whose characters or bytes count one by one.
+_TEXTS = (str, bytes, bytearray, memoryview)
+# type() of untyped values, whose types a type checker would report as partly unknown.
 _type_of: Callable[[Any], Any] = type
 
 
@@ -208,7 +212,8 @@ class _Sizes:
         measured = self._measured.get(id(value))
         if measured is not None:
             _, (cost, characters, levels) = measured
-            if level - 1 + levels > MAX_DEPTH:  # the value was measured at an outer level
+            # The value was measured where fewer containers were around it.
+            if level - 1 + levels > MAX_DEPTH:
                 raise UnsupportedValueError(_TOO_DEEP)
             return cost, characters, levels
         if level > MAX_DEPTH:
@@ -219,8 +224,8 @@ class _Sizes:
         cost = 1 + _COSTS.get(kind, _DEFAULT_COST)
         characters = 0
         levels = 1
-        if kind is str or kind is bytes:
-            characters = len(value)
+        if isinstance(value, _TEXTS):
+            characters = len(cast("str", value))
         elif kind is list and _TYPES_WITHOUT_CHARACTERS.issuperset(map(_type_of, parts)):
             cost += units  # each item, such as a number, costs 1: no visits are needed
         else:
@@ -265,7 +270,7 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
         keys_and_values = chain.from_iterable(items.items())
         # An iterator may yield more than len().
         return islice(keys_and_values, 2 * len(items)), 2 * len(items)
-    if isinstance(value, (str, bytes, bytearray, memoryview)):
+    if isinstance(value, _TEXTS):
         return (), len(cast("str", value)) // VALUE_BYTES
     if isinstance(value, enum.Enum):  # a Flag member iterates over itself
         return (value.value,), 1
@@ -293,8 +298,6 @@ def to_jsonable_or_repr(value: Any) -> Any:
     Parts that cannot be encoded become their ``repr``. If the value is nested too deeply, only its
     outermost mappings are encoded, and each deep part becomes a text that names its type.
     """
-    if _type_of(value) in PLAIN:
-        return value
     return _jsonable_or_repr(value, levels_left=_FEW_LEVELS)
 
 
@@ -363,6 +366,10 @@ def encode_mapping(value: Mapping[Any, Any]) -> Any:
 
 
 def _encode_key(value: Any) -> Any:
+    """Encode the key of a dict; raise if the decoded key would not be hashable.
+
+    A named tuple stays a tuple as a key, because a mapping is not hashable.
+    """
     encoded = _tagged_items("tuple", value) if isinstance(value, tuple) else _encode(value)
     if not _stays_hashable(encoded):
         raise UnsupportedValueError(
@@ -402,13 +409,14 @@ def _encode_other(value: Any) -> Any:
         return None
     if isinstance(value, enum.Enum):
         return _encode(value.value)
-    # A Timestamp or Timedelta of pandas.
+    # A Timestamp or Timedelta of pandas is a datetime or timedelta of Python, whose encoder would
+    # drop the nanoseconds.
     if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
         raise UnsupportedValueError("a time with nanoseconds cannot be passed; pass it as text")
     for base, encoder in ENCODERS.items():
         if isinstance(value, base):
             return encoder(value)
-    for base in (bool, int, float, str):
+    for base in (int, float, str):
         if isinstance(value, base):
             return base(value)
     if isinstance(value, pathlib.PurePath):
@@ -450,7 +458,8 @@ def _encode_decimal(value: decimal.Decimal) -> dict[str, str]:
     return {TAG: "decimal", "v": text}
 
 
-# A context variable: True while named tuples are encoded as mappings.
+# True while named tuples are encoded as mappings. A context variable instead of a parameter,
+# because all encoders take the value alone.
 _NAMED: ContextVar[bool] = ContextVar("delf_named", default=False)
 
 
@@ -525,7 +534,7 @@ def _encode_timedelta(value: dt.timedelta) -> dict[str, Any]:
 
 ENCODERS: dict[type, Callable[[Any], Any]] = {
     tuple: _encode_tuple,
-    dt.datetime: _encode_datetime,
+    dt.datetime: _encode_datetime,  # before its base class, date
     dt.date: lambda v: {TAG: "date", "v": v.isoformat()},
     dt.time: lambda v: _with_fold(v, {TAG: "time", "v": v.isoformat()}),
     dt.timedelta: _encode_timedelta,
