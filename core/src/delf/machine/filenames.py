@@ -47,7 +47,7 @@ def _is_valid_part(part: str) -> bool:
     if any(unicodedata.category(letter) in _INVISIBLE for letter in part):
         return False
     folded = unicodedata.normalize("NFKC", part)
-    if _BAD_NAME.search(folded) or "/" in folded or folded.lstrip().startswith((".", "-")):
+    if _BAD_NAME.search(folded) or "/" in folded or folded.startswith((".", "-")):
         return False
     # Windows reserves the names of devices with any suffix, such as con.txt.
     stem, _, _ = folded.partition(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import stat
@@ -13,8 +14,9 @@ from typing import BinaryIO, Final
 from delf.errors import ConfigurationError
 
 # A file or link that somebody else left under this name is an error, and is not written to.
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-_READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+"""The flags to read a file that a stranger may have made: follow no link, and wait for no pipe."""
 _MAX_BYTES: Final = 16_000_000
 _SHARED: Final = 0o644  # the permissions of a new file that other users may read
 
@@ -31,7 +33,7 @@ def is_private_folder(path: Path) -> bool:
 def read_private(path: Path) -> bytes | None:
     """Return the content of a file; None if the file is missing or accessible to other users."""
     try:
-        with os.fdopen(os.open(path, _READ), "rb") as file:
+        with os.fdopen(os.open(path, READ_FLAGS), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or not _is_private(status):
                 return None
@@ -67,6 +69,8 @@ def make_private_file(path: Path) -> None:
     """
     make_private_folder(path.parent)
     with suppress(FileExistsError):
+        # realpath(), because O_EXCL refuses a link even if its target is missing. The library that
+        # opens the link later would create the target so that others can read it.
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
@@ -81,9 +85,7 @@ def locked(path: Path) -> Generator[None]:
         path: The file, which need not exist.
     """
     with ExitStack() as stack:
-        with suppress(OSError, ImportError):  # no such folder yet, no locks, or Windows
-            import fcntl
-
+        with suppress(OSError):  # the folder cannot be made, or its file system has no locks
             make_private_folder(path.parent)
             # The folder is locked, because each write replaces the file.
             descriptor = os.open(path.parent, os.O_RDONLY)
@@ -152,7 +154,5 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _is_private(status: os.stat_result) -> bool:
-    if not hasattr(os, "geteuid"):  # Windows: the user's profile is the user's alone
-        return True
     is_accessible_to_others = bool(status.st_mode & 0o077)
     return status.st_uid == os.geteuid() and not is_accessible_to_others

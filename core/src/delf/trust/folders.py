@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from delf.errors import ConfigurationError
+from delf.machine.own_files import READ_FLAGS
 from delf.records import dataclass
 
 CONFIG_FILE: Final = "delf.toml"
@@ -30,14 +31,6 @@ _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_DOTS: Final = 100
 _LONGEST_PATH: Final = 1000
-# No link is followed, and no pipe waited for: the folder may be a stranger's.
-_FLAGS: Final = (
-    os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 
 
 def working_folder() -> Path:
@@ -100,8 +93,6 @@ def _is_repository(folder: Path) -> bool:
 
 
 def _is_own(folder: Path) -> bool:
-    if not hasattr(os, "geteuid"):
-        return True
     try:
         return folder.stat().st_uid == os.geteuid()
     except OSError:
@@ -169,7 +160,7 @@ def read_file(path: Path, root: Path, max_bytes: int = MAX_BYTES) -> bytes | Non
             hint="put the file itself there; a file elsewhere is named with --config",
         )
     try:
-        with os.fdopen(os.open(real, _FLAGS), "rb") as file:
+        with os.fdopen(os.open(real, READ_FLAGS), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             content = file.read(max_bytes + 1)
@@ -189,6 +180,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     import tomllib
 
     # The parser needs quadratic time and memory for a key with many dots.
+    #
     # Dots in quoted strings do not count. With multi-line strings, a quote may end a string of an
     # earlier line; then it is unknown what is quoted, and all dots count.
     has_multiline = '"""' in text or "'''" in text
