@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 from delf.attributes import frozen
 from delf.errors import ModelConfigurationError, did_you_mean
+from delf.network.urls import without_login
 from delf.values.sequences import one_or_more
 
 AUTO: Final = "auto"
@@ -63,8 +64,11 @@ _UNSUPPORTED_TOOLS: Final = {
 
 T = TypeVar("T")
 
+# The type of ``api_key`` and ``headers``. An InitVar is a parameter of the constructor, but no
+# field, so that ``dataclasses.asdict()`` and other dumps do not show the value. Type checkers
+# refuse to read an InitVar; for them, it is an attribute like any other.
 if TYPE_CHECKING:
-    _NotShown = Annotated[T, "an attribute like any other, and no field"]
+    _NotShown = Annotated[T, "no field"]
 else:
     _NotShown = InitVar
 
@@ -142,10 +146,10 @@ class LLMConfig:
         object.__setattr__(self, "fallbacks", fallbacks)
         settings = normalise_settings(self.settings or {})
         object.__setattr__(self, "settings", frozen(settings))
-        # No two of these models may be equal.
+        # A fallback that is equal to an earlier model would only fail again.
         earlier_models: list[list[Any]] = []
         for each in (self, *fallbacks):
-            values = _all_of(each)[:-1]  # without the last field, the fallbacks
+            values = _values_without_fallbacks(each)
             if values in earlier_models:
                 raise ModelConfigurationError(
                     f"the model {model!r} has a fallback twice, or itself as a fallback",
@@ -156,7 +160,9 @@ class LLMConfig:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LLMConfig):
             return NotImplemented
-        return _all_of(self) == _all_of(other)
+        if self.fallbacks != other.fallbacks:
+            return False
+        return _values_without_fallbacks(self) == _values_without_fallbacks(other)
 
     def __hash__(self) -> int:
         return hash((self.model, self.base_url, self.provider))
@@ -167,11 +173,7 @@ class LLMConfig:
 
         For ``https://name:key@host/v1?version=2``, this is ``https://host/v1``.
         """
-        if self.base_url is None:
-            return None
-        scheme, slashes, rest = self.base_url.rpartition("://")
-        host, slash, path = rest.partition("?")[0].partition("/")
-        return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
+        return None if self.base_url is None else without_login(self.base_url)
 
     def __repr__(self) -> str:
         return (
@@ -195,10 +197,10 @@ class LLMConfig:
         return replace(self, settings={**self.settings, **settings})
 
 
-def _all_of(config: LLMConfig) -> list[Any]:
-    """Return the type, the secrets and the values of all fields, in order, for comparisons."""
+def _values_without_fallbacks(config: LLMConfig) -> list[Any]:
+    """Return the type, the secrets and the values of all fields but the fallbacks, to compare."""
     # The key and the headers are no fields, so that their values are shown nowhere.
-    values = [getattr(config, item.name) for item in fields(config)]
+    values = [getattr(config, item.name) for item in fields(config) if item.name != "fallbacks"]
     return [type(config), config.api_key, config.headers, *values]
 
 

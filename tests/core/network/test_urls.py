@@ -1,6 +1,6 @@
 import pytest
 
-from delf.network.urls import join_url, split_http_url, split_url
+from delf.network.urls import join_url, split_http_url, split_url, without_login
 
 INVALID = ["http://[::1", "http://a:99999/", "http://a:-1", "http://a:b/"]
 
@@ -23,6 +23,21 @@ def test_http_url_is_split() -> None:
     parts = split_http_url("HTTPS://user@[::1]:8443/a?b=c")
     assert parts is not None
     assert (parts.scheme, parts.hostname, parts.port, parts.path) == ("https", "::1", 8443, "/a")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://name:key@host/v1?version=2", "https://host/v1"),
+        ("name:key@host:8080", "host:8080"),
+        ("https://host/v1?key=secret&next=https://a:b@other", "https://host/v1"),
+        ("https://name:k?y@host", "https://host"),
+        ("https://host/@name", "https://host/@name"),
+        ("host", "host"),
+    ],
+)
+def test_shown_url_has_no_login_and_no_query(url: str, shown: str) -> None:
+    assert without_login(url) == shown
 
 
 def test_relative_url_is_joined() -> None:

@@ -131,22 +131,26 @@ class Inflater:
             raise BodyTruncatedError("its compressed data is truncated")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
-        """Decompress received bytes, yielding chunks of at most 64 KiB."""
+        """Decompress received bytes, at least one, yielding chunks of at most 64 KiB."""
         if self._encoding is None:
             yield data
             return
         if self._decompressor is None:
             self._decompressor = zlib.decompressobj(self._window_bits(data[0]))
         while data:
-            if self._decompressor.eof and not self._begins_member(data):
+            if self._decompressor.eof and not self._try_begin_member(data):
                 return
             data = self._start_of_member + data
             self._start_of_member = b""
             yield from self._inflate_member(data)
             data = self._decompressor.unused_data
 
-    def _begins_member(self, data: bytes) -> bool:
-        """Begin the next member of a gzip body. Return False if no member follows so far."""
+    def _try_begin_member(self, data: bytes) -> bool:
+        """Begin the next member of a gzip body; return False if no member follows so far.
+
+        The first bytes are kept then, because the rest of a member's magic number may come with the
+        next data.
+        """
         # The first byte of the magic number may have come with earlier data.
         start = (self._start_of_member + data)[: len(_GZIP_MAGIC)]
         if self._encoding == "gzip" and start == _GZIP_MAGIC:

@@ -17,14 +17,13 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from delf.errors import ConfigurationError, OptionalDependencyError
-from delf.network.urls import split_url
+from delf.network.urls import split_url, without_login
 from delf.records import dataclass
 from delf.values.numbers import parse_count
 
 _PORTS: Final = {"http": 80, "https": 443}
 _HTTP_SCHEMES: Final = {"ws": "http", "wss": "https"}
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-_LOGIN: Final = re.compile(r"^([^/]*?://)?[^/]*@")
 _EXAMPLE: Final = "an address is as http://host:3128, or socks5://host:1080 with httpx[socks]"
 
 
@@ -42,10 +41,7 @@ class Proxy:
 
     def __str__(self) -> str:
         """Return the proxy's environment variable and the proxy's address without credentials."""
-        # The scheme, if any, stays; the login after the scheme is dropped.
-        without_login = _LOGIN.sub(lambda match: match[1] or "", self.url)
-        address = without_login.partition("?")[0].rstrip("/")
-        return f"the proxy of {self.variable} ({address})"
+        return f"the proxy of {self.variable} ({without_login(self.url).rstrip('/')})"
 
     def checked_address(
         self, socks_module: str | None = "socksio", package: str = "httpx[socks]"

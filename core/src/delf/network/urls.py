@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
+
+# Matches the scheme of a URL, if any, and the login after the scheme.
+_LOGIN: Final = re.compile(r"^([^/]*?://)?[^/]*@")
 
 
 def split_url(url: str) -> SplitResult | None:
@@ -24,6 +29,16 @@ def split_http_url(url: str) -> SplitResult | None:
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         return None
     return parts
+
+
+def without_login(url: str) -> str:
+    """Return a URL without user name, password and query, to show it to people.
+
+    For ``https://name:key@host/v1?version=2``, this is ``https://host/v1``.
+    """
+    # The login first, because a password may contain a question mark.
+    address = _LOGIN.sub(lambda match: match[1] or "", url)
+    return address.partition("?")[0]
 
 
 def join_url(base: str, url: str) -> str | None:
