@@ -254,14 +254,17 @@ class Catalog:
     def _unknown_name_error(self, kind: str, name: str) -> PluginError:
         """Return the error for a name that no usable plugin offers, with the reason or advice."""
         plugin_name = name.partition(":")[0]  # of ``plugin:model``
-        package = None if (kind, plugin_name) in self._offers else package_of(kind, plugin_name)
+        is_installed = (kind, plugin_name) in self._offers
+        package = None if is_installed else package_of(kind, plugin_name)
         broken = _unusable_plugin_for(kind, name, package, self.records)
         spec_names = sorted(n for k, n in self._offers if k == kind)
         if broken is None and package is None and _has_patterns(kind):
-            # While the recommended plugin cannot be used, nobody knows which names it serves.
+            # The name may match a pattern of the recommended plugin, such as ``acme/*``. The
+            # pattern is unknown while the plugin is broken or not installed.
             recommended_package = packages(kind)[recommended_plugin(kind)]
             broken = _unusable_plugin_for(kind, name, recommended_package, self.records)
-            package = None if spec_names else recommended_package
+            if not spec_names:  # otherwise the user mistyped the name of an installed plugin
+                package = recommended_package
         if broken is not None:
             return PluginError(f"no {kind} {name!r}: {_state_text(broken)}")
         if package is not None:
@@ -404,7 +407,8 @@ def _score_without_pattern(spec: ModelSpec, model: LLMConfig, environ: Mapping[s
         return -1
     if model.base_url is not None:
         return _ADDRESS_SCORE
-    # The address in the environment counts for ``mini``, but not for ``acme/mini``.
+    # An address in the environment is that of the compatible provider. It counts for ``mini``, but
+    # not for ``acme/mini``, which names another provider.
     names_provider = "/" in model.model
     if not names_provider and any(_is_address_set(provider, environ) for provider in compatible):
         return _ADDRESS_SCORE

@@ -152,6 +152,9 @@ def _unknown_setting(place: str, name: str, known_names: Sequence[str]) -> Confi
     )
 
 
+# The kinds whose factories do not get the options of ``[plugins.NAME]``: the options of a
+# connection are in ``[connections.NAME]``, those of a model in its :class:`~delf.llm.LLMConfig`,
+# and formats and commands have none.
 _KINDS_WITHOUT_OPTIONS: Final = frozenset({"command", "connection", "format", "model"})
 
 

@@ -224,17 +224,9 @@ class PluginHost:
         """
         with self._lock:
             # Under the lock, so that two threads import and keep one object.
-            if spec.factory in self._resolved:
-                return self._resolved[spec.factory]
-            try:
-                with watched_import(self._loaded_catalog().owner(spec)):
-                    value = loader.import_target(spec.factory)
-            except (KeyboardInterrupt, DelfError):
-                raise
-            except BaseException as error:  # SystemExit is not an Exception
-                raise self._resolution_error(spec, error) from error
-            self._resolved[spec.factory] = value
-            return value
+            if spec.factory not in self._resolved:
+                self._resolved[spec.factory] = self._import(spec, spec.factory)
+            return self._resolved[spec.factory]
 
     def project_files(self, folder: UntrustedFolder) -> Iterator[Path]:
         """Yield the files of a project that the functions in ``project_files`` of specs return.
@@ -272,13 +264,15 @@ class PluginHost:
         return [self._import(spec, target) for target, spec in specs_by_settings.items() if target]
 
     def _import(self, spec: Spec, target: str) -> Any:
+        """Return an object that a spec names as ``module:attribute``."""
         try:
             with watched_import(self._loaded_catalog().owner(spec)):
                 return loader.import_target(target)
         except (KeyboardInterrupt, DelfError):
             raise
         except BaseException as error:  # SystemExit is not an Exception
-            raise _load_error(f"{self.origin(spec)}: cannot load {target}", error) from error
+            subject = f"{self.origin(spec)}: cannot load {target} for its {spec.kind} {spec.name!r}"
+            raise _load_error(subject, error) from error
 
     def specs_of(self, plugin: str) -> tuple[Spec, ...]:
         """Return the specs of a plugin.
@@ -340,12 +334,6 @@ class PluginHost:
                         records.append(loader.load(candidate, manager))
                 self._catalog = Catalog(records, self._prefer)
             return self._catalog
-
-    def _resolution_error(self, spec: Spec, error: BaseException) -> PluginError:
-        message = (
-            f"{self.origin(spec)}: cannot load its {spec.kind} {spec.name!r} from {spec.factory}"
-        )
-        return _load_error(message, error)
 
 
 def _load_error(subject: str, error: BaseException) -> PluginError:

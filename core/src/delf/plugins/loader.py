@@ -177,6 +177,8 @@ def _register(
     plugin: object, candidate: Candidate, manager: pluggy.PluginManager
 ) -> list[pluggy.HookCaller]:
     """Register a plugin and return the hooks that it implements."""
+    # Two entry points may name one module, and two plugins may have one name: pluggy refuses both,
+    # but the catalog reports them as conflicts.
     if not manager.is_registered(plugin):
         name = candidate.name
         if manager.has_plugin(name):
@@ -200,7 +202,7 @@ def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[S
                 continue
             if impl.hookwrapper or impl.wrapper:
                 raise _BadPluginError(f"{caller.name} is a wrapper; a hook only returns specs")
-            for spec in _ask(caller.name, impl.function):
+            for spec in _call_hook(caller.name, impl.function):
                 key = (spec.kind, spec.name)
                 if key in seen_specs:
                     raise _BadPluginError(f"it names the {spec.kind} {spec.name!r} twice")
@@ -208,7 +210,7 @@ def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[S
                 yield spec
 
 
-def _ask(hook: str, function: Any) -> list[Spec]:
+def _call_hook(hook: str, function: Any) -> list[Spec]:
     """Call a plugin's function for a hook; return the specs after checking them."""
     if inspect.iscoroutinefunction(function):
         raise _BadPluginError(f"{hook} is async; hooks are plain functions")

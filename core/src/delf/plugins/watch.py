@@ -40,9 +40,9 @@ class ImportWatch:
             self._has_ended.set()
             thread.join()  # forking is only safe without threads
 
-    def importing(self, plugin: Candidate | None) -> None:
-        """Start the timer for the import of a plugin; None stops the timer."""
-        self._importing = None if plugin is None else (plugin, time.monotonic())
+    def importing(self, plugin: Candidate) -> None:
+        """Start the timer for the import of a plugin, instead of that of an earlier plugin."""
+        self._importing = plugin, time.monotonic()
 
     def _warn_when_slow(self) -> None:
         """Log a warning about each slow import, until :meth:`running` ends."""
