@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from operator import attrgetter
 from typing import Any, ClassVar, Final, Literal, cast, get_args
 
 from delf.errors import (
@@ -999,22 +998,21 @@ def _data_fields(cls: type[Any]) -> tuple[str, ...]:
 _FIELDS: Final[Mapping[type[Any], tuple[str, ...]]] = {
     cls: _data_fields(cls) for cls in _TYPES.values()
 }
-_LITERALS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource", "Remember"} | {
-    "Covers",
-    "Effect",
-    "Isolation",
-    "Trust",
-}
-_NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
-# The annotations of event fields whose values are immutable: numbers, ``Usage`` and literals.
-_FIXED_TYPES: Final = _NUMBERS | _LITERALS | {"Purpose", "Cancellation"}
+# The types of event fields whose values are numbers or fixed words.
+_NUMBERS: Final = frozenset({"None", "bool", "int", "float", "tuple[int, ...]", "Usage"})
+_FIXED_WORDS: Final = frozenset(
+    {"CallStatus", "ScriptStatus", "Cancellation", "DecisionKind", "DecisionSource", "Remember"}
+    | {"Covers", "Effect", "Isolation", "Purpose", "Trust"}
+)
+# The fields of each class of events that may contain other text, and so a secret. A digest is text,
+# but of hexadecimal digits.
 _TEXTS: Final = {
     cls: tuple(
         f.name
         for f in dataclasses.fields(cls)
         if f.name in _FIELDS[cls]
         and not f.name.endswith("digest")
-        and not {*f.type.split(" | ")} <= _FIXED_TYPES
+        and not {*f.type.split(" | ")} <= _NUMBERS | _FIXED_WORDS
     )
     for cls in _TYPES.values()
 }
@@ -1027,10 +1025,7 @@ _MUTABLE_FIELDS: Final = {
     )
     for cls in _TYPES.values()
 }
-_VALUES: Final = {c: attrgetter("task_id", "seq", *names) for c, names in _TEXTS.items()}
-SAFE: Final = {
-    name for names in _FIELDS.values() for name in (*_FIELDS_BESIDE_DATA[1:], *names)
-}.difference(*_TEXTS.values())
+SAFE: Final = {"seq", "at"}.union(*_FIELDS.values()).difference(*_TEXTS.values())
 """Fields that are never redacted.
 
 Their values are numbers or fixed words. If a value happens to equal a secret, no reader of the
@@ -1102,8 +1097,8 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 def size_of(event: Event) -> int:
     """Estimate the bytes of memory that an event takes; counting stops at 64 MB."""
     size = _EVENT_BYTES
-    get_values = _VALUES[type(event)]
-    for value in get_values(event):
+    for name in _TEXTS[type(event)]:
+        value = getattr(event, name)
         if type(value) is str:
             size += len(value)
         elif type(value) not in PLAIN:
