@@ -59,7 +59,7 @@ class FixedAttributes:
         # The first parameter of an object's method, ``self``, is the object itself.
         first_parameter = caller.f_code.co_varnames[:1]
         is_own_method = first_parameter and caller.f_locals.get(first_parameter[0]) is self
-        if name in vars(self) or is_own_method:
+        if is_own_method:
             return
         public_names = {word for word in dir(self) if not word.startswith("_")}
         suggestion = did_you_mean(name, sorted(public_names | self._options))

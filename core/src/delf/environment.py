@@ -180,6 +180,7 @@ class EnvFile:
 
         values: dict[str, str] = {}
         for name, value in self.entries:
+            # A variable of the process overrides an earlier line, as for settings themselves.
             known_variables: dict[str, str | None] = {**values, **environ}
             parts = (atom.resolve(known_variables) for atom in parse_variables(value))
             values[name] = SourcedText("".join(parts), "project")

@@ -313,6 +313,7 @@ def _source_of_any(value: Any) -> Source:
 
 
 def _variable_source(name: str) -> Source:
+    """Return the source of a variable; ``project`` for one from the project's ``.env``."""
     values_by_variable = {variable.upper(): value for variable, value in current_environ().items()}
     return source_of(values_by_variable.get(name.upper()), "environment")
 
@@ -415,9 +416,9 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
 
 def _is_list(annotation: Any) -> bool:
     """Return True for the type of a list, tuple or set, also if the type allows None."""
-    arms = [arm for arm in get_args(annotation) if arm is not type(None)]
-    if get_origin(annotation) in (Union, UnionType) and len(arms) == 1:
-        return _is_list(arms[0])
+    types = [member for member in get_args(annotation) if member is not type(None)]
+    if get_origin(annotation) in (Union, UnionType) and len(types) == 1:
+        return _is_list(types[0])
     return (get_origin(annotation) or annotation) in (list, tuple, set, frozenset)
 
 

@@ -1,7 +1,7 @@
 import datetime as dt
 import enum
 import typing
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, NewType, NotRequired
@@ -104,7 +104,6 @@ Key = NewType("Key", str)
         (dt.datetime, "datetime"),
         (Decimal, "Decimal"),
         (Callable[[int], str], "Callable"),
-        (AsyncIterator[int], "AsyncIterator"),
         (Row, '{"id": int, ?"note": str}'),
         (Plain, '{?"id": int}'),
         (list[Ticket], 'list[{"id": int, "row": {"id": int, ?"note": str}}]'),

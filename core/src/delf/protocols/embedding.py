@@ -31,11 +31,11 @@ async def embed_or_refuse(
     try:
         return [*await embed(texts)]
     except DelfError as error:
-        if _is_temporary(error) or not texts:
+        if _is_temporary(error):
             raise
         await embed([_PROBE_TEXT])  # raises if the embedder fails for any text
-        if len(texts) == 1:
-            return [error]
+        if len(texts) <= 1:
+            return [error for _ in texts]
     # The embedder works, but refuses at least one of several texts.
     middle = len(texts) // 2
     first_half = await embed_or_refuse(embed, texts[:middle])

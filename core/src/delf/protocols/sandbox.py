@@ -148,6 +148,7 @@ class SessionSpec:
         """The input files' paths on the host, by their names for scripts."""
         names = self.file_names or tuple(Path(path).name for path in self.files)
         paths: dict[str, str] = {}
+        # Of two files with one name, scripts see the first.
         for name, path in zip(names, self.files, strict=True):
             paths.setdefault(name, path)
         return paths

@@ -353,6 +353,8 @@ def read_once(
         content_by_name[name] = (
             _read_task_file(path_by_name, name, max_bytes) if reader is None else reader()
         )
+    # A content that was read earlier may exceed the limit of this call, and so may that of
+    # ``reader``.
     size = len(content_by_name[name])
     if size > max_bytes:
         raise ToolRefusedError(f"{name} has more than {max_bytes:,} bytes")
@@ -368,7 +370,7 @@ def _read_task_file(path_by_name: Mapping[str, Path], name: str, max_bytes: int)
             f"{', '.join(path_by_name) or 'none'}{did_you_mean(name, path_by_name)}"
         )
     with path.open("rb") as file:
-        data = file.read(max_bytes + 1)  # the file may have grown
+        data = file.read(max_bytes + 1)  # one byte more, to notice a file that is too large
     if len(data) > max_bytes:
         raise ToolRefusedError(f"{name} has more than {max_bytes:,} bytes")
     return data

@@ -52,6 +52,7 @@ def _is_date(text: str) -> bool:
 
 
 def _is_date_time(text: str) -> bool:
+    # RFC 3339 allows leap seconds, and "t" and "z" in lower case. Python allows neither.
     leap_second_as_59 = re.sub(r"(?<=:[0-9]{2}:)60", "59", text.upper())
     try:
         datetime.fromisoformat(leap_second_as_59)

@@ -150,6 +150,8 @@ def tool(
             handle_error=_handler(handle_error),
         )
         _check_hints(target)
+        # Build the validator now, so that a type that cannot be validated raises at the definition
+        # of the tool and not in a task.
         if isinstance(tool_action.validate, ArgumentValidator):
             tool_action.validate.build()
             tool_action.validate.check_defaults()

@@ -226,9 +226,9 @@ def _dataclass_fields(hint: Any, as_input: bool) -> list[RecordField]:
         if as_input and not field.init:
             continue
         field_hint = hints.get(field.name, Any)
-        is_needed = not as_input or _is_needed(field)
+        is_required = not as_input or _has_no_default(field)
         doc = _join_texts(_metadata_description(field.metadata), doc_of(field_hint))
-        record_fields.append(RecordField(field.name, field_hint, is_needed, doc))
+        record_fields.append(RecordField(field.name, field_hint, is_required, doc))
     return record_fields
 
 
@@ -400,7 +400,7 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
     if isinstance(origin, type) and _field_reader_of(origin) is not None:
         return _class_text(origin, hint, context)
     name = getattr(origin, "__name__", str(origin))
-    if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
+    if name == "Callable":  # whose first argument is a list of types, and no type
         return name
     if origin is type:
         return "type"
@@ -493,6 +493,7 @@ def _substitute(hint: Any, type_arguments: Mapping[Any, Any]) -> Any:
     if typing.get_origin(hint) is None:  # a class without arguments
         return hint
     variables: tuple[Any, ...] = getattr(hint, "__parameters__", ())
+    # A variable of another kind, such as a ParamSpec, has no single type in its place.
     if not variables or not all(isinstance(each, typing.TypeVar) for each in variables):
         return hint
     return hint[tuple(type_arguments.get(variable, variable) for variable in variables)]
@@ -642,7 +643,7 @@ def strip_qualifiers(hint: Any) -> Any:
     return hint
 
 
-def _is_needed(field: dataclasses.Field[Any]) -> bool:
+def _has_no_default(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
@@ -654,12 +655,13 @@ def _texts_of(item: Any) -> list[str]:
     description = getattr(item, "description", None)
     texts = [text for text in (documentation, description) if isinstance(text, str)]
     # The Field() of pydantic has its constraints in a list.
-    constraints = _parts(getattr(item, "metadata", ()))
+    constraints = _as_sequence(getattr(item, "metadata", ()))
     limits = map(_limits_of, (item, *constraints))
     return [*texts, *filter(None, limits)]
 
 
-def _parts(value: Any) -> Sequence[Any]:
+def _as_sequence(value: Any) -> Sequence[Any]:
+    """Return a list or tuple; empty for any other value."""
     if isinstance(value, (list, tuple)):
         return cast("Sequence[Any]", value)
     return ()

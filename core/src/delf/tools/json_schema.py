@@ -22,8 +22,9 @@ MAX_BYTES: Final = 1_000_000
 """The maximum number of bytes of a schema as JSON."""
 MAX_PARTS: Final = 20_000
 """The maximum number of subschemas of a schema."""
-# Counting the steps for a million values, such as the rows of an answer, takes seconds.
 # The maximum number of subschemas of a schema that is checked without counting steps first.
+#
+# Counting the steps for a million values, such as the rows of an answer, takes seconds.
 _MAX_QUICK_PARTS: Final = 50
 # The library has no time limit, so the steps are counted before each check.
 _STEPS: Final = 20_000
@@ -205,9 +206,11 @@ class Checker:
             _check_pattern(subschema.get("pattern"))
             for pattern in _as_dict(subschema.get("patternProperties")):
                 _check_pattern(pattern)
+            # Counted for each subschema, because count() also raises if the subschema applies
+            # itself.
+            applied_count = applied_schemas.count(subschema)
             # Each "unevaluated" keyword checks a value again against all subschemas that apply.
             has_unevaluated = any(name in subschema for name in _UNEVALUATED)
-            applied_count = applied_schemas.count(subschema)
             if has_unevaluated and applied_count > _MAX_APPLIED_SCHEMAS:
                 raise ValueError("it takes too long to check")
             pending += self._subschemas(subschema)

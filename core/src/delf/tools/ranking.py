@@ -35,6 +35,8 @@ _UNSPACED_RUN: Final = re.compile(
 # Matches *addresses*, *boxes*, *branches* and *statuses*, but neither *releases* nor *houses*.
 _PLURAL_WITH_ES: Final = re.compile(r"(?:ss|x|ch|sh|[^aeiou]us)es$")
 _stemmer_lock: Final = threading.Lock()  # the stemmer is not thread-safe
+# Matches the place between two words, as in ``user|List`` and ``HTTP|Server``. A plural of
+# capitals, such as ``IDs``, is one word.
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 _STOP_WORDS: Final = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "into"}

@@ -578,7 +578,7 @@ def _parameter(
     else:
         max_length = limits.other_parameter
         min_keys = 0
-        if max_length < _SHORT_LIMIT:
+        if max_length < _SHORT_LIMIT:  # there is no room for the values of a long enumeration
             max_values = min(max_values, _MAX_VALUES_IF_SHORT)
     type_text = shorten(parameter.type_text, max_length, is_mentioned, min_keys, max_values)
     text = f"{parameter.name}: {type_text}"

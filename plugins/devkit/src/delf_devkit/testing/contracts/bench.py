@@ -110,6 +110,7 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
     processes: set[int] = set()
     generation = {os.getpid() if parent is None else parent}
     while generation:
+        # Without those found before: a pid that is reused while /proc is read could make a circle.
         generation = {
             pid for pid, parent_pid in parents.items() if parent_pid in generation
         } - processes
