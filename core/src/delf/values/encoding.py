@@ -224,8 +224,8 @@ class _Sizes:
         cost = 1 + _COSTS.get(kind, _DEFAULT_COST)
         characters = 0
         levels = 1
-        if isinstance(value, _TEXTS):
-            characters = len(cast("str", value))
+        if issubclass(kind, _TEXTS):
+            characters = len(value)
         elif kind is list and _TYPES_WITHOUT_CHARACTERS.issuperset(map(_type_of, parts)):
             cost += units  # each item, such as a number, costs 1: no visits are needed
         else:
@@ -270,8 +270,8 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
         keys_and_values = chain.from_iterable(items.items())
         # An iterator may yield more than len().
         return islice(keys_and_values, 2 * len(items)), 2 * len(items)
-    if isinstance(value, _TEXTS):
-        return (), len(cast("str", value)) // VALUE_BYTES
+    if issubclass(kind, _TEXTS):
+        return (), len(value) // VALUE_BYTES
     if isinstance(value, enum.Enum):  # a Flag member iterates over itself
         return (value.value,), 1
     if isinstance(value, Collection):
