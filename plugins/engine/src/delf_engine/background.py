@@ -105,7 +105,7 @@ class BackgroundTask:
         except CancelledError:
             raise TaskStoppedError(f"task {self.task_id} was stopped") from None
         except TimeoutError as error:
-            raise (error if self.outcome.done() else self._wait_error(timeout)) from None
+            raise self._timeout_error(error, timeout) from None
 
     async def await_end(self, timeout: float | None) -> Response:
         """Async version of :meth:`wait`."""
@@ -121,9 +121,12 @@ class BackgroundTask:
                 raise TaskStoppedError(f"task {self.task_id} was stopped") from None
             raise
         except TimeoutError as error:
-            raise (error if self.outcome.done() else self._wait_error(timeout)) from None
+            raise self._timeout_error(error, timeout) from None
 
-    def _wait_error(self, timeout: float | None) -> TimeoutError:
+    def _timeout_error(self, error: TimeoutError, timeout: float | None) -> TimeoutError:
+        """Return the error of the task if the task raised it; otherwise the error of the wait."""
+        if self.outcome.done():
+            return error
         return TimeoutError(f"task {self.task_id} has not ended within {timeout} s; it continues")
 
 

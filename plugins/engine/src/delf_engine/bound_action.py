@@ -58,8 +58,6 @@ class BoundAction:
     def trust_of(self, arguments: Mapping[str, Any]) -> Trust | Mapping[str, Trust] | None:
         """Return the trust of a call's result, if the connection derives it from the arguments."""
         connection = self.connection
-        if not hasattr(connection, "result_trust"):  # much faster than the protocol's isinstance
-            return None
         # The user may have set one trust for all results of the connection.
         has_fixed_trust = isinstance(getattr(connection, "trust", None), str)
         if has_fixed_trust or not isinstance(connection, SupportsResultTrust):

@@ -66,7 +66,9 @@ class FollowsTasks:
         """
         self._runtime_loop.check_outside_loop("wait", "await_task")
         task = self._tasks.find(task_id)
-        if task is not None and not self._is_awaited_by_task(task):
+        if task is not None and not self._must_release_permit(task):
+            # Without the runtime, which may be stopped by now: the task has its response all the
+            # same.
             return task.wait(timeout)
         return self._runtime_loop.call(
             lambda r: response_at_end(r, str(task_id), timeout, task), "wait", "await_task"
@@ -75,15 +77,18 @@ class FollowsTasks:
     async def await_task(self, task_id: str, timeout: float | None = None) -> Response:
         """Async version of :meth:`wait`. Cancelling the wait does not stop the task."""
         task = self._tasks.find(task_id)
-        if task is not None and not self._is_awaited_by_task(task):
+        if task is not None and not self._must_release_permit(task):
             return await task.await_end(timeout)
         return await self._runtime_loop.call_async(
             lambda r: response_at_end(r, str(task_id), timeout, task)
         )
 
     @staticmethod
-    def _is_awaited_by_task(task: BackgroundTask) -> bool:
-        """Return True if code of another task waits, whose permit has to be released."""
+    def _must_release_permit(task: BackgroundTask) -> bool:
+        """Return True if a tool of another task waits for this task, which may need that permit.
+
+        With ``max_tasks=1``, the awaited task could not start before the waiting task ends.
+        """
         return Permit.of_task.get() is not None and not task.outcome.done()
 
     def cancel(self, task_id: str) -> bool:

@@ -365,8 +365,7 @@ class Resources:
                 f"a connection of a task: {connection.name}",
                 [*secrets_of_settings(getattr(connection, "settings", None))],
             )
-            if isinstance(connection, SupportsSecrets):
-                connection.tell_secrets(self.redactor)
+        _learn_secrets(connections, self.redactor)
         files = TaskFiles(inputs, self.files.formats)
         return await _tools_of(connections, files, self.agent.context)
 

@@ -267,24 +267,20 @@ class TaskRequests:
             changes: Fields of the request that differ from the recorded ones.
         """
         start = start_event(events)
-        # make() needs a text; the recorded text of the task replaces it below.
-        request = self.make("resumed", timeout, task_id=task_id)
-        request = replace(request, past=events, **changes)
-        if start is None:  # the journal has no start of the task
-            return request
-        conversation = None
-        if self.chat is not None and start.conversation is not None:
-            conversation = self.chat.conversation_for(start.conversation)
-        setup = start.setup
+        assert start is not None  # noqa: S101 - the first event of every task
+        conversation_id = None if self.chat is None else start.conversation
+        request = self.make(start.task, timeout, conversation_id, task_id=task_id)
         return replace(
             request,
-            task=start.task,
-            conversation=conversation,
+            past=events,
+            # Without a recorded conversation, make() has chosen the chat's current one.
+            conversation=None if conversation_id is None else request.conversation,
             # A task whose start nobody watched waits for people.
             wait_approvals=not start.interactive,
-            files=setup.get("input_files"),
-            setup=setup,
-            output=self._output_with(setup.get("output")),
+            files=start.setup.get("input_files"),
+            setup=start.setup,
+            output=self._output_with(start.setup.get("output")),
+            **changes,
         )
 
     def _output_with(self, schema: Mapping[str, Any] | None) -> Output[Any] | None:

@@ -42,6 +42,36 @@ RESERVED: Final = frozenset(
 _MAX_NAME_LENGTH = 100
 
 
+class _CustomTools:
+    """The allowed actions of the agent's own tools, without delf's built-in actions.
+
+    The catalog and the size are slow to compute for many tools. So the copies of a toolset, which
+    differ in built-in and shown actions only, share one object of this class.
+
+    Args:
+        actions: The actions.
+    """
+
+    def __init__(self, actions: Iterable[BoundAction]) -> None:
+        self._actions = tuple(actions)
+        self._fits_by_budget: dict[int, bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._actions)
+
+    @functools.cached_property
+    def catalog(self) -> Catalog:
+        """An entry for each action, for prefilters."""
+        return Catalog(_catalog_entry(each.name, each.action) for each in self._actions)
+
+    def fit(self, budget: int) -> bool:
+        """Return whether the complete descriptions of all actions fit a number of characters."""
+        if budget not in self._fits_by_budget:
+            size = whole_size([each.describe() for each in self._actions], budget)
+            self._fits_by_budget[budget] = size <= budget
+        return self._fits_by_budget[budget]
+
+
 class Toolset:
     """The callable actions of an agent or task, and the actions that the model is shown.
 
@@ -54,6 +84,8 @@ class Toolset:
         forbidden_names: The names of actions that exist but are not allowed.
         shown_names: The names of the shown actions, besides built-in ones; None for all.
         shows_questions: Whether ``ask`` is shown.
+        custom_tools: The actions in ``allowed_actions`` that are not built in, if another set has
+            collected them.
     """
 
     def __init__(
@@ -63,20 +95,16 @@ class Toolset:
         shown_names: frozenset[str] | None = None,
         *,
         shows_questions: bool = False,
+        custom_tools: _CustomTools | None = None,
     ) -> None:
         self._allowed = dict(allowed_actions)
         self._forbidden_names = forbidden_names
         self._shown = shown_names
         self._shows_questions = shows_questions
-        # A list with the catalog, empty until the catalog is needed. All copies share this list, so
-        # that the catalog is made once.
-        self._catalog: list[Catalog] = []
-        self._fits_by_budget: dict[int, bool] = {}
-        self.custom_count = sum(
-            not bound_action.built_in for bound_action in self._allowed.values()
-        )
-        """The number of allowed actions of the agent's own tools, without delf's built-in actions.
-        """
+        if custom_tools is None:
+            actions = self._allowed.values()
+            custom_tools = _CustomTools(each for each in actions if not each.built_in)
+        self._custom_tools = custom_tools
 
     def __len__(self) -> int:
         return len(self._allowed)
@@ -88,6 +116,11 @@ class Toolset:
     def actions(self) -> tuple[BoundAction, ...]:
         """All allowed actions in the order of the agent's tools."""
         return tuple(self._allowed.values())
+
+    @property
+    def custom_count(self) -> int:
+        """The number of allowed actions of the agent's own tools, without built-in actions."""
+        return len(self._custom_tools)
 
     @property
     def known_names(self) -> Collection[str]:
@@ -126,14 +159,7 @@ class Toolset:
         Args:
             budget: The maximum number of characters.
         """
-        if budget not in self._fits_by_budget:
-            custom_tools = [
-                bound_action.describe()
-                for bound_action in self.actions
-                if not bound_action.built_in
-            ]
-            self._fits_by_budget[budget] = whole_size(custom_tools, budget) <= budget
-        return self._fits_by_budget[budget]
+        return self._custom_tools.fit(budget)
 
     def _describe(self, name: str) -> ToolDescription:
         connection, _, method = name.partition(".")
@@ -193,10 +219,7 @@ class Toolset:
 
     def catalog(self) -> Catalog:
         """Return a catalog entry for each allowed action except built-in ones, for prefilters."""
-        if not self._catalog:
-            listed = (each for each in self.actions if not each.built_in)
-            self._catalog.append(Catalog(_catalog_entry(each.name, each.action) for each in listed))
-        return self._catalog[0]
+        return self._custom_tools.catalog
 
     def showing(self, names: frozenset[str]) -> Toolset:
         """Return a copy in which the model is shown only these actions and the built-in ones."""
@@ -220,15 +243,13 @@ class Toolset:
             shown_names: The names of the shown actions, besides built-in ones; None for all.
             shows_questions: Whether to show ``ask`` even if this set does not.
         """
-        shows_questions = shows_questions or self._shows_questions
-        copy = Toolset(
-            allowed_actions, self._forbidden_names, shown_names, shows_questions=shows_questions
+        return Toolset(
+            allowed_actions,
+            self._forbidden_names,
+            shown_names,
+            shows_questions=shows_questions or self._shows_questions,
+            custom_tools=self._custom_tools,
         )
-        # The catalog and the size are slow to compute for many tools. The copy has the same catalog
-        # and size, because neither includes the built-in actions.
-        copy._catalog = self._catalog
-        copy._fits_by_budget = self._fits_by_budget
-        return copy
 
     async def with_builtins(self, connections: Sequence[ConnectionLike]) -> Toolset:
         """Return a copy with further built-in connections, whose calls need no approval."""
@@ -336,7 +357,11 @@ async def _allowed_and_forbidden(
     _check_contents_names(connection, actions)
     check = connection.check if isinstance(connection, SupportsCheck) else None
     declared_actions = [_with_declarations_of_user(connection, each) for each in actions]
-    for action in _with_contents_reviewed_for_trusted_reads(declared_actions):
+    if any(action.effect == "read" and action.trust == "own" for action in declared_actions):
+        # A script may store a stranger's text as a note, which a later trusted read takes for the
+        # user's own words. So people review the note's text, too, and not only its title.
+        declared_actions = [*map(_with_all_parameters_reviewed, declared_actions)]
+    for action in declared_actions:
         method = _method_name(connection, action)
         name = _script_name(connection.name, method)
         if not is_allowed(connection.allow, action):
@@ -370,23 +395,12 @@ def _script_name(connection: str, method: str) -> str:
     return f"{connection}.{method}" if method else connection
 
 
-def _with_contents_reviewed_for_trusted_reads(actions: Sequence[Action]) -> Sequence[Action]:
-    """Make people review all parameters of a connection's writes, if its reads are trusted.
-
-    A script may store a stranger's text as a note, which a later read takes for the user's own
-    words. So people review the note's text, too, and not only its title. An action that declares
-    which parameters need review stays unchanged.
-    """
-    if not any(action.effect == "read" and action.trust == "own" for action in actions):
-        return actions
-    reviewed_actions: list[Action] = []
-    for action in actions:
-        declares_review = action.sinks is not None or action.contents is not None
-        if action.effect == "read" or declares_review:
-            reviewed_actions.append(action)
-        else:  # no parameter counts as content, which needs no review
-            reviewed_actions.append(replace(action, contents=()))
-    return reviewed_actions
+def _with_all_parameters_reviewed(action: Action) -> Action:
+    """Make people review all parameters of a write; keep an action that declares what to review."""
+    declares_review = action.sinks is not None or action.contents is not None
+    if action.effect == "read" or declares_review:
+        return action
+    return replace(action, contents=())  # no parameter counts as content, which needs no review
 
 
 def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Action:

@@ -125,6 +125,7 @@ class _Search:
                 prepare = partial(backend.prepare, libraries)
                 await within(PREPARE_SECONDS, owner, "prepare", prepare)
         except (SandboxUnavailableError, PluginError) as error:
+            # The caller names the sandbox. ``within`` names it, too, and plugins may break lines.
             reason = " ".join(error.message.split()).removeprefix(f"{owner} ")
             return Unavailable(reason, error.hint or "")
         return state
