@@ -15,7 +15,7 @@ DONE: list[Any] = ["done", None, {}]
 
 
 def call(number: Any, *args: Any, method: Any = "wait") -> Any:
-    return ["call", number, "shop", method, list(args), {}]
+    return ["call", number, "shop", method, list(args), {}, False, 0]
 
 
 @pytest.fixture
@@ -152,7 +152,9 @@ async def test_duplicate_call_number_in_flight_crashes_the_session(guest: Any) -
 
     guest.host.tools["shop.wait"] = wait
     running = await guest.start()
-    await guest.send(["call", 1, "shop", "wait", [], {}], ["call", 1, "shop", "find", [], {}])
+    await guest.send(
+        ["call", 1, "shop", "wait", [], {}, False, 0], ["call", 1, "shop", "find", [], {}, False, 0]
+    )
     assert isinstance(await running, Crashed)
     assert [call.method for call in guest.host.calls] in ([], ["wait"])
 
@@ -160,7 +162,7 @@ async def test_duplicate_call_number_in_flight_crashes_the_session(guest: Any) -
 async def test_finished_call_number_can_be_reused(guest: Any) -> None:
     running = await guest.start()
     for value in ("a", "b"):
-        await guest.send(["call", 1, "echo", "", [value], {}])
+        await guest.send(["call", 1, "echo", "", [value], {}, False, 0])
         assert await guest.receive() == ["return", 1, [value, {}]]
     await guest.send(DONE)
     await running
@@ -282,7 +284,7 @@ async def test_queued_call_arguments_are_bounded_in_memory(open_guest: Any) -> N
 
     async def calls() -> None:
         for number in range(60):
-            await guest.send(["call", number, "shop", "wait", ["x" * 90_000], {}])
+            await guest.send(["call", number, "shop", "wait", ["x" * 90_000], {}, False, 0])
 
     sending = asyncio.create_task(calls())
     await until(lambda: guest.session.is_paused)

@@ -28,7 +28,7 @@ async def roomy(open_roomy):
 
 
 def call(number, name, *args):
-    return ["call", number, name, "", list(args), {}]
+    return ["call", number, name, "", list(args), {}, False, 0]
 
 
 async def test_large_frame_arrives_whole_and_in_order(roomy):

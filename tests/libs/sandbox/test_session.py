@@ -102,7 +102,7 @@ async def test_session_delivers_every_answer_to_a_call(guest, answer, frame):
 
     guest.host.tools["shop.find"] = tool
     running = await guest.start()
-    await guest.send(["call", 5, "shop", "find", [], {}])
+    await guest.send(["call", 5, "shop", "find", [], {}, False, 0])
     assert await guest.receive() == frame
     await guest.send(DONE)
     await running
@@ -118,7 +118,7 @@ async def test_result_that_cannot_be_encoded_raises_in_the_script(guest, value, 
 
     guest.host.tools["echo"] = tool
     running = await guest.start()
-    await guest.send(["call", 1, "echo", "", [], {}])
+    await guest.send(["call", 1, "echo", "", [], {}, False, 0])
     frame = await guest.receive()
     assert frame[:3] == ["raise", 1, "ToolError"]
     assert problem in frame[3]
@@ -132,7 +132,7 @@ async def test_host_failure_raises_in_the_script(guest, caplog):
 
     guest.host.tools["echo"] = tool
     running = await guest.start()
-    await guest.send(["call", 1, "echo", "", [], {}])
+    await guest.send(["call", 1, "echo", "", [], {}, False, 0])
     assert (await guest.receive())[:3] == ["raise", 1, "ToolError"]
     assert "oops" in caplog.text
     await guest.send(DONE)
@@ -185,7 +185,7 @@ PLAIN = {
     "a frame of the host": b'["return",1,2]',
     "deep nesting": b'["done",' + b"[" * 40_000 + b"]" * 40_000 + b",{}]",
     "deep objects": b'["done",' + b'{"a":' * 15_000 + b"1" + b"}" * 15_000 + b",{}]",
-    "a huge integer": b'["call",' + b"9" * 20_000 + b',"echo","",[],{}]',
+    "a huge integer": b'["call",' + b"9" * 20_000 + b',"echo","",[],{},false,0]',
     "an unknown tag": b'["done",{"$t":"object","v":"os.system"},{}]',
     "a tag that is not text": b'["done",{"$t":[1],"v":1},{}]',
     "a tag without a value": b'["done",{"$t":"bytes"},{}]',
@@ -201,14 +201,14 @@ PLAIN = {
     "a complex of text": b'["done",{"$t":"complex","v":"ab"},{}]',
     "a print of no text": b'["print",1]',
     "a print of two": b'["print","a","b"]',
-    "a call with no number": b'["call","1","echo","",[],{}]',
-    "a call with a switch for its number": b'["call",true,"echo","",[],{}]',
-    "a call without a method": b'["call",1,"echo",null,[],{}]',
-    "a call with text for arguments": b'["call",1,"echo","","ab",{}]',
-    "a call with a list for keywords": b'["call",1,"echo","",[],[]]',
-    "a call with numbers for keywords": b'["call",1,"echo","",[],{"$t":"dict","v":[[1,2]]}]',
+    "a call with no number": b'["call","1","echo","",[],{},false,0]',
+    "a call with a switch for its number": b'["call",true,"echo","",[],{},false,0]',
+    "a call without a method": b'["call",1,"echo",null,[],{},false,0]',
+    "a call with text for arguments": b'["call",1,"echo","","ab",{},false,0]',
+    "a call with a list for keywords": b'["call",1,"echo","",[],[],false,0]',
+    "a call with numbers for keywords": b'["call",1,"echo","",[],{"$t":"dict","v":[[1,2]]},false,0]',
     "a call of too few parts": b'["call",1,"echo",""]',
-    "a call of too many": b'["call",1,"echo","",[],{},1]',
+    "a call of too many": b'["call",1,"echo","",[],{},false,0,1]',
     "a file of no bytes": b'["file","a",true,"text"]',
     "a file without a name": b'["file",1,true,{"$t":"bytes","v":""}]',
     "done without variables": b'["done",1]',
@@ -255,7 +255,7 @@ async def test_truncated_frame_ends_the_session(guest, count):
 @pytest.mark.parametrize("number", [-1, 0, 2**70])
 async def test_call_accepts_any_number_as_its_id(guest, number):
     running = await guest.start()
-    await guest.send(["call", number, "echo", "", [], {}])
+    await guest.send(["call", number, "echo", "", [], {}, False, 0])
     assert (await guest.receive())[1] == number
     await guest.send(["cancel", number], ["cancel", number + 1], DONE)
     assert isinstance(await running, Done)
@@ -275,7 +275,7 @@ async def test_frames_after_the_script_end_are_ignored(guest):
         DONE,
         ["print", "late"],
         ["file", "late.txt", True, b"x"],
-        ["call", 9, "shop", "send", [], {}],
+        ["call", 9, "shop", "send", [], {}, False, 0],
         ["done", "other", {}],
     )
     assert await running == Done()
@@ -288,7 +288,7 @@ async def test_frames_after_the_script_end_are_ignored(guest):
 
 async def test_session_ignores_frames_between_scripts(guest):
     await guest.send(
-        ["print", "x"], ["call", 3, "echo", "", [], {}], ["file", "a", True, b""], DONE
+        ["print", "x"], ["call", 3, "echo", "", [], {}, False, 0], ["file", "a", True, b""], DONE
     )
     assert (await guest.receive())[:3] == ["raise", 3, "ToolError"]
     running = await guest.start()
@@ -300,7 +300,7 @@ async def test_session_ignores_frames_between_scripts(guest):
 async def test_frames_after_a_crash_are_ignored(guest):
     running = await guest.start()
     await guest.send_bytes(
-        b"\0\0\0\x02[]" + b'\0\0\0\x0d["print","x"]' + b'\0\0\0\x1b["call",1,"echo","",[],{}]  '
+        b'\0\0\0\x02[]\0\0\0\x0d["print","x"]\0\0\0\x23["call",1,"echo","",[],{},false,0]  '
     )
     assert isinstance(await running, Crashed)
     assert guest.host.order == []
@@ -411,7 +411,7 @@ async def test_guest_that_exits_before_ready_is_reported():
 async def test_endless_calls_end_at_the_call_limit(open_guest):
     guest = await open_guest(calls=3)
     running = await guest.start()
-    await guest.send(*(["call", number, "echo", "", [], {}] for number in range(9)))
+    await guest.send(*(["call", number, "echo", "", [], {}, False, 0] for number in range(9)))
     outcome = await running
     assert (outcome.limit, outcome.message) == ("calls", "a task can make 3 tool calls")
     assert len(guest.host.calls) <= 3
@@ -426,7 +426,7 @@ async def test_unread_answers_are_bounded_in_host_memory(open_guest):
 
     running = await guest.start()
     guest.host.tools["shop.find"] = much
-    await guest.send(*(["call", number, "shop", "find", [], {}] for number in range(100)))
+    await guest.send(*(["call", number, "shop", "find", [], {}, False, 0] for number in range(100)))
     outcome = await running
     assert outcome.limit == "memory"
     assert "unread" in outcome.message
@@ -439,7 +439,7 @@ async def test_unread_answers_are_bounded_in_host_memory(open_guest):
         [["cancel", 1]],
         [["clock", []]],
         [["file", "a", False, b""]],
-        [["call", 1, "echo", "", [], {}], ["cancel", 1]],
+        [["call", 1, "echo", "", [], {}, False, 0], ["cancel", 1]],
         [["print", ""]],
     ],
     ids=["ready", "cancel", "clock", "file", "call", "print"],
@@ -489,7 +489,7 @@ async def test_flood_of_padded_frames_ends_the_session(open_guest, name, monkeyp
     "payload",
     [
         b'["file",[%b0]]' % (b'{"$t":"uuid","v":"00000000-0000-0000-0000-000000000000"},' * 1_500),
-        b'["call",1,"echo","",["%b"],{}]' % (b"x" * 90_000),
+        b'["call",1,"echo","",["%b"],{},false,0]' % (b"x" * 90_000),
         b'["done","%b",{}]' % (b"x" * 90_000),
     ],
     ids=["file", "call", "done"],
@@ -512,7 +512,7 @@ async def test_byte_budget_covers_every_frame_kind(open_guest, monkeypatch):
         running = await guest.start()
         for number in range(100):
             await guest.send(["print", "\x01" * 100])
-            await guest.send(["call", number, "echo", "", ["x" * 50_000], {}])
+            await guest.send(["call", number, "echo", "", ["x" * 50_000], {}, False, 0])
             await guest.receive()
         await guest.send(*(["file", "a", part == 3, b"x" * 1_000] for part in range(4)))
         await guest.send(["done", "x" * 99_000, {}])
@@ -523,7 +523,7 @@ async def test_total_argument_size_is_limited(guest, monkeypatch):
     monkeypatch.setattr(budget_module, "CALL_BYTES", 200_000)
     running = await guest.start()
     for number in range(4):
-        await guest.send(["call", number, "echo", "", ["x" * 60_000], {}])
+        await guest.send(["call", number, "echo", "", ["x" * 60_000], {}, False, 0])
         if number < 3:
             await guest.receive()
     outcome = await running
@@ -536,7 +536,7 @@ async def test_arguments_are_counted_by_memory_size(guest, monkeypatch):
     running = await guest.start()
     with suppress(OSError):  # the session is over before everything is sent
         for number in range(10):
-            await guest.send(["call", number, "echo", "", [[{}] * 30_000], {}])
+            await guest.send(["call", number, "echo", "", [[{}] * 30_000], {}, False, 0])
     outcome = await running
     assert outcome.limit == "calls"
     assert len(guest.host.calls) <= 4

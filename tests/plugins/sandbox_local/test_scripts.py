@@ -157,6 +157,12 @@ FAILS = {
         "line 1",
         None,
     ),
+    "a call in an async generator that nothing goes through": (
+        "async def rows():\n    yield shop.send(1)\ndef f():\n    return (r async for r in rows())\nf()",
+        "NotAwaitedError",
+        "the generator on line 4",
+        None,
+    ),
     "too many functions that wait within one another": (
         "async def f(n):\n    return sorted([n], key=lambda n: shop.find(n)[0] + len(deep))\ndeep = []\nawait asyncio.gather(*map(f, range(50)))",
         "RecursionError",

@@ -66,7 +66,7 @@ def test_rules_mention_missing_tools_and_allowed_libraries():
 @pytest.mark.parametrize(
     "follow",
     [
-        retry_messages("code", Failed(kind="E", message="m"), "", fresh=False),
+        retry_messages("code", Failed(kind="E", message="m"), "", variables_alive=True),
         rerun_messages("code", Rerun(context="c", remaining="r"), ""),
         unusable_answer_messages(""),
     ],
@@ -84,7 +84,7 @@ def test_failure_feedback_has_line_variables_and_output():
         source="rows['x']",
         variables={"rows": "list of 2 dict"},
     )
-    text = retry_messages("code", failed, "half an answer" * 1_000, fresh=False)[1].text
+    text = retry_messages("code", failed, "half an answer" * 1_000, variables_alive=True)[1].text
     for part in (
         "KeyError: 'x'",
         "Line 3: rows['x']",
@@ -93,7 +93,9 @@ def test_failure_feedback_has_line_variables_and_output():
         "(cut)",
     ):
         assert part in text
-    fresh = retry_messages("code", LimitReached(limit="cpu", message="m"), "", fresh=True)[1].text
+    fresh = retry_messages(
+        "code", LimitReached(limit="cpu", message="m"), "", variables_alive=False
+    )[1].text
     assert "cpu limit: m" in fresh
     assert "Its variables are lost" in fresh
     assert "rows" not in fresh
@@ -102,16 +104,16 @@ def test_failure_feedback_has_line_variables_and_output():
 def test_changes_of_a_failed_script_are_reported():
     done = [f"sql.write(sql='INSERT {n}', params=None)" for n in range(30)]
     failed = Failed(kind="E", message="m")
-    text = retry_messages("code", failed, "", fresh=False, done=done)[1].text
+    text = retry_messages("code", failed, "", variables_alive=True, changes=done)[1].text
     assert "- … 10 calls\n- sql.write(sql='INSERT 10', params=None)\n" in text
     assert "- sql.write(sql='INSERT 29', params=None)\n" in text
     assert "INSERT 9'" not in text
-    assert "changed" not in retry_messages("code", failed, "", fresh=False)[1].text
+    assert "changed" not in retry_messages("code", failed, "", variables_alive=True)[1].text
 
 
 def test_script_containing_a_fence_is_quoted_with_a_longer_fence():
     code = 's = """\n```\nx\n````\n"""\nprint(s)'
-    shown = retry_messages(code, Failed(kind="E", message="m"), "", fresh=True)[0].text
+    shown = retry_messages(code, Failed(kind="E", message="m"), "", variables_alive=False)[0].text
     assert shown.startswith("`````python\n")
     assert find_script(shown).code == code
 

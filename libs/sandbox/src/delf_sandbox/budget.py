@@ -54,6 +54,7 @@ class Budget:
             + _BYTES_PER_CANCELLATION * limits.calls
             + _BYTES_PER_PRINTED_CHARACTER * limits.output_bytes
             + _BYTES_PER_FILE_BYTE * limits.total_file_bytes
+            # For the frame of one call, whose bytes count here until count_call() subtracts them.
             + limits.frame_bytes
         )
         self.max_held_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)

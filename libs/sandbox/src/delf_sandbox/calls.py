@@ -115,14 +115,20 @@ class OpenCalls:
             self._loop.call_soon(call.abandon)
 
     def skip_queued_calls(self) -> None:
-        """Skip the calls of the ended script that are still queued."""
-        # Running calls go on. A queued call compares this number with that of its own script.
+        """Make none of the calls that are still queued, because their script has ended.
+
+        Otherwise, queued calls could begin between the script's end and :meth:`clear`. Running
+        calls go on until then.
+        """
+        # A queued call compares this number with that of its own script.
         self._current_script_number += 1
 
     def clear(self) -> None:
         """Cancel all calls without answering them."""
         # Iterate over a copy, because _end() removes the call from the dict.
         for call in list(self.open.values()):
+            # Calls that have not begun are cancelled, too: a call that is not journalled is one
+            # that a killed guest never made.
             call.abandon()
             self._end(call)
 

@@ -42,6 +42,7 @@ def copy_inputs(paths: Iterable[str], folder: Path) -> None:
         target = folder / _relative_path(path)
         try:
             target.parent.mkdir(exist_ok=True)
+            # The sandbox may run as another user, who can read only with these modes.
             target.parent.chmod(0o755)
             shutil.copyfile(path, target)
             target.chmod(0o644)

@@ -121,6 +121,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._unparsed_payloads.extend(self._reader.feed(data))
         except FrameTooLargeError as error:
             self._abort(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
+            return
         self._handle_payloads()
 
     def _handle_payloads(self) -> None:
@@ -228,7 +229,8 @@ class WireSession(asyncio.BufferedProtocol):
                 folder gets links of these names to the files.
         """
         self._spec = spec
-        # The session was started before the limits of its task were known.
+        # The session was started before the limits of its task were known. The old reader holds no
+        # part of a frame, because a guest sends nothing between ``ready`` and its first script.
         self._reader = FrameReader(spec.limits.frame_bytes)
         self._budget = Budget(spec.limits)
         self._files = IncomingFiles(spec.limits)
@@ -255,9 +257,10 @@ class WireSession(asyncio.BufferedProtocol):
         except FrameTooLargeError as error:
             return LimitReached(limit="frame", message=f"the script is too long: {error}")
         except asyncio.CancelledError:
-            self.kill()
+            self.kill()  # the guest cannot be told to stop one script
             raise
         finally:
+            # After an outcome, _finish() has done this already; a cancelled script has none.
             self._host = None
             self._outcome = None
             self._budget.end_script()
@@ -377,8 +380,7 @@ class WireSession(asyncio.BufferedProtocol):
         if self._host is None:
             # Answer the call, because a coroutine that a script left behind must not wait forever.
             refusal = Raised("ToolError", "the script is over; no call can be made any more")
-            frame_parts, _ = answer_frame(request.call_id, refusal, _MAX_REFUSAL_BYTES)
-            self._write(*frame_parts)
+            self._write(*answer_frame(request.call_id, refusal, _MAX_REFUSAL_BYTES))
             return
         outcome = self._budget.count_call(frame_bytes, memory_bytes)
         if outcome is not None:
@@ -393,10 +395,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _answer(self, number: int, answer: CallAnswer) -> None:
         if self._spec is not None:
-            # If the result cannot be encoded, the frame has an error for the script. The returned
-            # message of this error is not needed here.
-            frame_parts, _ = answer_frame(number, answer, self._spec.limits.frame_bytes)
-            self._write(*frame_parts)
+            self._write(*answer_frame(number, answer, self._spec.limits.frame_bytes))
 
     def process_ended(self) -> None:
         """Resume reading, so that the last output of the ended process is read."""

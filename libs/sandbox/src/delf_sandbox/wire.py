@@ -34,6 +34,8 @@ _VALUE_BYTES = 32
 _TAG_PREFIX = b'{"$t"'
 # The number of values whose size in memory equals that of a dict.
 _VALUES_PER_DICT = 6
+# An escaped surrogate such as ``\ud83d``, but not the text ``\\ud83d`` with an escaped backslash.
+# Even a pair is refused: the guest writes an emoji as UTF-8, so only a forged frame has escapes.
 _ESCAPED_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 
 
@@ -53,7 +55,7 @@ def parse(payload: bytes) -> list[Any]:
     # Check before decoding, because two bytes can take seventy bytes in memory.
     if has_too_many_values(payload):
         raise WireError(f"the sandbox sent a frame of more than {MAX_VALUES:,} values")
-    if _has_unpaired_surrogates(payload):
+    if _has_surrogates(payload):
         raise WireError("the sandbox sent unpaired surrogates, which cannot be encoded as UTF-8")
     try:
         frame = loads(payload)
@@ -88,16 +90,12 @@ def _count_values(payload: bytes) -> int:
     return value_count - _VALUES_PER_DICT * tagged_value_count
 
 
-def _has_unpaired_surrogates(payload: bytes) -> bool:
-    """Return True if a payload has unpaired surrogates, as bytes or as a JSON escape."""
+def _has_surrogates(payload: bytes) -> bool:
+    """Return True if a payload has unpaired surrogates as bytes, or a surrogate as JSON escape."""
     # The search for a single byte or two is much faster than the patterns.
     if b"\xed" in payload and UNPAIRED_SURROGATES.search(payload) is not None:
         return True
     return b"\\u" in payload and _ESCAPED_SURROGATE.search(payload) is not None
-
-
-_CALL = (str, int, str, str, list, dict)
-_CALL_TYPES = ((*_CALL, bool, int), (*_CALL, bool), _CALL)
 
 
 def parse_call(frame: Sequence[Any]) -> CallRequest:
@@ -106,17 +104,10 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     Raises:
         WireError: If a field has the wrong type.
     """
-    if tuple(map(type, frame)) not in _CALL_TYPES:
+    if not _has_types(frame, int, str, str, list, dict, bool, int):
         raise WireError("the sandbox sent a malformed call")
-    # The last two fields are optional: whether the whole script waits for only this call, and the
-    # number of the script's line.
-    _, number, connection, method, args, kwargs, *optional_fields = frame
-    is_alone = False
-    line: int | None = None
-    if len(optional_fields) >= 1:
-        is_alone = optional_fields[0]
-    if len(optional_fields) == 2:
-        line = optional_fields[1] or None  # 0 for an unknown line
+    # The whole script waits for a call that is alone.
+    _, number, connection, method, args, kwargs, is_alone, line = frame
     for key in kwargs:
         if type(key) is not str:
             raise WireError("the sandbox sent a call whose arguments have no names")
@@ -127,7 +118,7 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
         args=args,
         kwargs=kwargs,
         alone=is_alone,
-        line=line,
+        line=line or None,  # 0 for an unknown line
     )
 
 
@@ -253,30 +244,25 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and -_MAX_NUMBER <= value < _MAX_NUMBER
 
 
-def answer_frame(
-    call_id: int, answer: CallAnswer, limit: int
-) -> tuple[Sequence[bytes], str | None]:
-    """Encode the answer to a call.
+def answer_frame(call_id: int, answer: CallAnswer, limit: int) -> Sequence[bytes]:
+    """Encode the answer to a call, and return the parts of the frame.
 
     A result that cannot be encoded is replaced by an error, so that the script does not wait
     forever.
-
-    Returns:
-        The parts of the frame, and the message of the error that replaced a result, or None.
     """
     try:
         if isinstance(answer, Returned) and answer.encoded is not None:
-            return frame_around(b'["return",%d,' % call_id, answer.encoded, limit), None
+            return frame_around(b'["return",%d,' % call_id, answer.encoded, limit)
         match answer:
             case Returned(value):
-                return (encode(["return", call_id, value], limit),), None
+                return (encode(["return", call_id, value], limit),)
             case ToolMessage(message):
-                return (encode(["message", call_id, message], limit),), None
+                return (encode(["message", call_id, message], limit),)
             case Raised(kind, message):
                 status = [] if answer.http_status is None else [answer.http_status]
-                return (encode(["raise", call_id, kind, message, *status], limit),), None
+                return (encode(["raise", call_id, kind, message, *status], limit),)
     except FrameTooLargeError as error:
         problem = f"the result is too large: {error}; ask for less"
     except UnsupportedValueError as error:
         problem = f"the result cannot be passed to the script: {error}"
-    return (encode(["raise", call_id, "ToolError", problem], limit),), problem
+    return (encode(["raise", call_id, "ToolError", problem], limit),)

@@ -139,6 +139,7 @@ class DockerBackend:
             links = {name: visible_path(path) for name, path in spec.path_by_name.items()}
             session.initialise(spec, SCRATCH, [WORKSPACE], links)
         except BaseException:
+            # In the background, because a caller that was cancelled must not wait for the engine.
             self.pool.run_in_background(session.aclose())
             raise
         self.pool.fill(kind)

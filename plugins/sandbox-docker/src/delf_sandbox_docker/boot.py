@@ -159,9 +159,11 @@ def _install_seccomp_filter() -> None:
     )
     code = b""
     for number, (opcode, operand, *targets) in enumerate(instructions, 1):
-        # The kernel wants to know how many instructions to skip.
-        skips = (target and len(instructions) + target - number for target in targets)
-        code += struct.pack("=HBBI", opcode, *skips, operand)
+        # The kernel wants to know how many instructions to skip to reach a target.
+        refuse_skips = len(instructions) + refuse - number
+        skips_by_target = {following: 0, refuse: refuse_skips, allow: refuse_skips + 1}
+        if_true, if_false = (skips_by_target[target] for target in targets)
+        code += struct.pack("=HBBI", opcode, if_true, if_false, operand)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(instructions), ctypes.addressof(buffer))
     libc = ctypes.CDLL(None)

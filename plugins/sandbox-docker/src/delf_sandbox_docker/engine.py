@@ -116,7 +116,7 @@ class Engine:
         try:
             return await asyncio.shield(work)
         except SandboxUnavailableError:
-            raise
+            raise  # without the slow imports below
         except Exception as error:
             from docker.errors import DockerException
             from requests import RequestException

@@ -147,7 +147,6 @@ class LocalBackend:
             return await self._running_server()
         if sys.platform != "linux":
             raise SandboxUnavailableError(_NO_CONFINEMENT, hint=_HINT)
-        self.pool.abandon_sessions_of_other_loop()
         server = await self._running_server()
         await server.ready()
         if "mounts" not in server.namespaces:
@@ -159,7 +158,6 @@ class LocalBackend:
 
         A template process is started to find out.
         """
-        self.pool.abandon_sessions_of_other_loop()
         server = await self._running_server()
         await server.ready()
         abi = landlock.version()
@@ -187,8 +185,6 @@ class LocalBackend:
 
     async def warm_up(self, spec: SessionSpec) -> None:
         """Start the template process, and fork processes for coming sessions in the background."""
-        # Processes that belong to another event loop cannot be used in this one.
-        self.pool.abandon_sessions_of_other_loop()
         await self._running_server()
         self.pool.fill(_kind(spec))
 
@@ -218,6 +214,9 @@ class LocalBackend:
 
     async def _running_server(self) -> ForkServer:
         """Return the template process; start another process if none is alive."""
+        # A template process belongs to the event loop that started it. For another loop, this call
+        # ends the process, too, by _abandon().
+        self.pool.abandon_sessions_of_other_loop()
         server = self._server
         if server is None or not server.is_connected:
             dead_server = server

@@ -27,6 +27,8 @@ from delf_sandbox.wire import limits_by_name
 from delf_sandbox_local.process import LocalProcess
 from delf_sandbox_local.scratch import ScratchFolders
 
+# The two folders of SOURCE are on the import path only for this import, so that scripts cannot
+# import delf.
 BOOT = (
     "import sys; sys.path[:0] = {source!r}; "
     "from delf_sandbox_local.template import main; del sys.path[:2]; "

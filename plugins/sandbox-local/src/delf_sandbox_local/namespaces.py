@@ -159,6 +159,7 @@ def bound_capabilities() -> None:
     if sys.platform != "linux":
         return
     libc = system.libc()
+    # The call fails for numbers that this kernel does not know, which does no harm.
     for capability in range(_LAST_CAPABILITY + 1):
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
 

@@ -143,9 +143,6 @@ class LocalProcess:
         """Release the resources of a dead process without awaiting."""
         self._is_released = True
         self._close_handle()
-        self._remove_scratch()
-
-    def _remove_scratch(self) -> None:
         if self._owns_scratch:
             remove_folder(self.scratch)
 

@@ -182,6 +182,7 @@ class MontySession:
         await self._restore_tool_names()
         self._script_names.add(prepared)
         self._reassigned_tools.update(prepared.reassigned_tools)
+        # Monty's name of the next text that it runs. _restore_tool_names() above may have run one.
         self._sources[f"<python-input-{self._run_count}>"] = Source(code, prepared.lines)
         self._script = _ScriptState(host)
         self._budget.begin_script()
@@ -394,6 +395,8 @@ class MontySession:
         host = self._script.host
         if host is None:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
+        # Number the call before the first ``await``, so that numbers follow the script's order even
+        # if a thread checks large arguments.
         self._last_call_id += 1
         number = self._last_call_id
         self._check_calls_after_script()
@@ -450,6 +453,7 @@ class MontySession:
             # A tool among the arguments shows that the script forgot to call this tool.
             self._uncalled_tools.raise_if_in(copied)
             check_size(copied, limit)
+            # Encode and decode, so that tools get the same values as from other sandboxes.
             data = dumps(copied)
             if len(data) <= limit:
                 return (*loads(data), size_in_memory(data))

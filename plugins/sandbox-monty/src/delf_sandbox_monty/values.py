@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 
 from delf.values.encoding import PLAIN, VALUE_BYTES, TooLargeError, UnsupportedValueError, kind_name
 
-_FIRST_OF_REPR: Final = frozenset("dr<")
 # Matches the text that Monty passes for a value that cannot leave the interpreter.
 _REPR_ONLY: Final = re.compile(
     r"dict_(values|keys|items)\(|range\(-?\d+, |<(function|bound method|\w+_iterator|re\.Match) "
@@ -64,8 +63,7 @@ class _Copy:
                 size += _encoded_size(value)
             self._add_size(size)
             # Monty passes the ``repr`` of a value that is no data, such as an iterator.
-            may_be_repr = kind is str and value[:1] in _FIRST_OF_REPR
-            if self._rejects_reprs and may_be_repr and _REPR_ONLY.match(value):
+            if self._rejects_reprs and kind is str and _REPR_ONLY.match(value):
                 raise UnsupportedValueError(
                     f"{value[:40]} cannot be passed: make it a list, or other plain data"
                 )

@@ -120,8 +120,8 @@ def retry_messages(
     outcome: Failed | LimitReached,
     printed: str,
     *,
-    fresh: bool,
-    done: Sequence[str] = (),
+    variables_alive: bool,
+    changes: Sequence[str] = (),
 ) -> tuple[Message, Message]:
     """Return the follow-up to a script that failed.
 
@@ -129,20 +129,20 @@ def retry_messages(
         code: The script.
         outcome: The failure.
         printed: The text that the script printed, which the user will not see.
-        fresh: Whether the next script starts without the variables of this one.
-        done: The write calls that were made, in order.
+        variables_alive: Whether the next script can use the variables of this one.
+        changes: The write calls that were made, in order.
     """
     kind = outcome.kind if isinstance(outcome, Failed) else f"{outcome.limit} limit"
     lines = [f"The script failed: {kind}: {outcome.message}"]
     if outcome.line is not None:
         lines.append(f"Line {outcome.line}: {outcome.source or ''}".rstrip())
-    if fresh:
-        lines.append("Its variables are lost; read again what you need.")
-    else:
+    if variables_alive:
         lines += _variable_lines(outcome.variables)
+    else:
+        lines.append("Its variables are lost; read again what you need.")
     if printed.strip():
         lines.append(f"It had printed (the user will not see this):\n{_cap(printed)}")
-    lines += _lines_about_earlier_changes(done)
+    lines += _lines_about_earlier_changes(changes)
     lines.append(
         "Write the script that completes the task now and gives the whole answer. "
         "Calls that succeeded before have had their effect; do not repeat those that change things."
@@ -186,16 +186,16 @@ def refused_answer_messages(code: str, text: str, problem: str) -> tuple[Message
     return assistant(_fence_code(code)), user(message)
 
 
-def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, Message]:
+def crash_messages(code: str, message: str, changes: Sequence[str] = ()) -> tuple[Message, Message]:
     """Return two messages: the model's script that crashed its sandbox, and the feedback.
 
     Args:
         code: The script.
         message: The reason for the crash, as far as known.
-        done: The write calls that were made before the crash, in order.
+        changes: The write calls that were made before the crash, in order.
     """
     outcome = LimitReached(limit="sandbox", message=message)
-    return retry_messages(code, outcome, "", fresh=True, done=done)
+    return retry_messages(code, outcome, "", variables_alive=False, changes=changes)
 
 
 def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Message]:
@@ -205,10 +205,9 @@ def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Me
     and asks the model for the next script.
     """
     lines = [f"The script stopped to look at data. It learned:\n{outcome.context}"]
-    variables = dict(outcome.variables)
     if outcome.carry:
         lines.append(f"It wants you to use: {', '.join(outcome.carry)}")
-    lines += _variable_lines(variables)
+    lines += _variable_lines(outcome.variables)
     if printed.strip():
         lines.append(f"Printed so far (the user sees it above what comes):\n{_cap(printed)}")
     lines.append(f"Write the next script, for what remains:\n{outcome.remaining}")

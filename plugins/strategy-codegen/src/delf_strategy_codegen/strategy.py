@@ -164,7 +164,9 @@ class _Progress:
         """
         if result.changes:
             self._reruns.has_changed = True
-        if result.changes_requested:  # people asked for another script, whatever the outcome
+        # People asked for another script, whatever the outcome. This is no retry of a failure, so
+        # nothing limits how often people can ask.
+        if result.changes_requested:
             _raise_if_permanent(result)
             return requested_changes_messages(code, result)
         match result.outcome:
@@ -179,7 +181,7 @@ class _Progress:
                 if not self._may_retry:
                     raise as_error(result) from result.cause
                 await self._count_retry(_reason(outcome))
-                return _what_went_wrong(code, outcome, result)
+                return _messages_after_failure(code, outcome, result)
 
     async def _after_end(self, code: str, result: ScriptResult, outcome: Done) -> str | _Feedback:
         """Return the answer of a script that ran to its end, or the feedback if it has none."""
@@ -408,11 +410,17 @@ def compose(output: str, value: Any) -> str:
     return str(cast("object", value))
 
 
-def _what_went_wrong(code: str, outcome: Outcome, result: ScriptResult) -> tuple[Message, Message]:
+def _messages_after_failure(
+    code: str, outcome: Outcome, result: ScriptResult
+) -> tuple[Message, Message]:
     if isinstance(outcome, (Failed, LimitReached)):
-        fresh = not result.variables_alive
-        printed = result.printed
-        return retry_messages(code, outcome, printed, fresh=fresh, done=result.changes)
+        return retry_messages(
+            code,
+            outcome,
+            result.printed,
+            variables_alive=result.variables_alive,
+            changes=result.changes,
+        )
     return crash_messages(code, _reason(outcome), result.changes)
 
 

@@ -212,6 +212,7 @@ class Reader:
     def parse(self, reply: ModelReply) -> Turn:
         """Parse a complete reply; return the turn, whose calls have no results yet."""
         calls_are_in_text = self._tools is None
+        # A new parser, because feed() may have parsed pieces of an attempt that failed.
         parser = Parser(parses_calls=calls_are_in_text)
         events = [*parser.feed(reply.text), *parser.finish()]
         if self._tools is not None:

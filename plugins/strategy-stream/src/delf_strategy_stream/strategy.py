@@ -190,9 +190,12 @@ class _Task:
         if turn.is_cut:
             self._keep_cut_off_text(turn.text)
             return None
-        answer = self._joined_answer(turn.text)
-        if answer is None:
+        joined_text = join_continuation(self._cut_off_answer, turn.text)
+        # Even a refused answer is complete, so the next answer continues nothing.
+        self._cut_off_answer = ""
+        if joined_text is None:
             return _RefusedAnswer(_UNCLEAR_CONTINUATION_MESSAGE)
+        answer = joined_text.strip()
         refusal = self._host.refuse_mismatch(answer)
         return answer if refusal is None else _RefusedAnswer(refusal)
 
@@ -215,15 +218,6 @@ class _Task:
         """
         joined_text = join_continuation(self._cut_off_answer, text)
         self._cut_off_answer = joined_text or text
-
-    def _joined_answer(self, text: str) -> str | None:
-        """Join an answer with the truncated answer that it continues.
-
-        Return None if the place at which the continuation begins is ambiguous.
-        """
-        answer = join_continuation(self._cut_off_answer, text)
-        self._cut_off_answer = ""
-        return None if answer is None else answer.strip()
 
     async def _run_turn(
         self, beginning: Sequence[Message], new_messages: Sequence[Message]

@@ -208,7 +208,8 @@ class UnawaitedCalls:
     """The call expressions of a script that were not awaited yet, each with its line."""
 
     def __init__(self) -> None:
-        # No key is used twice, so that a late call of an earlier script removes no other call.
+        # No key is used twice, not even after clear(): a late call of an earlier script would
+        # otherwise remove a call of the running script.
         self._keys = itertools.count()
         # The text of each call, such as ``mail.send(…)``, and the number of its line in the script.
         self._calls: dict[int, tuple[str, int]] = {}
@@ -343,7 +344,7 @@ class Caller:
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
         label = f"{connection}.{method}(…)" if method else f"{connection}(…)"
-        unawaited_key = self.unawaited_calls.add(label, _running_script_line())
+        unawaited_key = self.unawaited_calls.add(label, running_script_line())
 
         def start() -> Coroutine[Any, Any, Any]:
             line = self.unawaited_calls.remove(unawaited_key)
@@ -499,10 +500,10 @@ def _iterators_to_lists(value: Any) -> Any:
     return value
 
 
-def _running_script_line() -> int:
+def running_script_line() -> int:
     """Return the number of the script's line that is running; 0 if no script is running.
 
-    The frames of this module, and of libraries that the script called, are skipped.
+    The frames of the sandbox's own code, and of libraries that the script called, are skipped.
     """
     frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
     while frame is not None:

@@ -134,7 +134,8 @@ class ToolNames:
     def _is_unknown(self, word: str, scope: Scope) -> bool:
         """Return True if neither the script, Python, delf nor an earlier script defines a name.
 
-        A name that begins with two underscores counts as known.
+        A name that begins with two underscores counts as known: Python defines ``__name__`` and
+        others in the module itself.
         """
         if not self.is_free(word, scope) or word.startswith("__"):
             return False

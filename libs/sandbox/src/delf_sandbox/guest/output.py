@@ -62,10 +62,12 @@ class Printer(io.TextIOBase):
         self._can_use_alarm_signal = True
 
     def start(self) -> None:
-        """Reset the state for a new script: nothing is printed, and no alarm timer runs."""
+        """Reset the state for a new script."""
         self.limits.begin_script()
         self._sent_at = monotonic()
         self._is_script_running = True
+        # An earlier script may have set a handler of its own, and so _handle_alarm() has never
+        # reset this.
         self._is_alarm_set = False
 
     def end(self) -> None:
@@ -162,7 +164,7 @@ class FileSender:
         """The suffixes of the file formats that the host writes from rows, such as ``.xlsx``."""
         self.scratch: Scratch | None = None
         """The folder in which scripts can create files; None if there is none."""
-        self._send = send  # (kind, file name, is last chunk, bytes)
+        self._send = send
 
     def __call__(self, name: Any, content: Any = NOT_GIVEN) -> NoResult:
         """Send a file to the host. The script may await the result.

@@ -224,7 +224,7 @@ def _wrap_in_function(tree: ast.Module, names: Iterable[str]) -> ast.Module:
         body=body,
         decorator_list=[],
     )
-    if "type_params" in ast.AsyncFunctionDef._fields:
+    if "type_params" in ast.AsyncFunctionDef._fields:  # required since Python 3.12
         function.type_params = []  # pyright: ignore[reportAttributeAccessIssue]
     module = ast.Module(body=[*module_level_nodes, function], type_ignores=[])
     function.lineno = 1

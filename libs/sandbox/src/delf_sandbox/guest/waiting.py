@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import sys
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
 from typing import Any, Final, Self
 
 from delf_sandbox.guest import nodes
 from delf_sandbox.guest.arguments import FunctionWithUsage
-from delf_sandbox.guest.calls import ToolCall, ToolFunction, ToolNamespace
+from delf_sandbox.guest.calls import ToolCall, ToolFunction, ToolNamespace, running_script_line
 from delf_sandbox.guest.loop import GuestLoop
 
+# ``type``, with the result Any, so that the type checker allows every attribute.
 _type_of: Callable[[Any], Any] = type
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, ToolFunction)
 
@@ -132,7 +132,7 @@ class ScriptHelpers:
         stream = _Stream(value, self.wait)
         # Remember the line, to warn about a generator that the script never iterates: the tool
         # calls in the generator are not made.
-        self._streams.append((stream, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
+        self._streams.append((stream, running_script_line()))
         return stream
 
     def _blocking_variant(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,7 +163,7 @@ class ScriptHelpers:
     def _watched_generator(self, iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
         """Return a generator of the items; record the line for a warning if nothing iterates it."""
         generator = _as_generator(iterable)
-        self._generators.append((generator, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
+        self._generators.append((generator, running_script_line()))
         return generator
 
     def _async_iterable(self, value: Any) -> AsyncIterator[Any]:

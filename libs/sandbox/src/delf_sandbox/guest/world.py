@@ -281,7 +281,7 @@ class _ComparableWithText:
     """A mixin that lets scripts use a date like its ISO 8601 text, which many scripts expect."""
 
     __slots__ = ()
-    __iter__ = None
+    __iter__ = None  # otherwise Python would iterate a date by its ``__getitem__``
 
     @classmethod
     def fromisoformat(cls, text: Any) -> Any:
