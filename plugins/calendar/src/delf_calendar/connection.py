@@ -6,6 +6,7 @@ import datetime as dt
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from delf import CallContext, action
@@ -123,9 +124,6 @@ class Calendar(GoogleConnection):
     summary = (
         "Google Calendar: events, invitations, free time; a time without a zone is the calendar's."
     )
-    # The time zones of calendars by id; set when a zone is needed for the first time.
-    _zones: dict[str, str]
-
     # -- reading ------------------------------------------------------------------------
 
     @action("reading", effect="read", trust=_FIELD_TRUST)
@@ -420,6 +418,7 @@ class Calendar(GoogleConnection):
                 is_lost_answer = isinstance(error, LostAnswerError)
                 if is_lost_answer or error.status != _CHANGED:
                     raise
+                # A concurrent change takes less time than the outages that pause() is meant for.
                 await self.transport.sleep(pause(attempt) / 10)
         raise GoogleError(
             f"{self.name}: {change.what}: others keep changing the event; nothing was written",
@@ -507,16 +506,19 @@ class Calendar(GoogleConnection):
             return "UTC"
         return await self._calendar_zone(calendar)
 
+    @cached_property
+    def _zones(self) -> dict[str, str]:
+        """The time zones of calendars by id, so that Google is asked only once."""
+        return {}
+
     async def _calendar_zone(self, calendar: str) -> str:
-        # The cache is made here, because the class has no ``__init__`` of its own.
-        zones: dict[str, str] = self.__dict__.setdefault("_zones", {})
-        if calendar not in zones:
+        if calendar not in self._zones:
             calendars = await self.calendars()
             named = [each for each in calendars if each["id"] == calendar]
             primary = [each for each in calendars if each["primary"]]
             matches = named or primary
-            zones[calendar] = matches[0]["zone"] if matches else "UTC"
-        return zones[calendar]
+            self._zones[calendar] = matches[0]["zone"] if matches else "UTC"
+        return self._zones[calendar]
 
 
 def _describe_for_approval(resource: Mapping[str, Any]) -> str:

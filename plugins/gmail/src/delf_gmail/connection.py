@@ -30,7 +30,7 @@ from delf_google.addresses import People, address, addresses
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError
 from delf_google.files import read_task_file
-from delf_google.requests import Method, Request, segment
+from delf_google.requests import Request, segment
 from delf_google.uploads import upload
 
 _ME: Final = "gmail/v1/users/me"
@@ -170,8 +170,8 @@ class Gmail(GoogleConnection):
     async def attachment(self, message: str, name: str) -> FileData:
         """An attachment's content as bytes, by its name or its `part`."""
         parts = files_of((await self._get(message)).get("payload") or {})
-        matching = [part for part in parts if part.number == name]
-        matching += [part for part in parts if part.name == name]
+        numbered = [part for part in parts if part.number == name]
+        matching = numbered or [part for part in parts if part.name == name]
         if not matching:
             attachment_names = [part.name for part in parts]
             raise ToolRefusedError(
@@ -179,13 +179,13 @@ class Gmail(GoogleConnection):
                 f"attachments: {', '.join(attachment_names) or 'none'}"
                 f"{did_you_mean(name, attachment_names)}"
             )
-        part = matching[0]
-        if part.number != name and len(matching) > 1:
+        if len(matching) > 1:
             parts_text = ", ".join(each.number for each in matching)
             raise ToolRefusedError(
                 f"message {message} has several attachments {name[:200]!r}; name one by its part: "
                 f"{parts_text}"
             )
+        part = matching[0]
         data = await self._content(message, part)
         return FileData(name=part.name, type=part.type, size=len(data), data=data)
 
@@ -300,8 +300,8 @@ class Gmail(GoogleConnection):
         """Put labels on messages or take them off, by name; a new name becomes a new label.
         UNREAD and STARRED are labels, too.
         """  # noqa: D205 - the model reads the whole paragraph
-        adding = _as_list(add)
-        removing = _as_list(remove)
+        adding = _distinct(add)
+        removing = _distinct(remove)
         if not adding and not removing:
             raise ToolRefusedError("name labels to add or to remove")
         label_ids = {str(item["name"]).lower(): str(item["id"]) for item in await self._labels()}
@@ -315,17 +315,17 @@ class Gmail(GoogleConnection):
             "addLabelIds": [label_ids[name.lower()] for name in adding],
             "removeLabelIds": [label_ids[name.lower()] for name in removing],
         }
-        return await self._change(_as_list(messages), body)
+        return await self._change(_distinct(messages), body)
 
     @action("organizing", effect="write", trust="own", sinks=["messages"])
     async def archive(self, messages: str | list[str]) -> Changed:
         """Take messages out of the inbox; they stay in the mailbox."""
-        return await self._change(_as_list(messages), {"removeLabelIds": ["INBOX"]})
+        return await self._change(_distinct(messages), {"removeLabelIds": ["INBOX"]})
 
     @action("organizing", effect="write", trust="own", sinks=["messages"])
     async def trash(self, messages: str | list[str]) -> Changed:
         """Move messages to the trash, from which Gmail deletes them after 30 days."""
-        ids = _as_list(messages)
+        ids = _distinct(messages)
         paths = [f"{_ME}/messages/{segment(key)}/trash" for key in ids]
         results = await asyncio.gather(
             *(self._post("trash a message", path, {}) for path in paths), return_exceptions=True
@@ -359,7 +359,7 @@ class Gmail(GoogleConnection):
             )
         messages: Any = arguments.get("messages")
         if messages:
-            lines += await self._message_lines(_as_list(messages))
+            lines += await self._message_lines(_distinct(messages))
         files, attachments_digest = await asyncio.to_thread(
             _sizes_and_digest, arguments.get("attachments"), call.context
         )
@@ -520,8 +520,8 @@ class Gmail(GoogleConnection):
     async def _draft_preview(self, draft: str) -> Allowed:
         """Return the preview of a draft.
 
-        An approval counts only while the preview's ``basis`` is the same; a change of the draft
-        changes the ``basis``.
+        An approval counts only while the preview's ``basis`` is the same. Gmail gives a changed
+        draft a new message id, which is part of the ``basis``.
         """
         resource = await self.transport.json(
             Request("read a draft", "GET", f"{_ME}/drafts/{segment(draft)}")
@@ -556,8 +556,7 @@ class Gmail(GoogleConnection):
     async def _post(
         self, what: str, url: str, body: dict[str, Any], *, once: bool = False
     ) -> dict[str, Any]:
-        method: Method = "POST"
-        return await self.transport.json(Request(what, method, url, body=body, send_once=once))
+        return await self.transport.json(Request(what, "POST", url, body=body, send_once=once))
 
     async def _create_label(self, name: str) -> str:
         """Create a label, or use one that was created concurrently; return its id."""
@@ -607,7 +606,8 @@ def _sizes_and_digest(
     return sizes, None if digest is None else digest.hexdigest()
 
 
-def _as_list(given: str | list[str]) -> list[str]:
+def _distinct(given: str | list[str]) -> list[str]:
+    """Return one or several texts as a list without repetitions; an empty text is no item."""
     if isinstance(given, str):
         return [given] if given else []
     return list(dict.fromkeys(given))

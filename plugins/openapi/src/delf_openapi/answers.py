@@ -28,19 +28,26 @@ class Answer:
         reason: The reason phrase of the status.
         headers: A mapping from lower-case header name to value.
         content: The body.
-        method: The method of the answered message: GET after some redirects of a write.
+        replaces_write: Whether this is the answer to a GET to which the service redirected a write.
+            The service has then received the write, and only the GET can have failed.
     """
 
-    __slots__ = ("content", "headers", "method", "reason", "status")
+    __slots__ = ("content", "headers", "reason", "replaces_write", "status")
 
     def __init__(
-        self, status: int, reason: str, headers: Mapping[str, str], content: bytes, *, method: str
+        self,
+        status: int,
+        reason: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        *,
+        replaces_write: bool,
     ) -> None:
         self.status = status
         self.reason = reason
         self.headers = {k.lower(): v for k, v in headers.items()}
         self.content = content
-        self.method = method
+        self.replaces_write = replaces_write
 
     @property
     def media(self) -> str:
@@ -112,9 +119,7 @@ def failure(answer: Answer, request: Request) -> APIError:
     if answer.status == 401 and request.unmet_schemes:
         hint = f"nothing is set for the security scheme {' or '.join(request.unmet_schemes)}"
     headers = {k: v for k, v in answer.headers.items() if k not in _HIDDEN_HEADERS}
-    # A redirect has turned the write into a GET: the write was received, and only the GET failed.
-    is_answer_to_redirect = answer.method != request.method
-    may_be_done = answer.status in _GATEWAY_STATUSES or is_answer_to_redirect
+    may_be_done = answer.status in _GATEWAY_STATUSES or answer.replaces_write
     if may_be_done and not request.is_repeatable:
         text += f". The {request.method} may have been done"
         return GatewayError(text, status=answer.status, headers=headers, hint=CHECK_HINT)

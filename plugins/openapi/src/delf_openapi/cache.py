@@ -21,9 +21,21 @@ _log = logging.getLogger(__name__)
 
 
 class _CachedDocument(BaseModel):
-    format: Literal[5]  # increased to invalidate older files
+    """A document in the cache.
+
+    Args:
+        format: The format of the file; increased to invalidate older files.
+        uri: The address.
+        read_at: The Unix time at which a URL was read; None for a file.
+        file_version: The modification time and the size of a file; None for a URL.
+        digest: The digest of the document's bytes.
+        tree: The content.
+    """
+
+    format: Literal[6]
     uri: str
-    version: list[int]
+    read_at: float | None
+    file_version: tuple[int, int] | None
     digest: str
     tree: dict[str, Any]
 
@@ -48,12 +60,20 @@ class Cache:
         """
         name = f"{_digest(uri)}.document"
         cached = self._read_entry(name, uri)
-        version = _file_version(uri)
-        if cached is not None and _is_fresh(uri, cached.version, version):
+        # Before the file is read: if it changes meanwhile, the entry will not be fresh.
+        file_version = _file_version(uri)
+        if cached is not None and _is_fresh(cached, file_version):
             return Source(uri, cached.tree, cached.digest)
         source = read(uri, limit)
-        fields = {"format": 5, "uri": uri, "version": version, "digest": source.digest}
-        self.write(name, {**fields, "tree": source.tree})
+        entry = {
+            "format": 6,
+            "uri": uri,
+            "read_at": None if uri.startswith("file:") else time.time(),
+            "file_version": file_version,
+            "digest": source.digest,
+            "tree": source.tree,
+        }
+        self.write(name, entry)
         return source
 
     def _read_entry(self, name: str, uri: str) -> _CachedDocument | None:
@@ -119,33 +139,25 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def _file_version(uri: str) -> list[int]:
-    """Return a file's modification time and size; for a URL, the current time in seconds.
-
-    The list is empty if the file is missing.
-    """
+def _file_version(uri: str) -> tuple[int, int] | None:
+    """Return a file's modification time and size; None for a URL, or if the file is missing."""
     if not uri.startswith("file:"):
-        return [int(time.time())]
+        return None
     try:
         file_status = path_of(uri).stat()
     except OSError:
-        return []
-    return [file_status.st_mtime_ns, file_status.st_size]
+        return None
+    return file_status.st_mtime_ns, file_status.st_size
 
 
-def _is_fresh(uri: str, cached_version: list[int], current_version: list[int]) -> bool:
-    """Return True if a cached specification is still current.
+def _is_fresh(cached: _CachedDocument, file_version: tuple[int, int] | None) -> bool:
+    """Return True if a file is unchanged since it was cached, or if a URL was read recently.
 
     Args:
-        uri: The address of the specification.
-        cached_version: For a file, its modification time and size when the specification was
-            cached; for another address, only the time of caching in seconds.
-        current_version: The same values now.
+        cached: The document in the cache.
+        file_version: The modification time and size of the file now; None for a URL.
     """
-    if uri.startswith("file:"):
-        return cached_version == current_version
-    if len(cached_version) != 1:  # the cached entry is damaged
-        return False
-    (caching_time,), (current_time,) = cached_version, current_version
-    age_in_seconds = current_time - caching_time
-    return 0 <= age_in_seconds <= _FRESH_SECONDS
+    if cached.read_at is None:
+        return cached.file_version == file_version
+    age_in_seconds = time.time() - cached.read_at
+    return 0 <= age_in_seconds <= _FRESH_SECONDS  # below 0, the clock was put back

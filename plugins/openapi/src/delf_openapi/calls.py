@@ -141,7 +141,9 @@ class Caller:
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
         """Record the types in a response that the declared schema does not allow.
 
-        Of a type that the model is not shown, only this process knows that it occurred.
+        Later processes get only the types that change the result type as the model sees it. A type
+        deep in the response, which is not shown, is remembered by this process alone, so that it is
+        judged only once.
         """
         name = call.entry.endpoint.name
         undeclared_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}

@@ -136,14 +136,17 @@ def compile_endpoints(
                 document, read_operation(document, endpoint), shapes
             )
         except SpecError as error:
-            what = f"{clean(endpoint.method, 12)} {clean(endpoint.path, 120)}"
-            warnings.append(f"{what} is left out: {clean(error.message, 300)}")
+            warnings.append(_warning(endpoint, error.message))
         except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
-            what = f"{clean(endpoint.method, 12)} {clean(endpoint.path, 120)}"
-            place = clean(pointer_of(endpoint.tokens), 300)
+            place = pointer_of(endpoint.tokens)
             reason = f"it cannot be read: {type(error).__name__} (at {place})"
-            warnings.append(f"{what} is left out: {reason}")
+            warnings.append(_warning(endpoint, reason))
     return entries
+
+
+def _warning(endpoint: Endpoint, reason: str) -> str:
+    operation = f"{clean(endpoint.method, 12)} {clean(endpoint.path, 120)}"
+    return f"{operation} is left out: {clean(reason, 300)}"
 
 
 def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
@@ -239,6 +242,7 @@ def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, s
     rest: list[str] = []
     for text in texts:
         line = _without_summary(clean(text, _MAX_NOTES), summary)
+        # Many specifications repeat one text in the summary, the description and the body.
         if not line or not says_more(" ".join([summary, *rest]), line):
             continue
         if not line.endswith((".", "!", "…")):
@@ -366,7 +370,7 @@ def _field_argument(
     elif body.required:
         default = None  # every call must have the argument
     else:
-        default = "..."  # a call may omit the whole body, but not only this field
+        default = _OPTIONAL  # a call may omit the whole body, but not only this field
     texts = _doc_and_notes(text_of(document, item.schema), item.schema, document, limits)
     return Argument(item.arg, item.name, "body", type_text, default, *texts)
 

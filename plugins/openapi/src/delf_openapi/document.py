@@ -120,15 +120,11 @@ class Trees:
                 folders.append(path_of(uri_of(root)))
             elif "://" not in root:  # a path
                 folders.append(Path(root))
-        return any(path.is_relative_to(_absolute(folder)) for folder in folders)
+        return any(path.is_relative_to(folder.expanduser().resolve()) for folder in folders)
 
     def _allows_origin(self, origin: str) -> bool:
         allowed_urls = [root for root in self._allowed_roots if "://" in root]  # without paths
         return origin in {origin_of(url) for url in (*allowed_urls, self.uri)}
-
-
-def _absolute(root: Any) -> Any:
-    return Path(root).expanduser().resolve()
 
 
 def _make_absolute(tree: Any, base: str, main_uri: str) -> None:

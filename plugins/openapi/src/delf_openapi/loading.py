@@ -83,9 +83,9 @@ def load_api(
             f"{name}: setting 'spec' is missing (or set DELF_{name.upper()}_SPEC)",
             hint="spec is the file or URL of an OpenAPI specification",
         )
-    source, read = _source(settings, tree)
+    source, read_document = _source(settings, tree)
     converts_dates = settings.validate != "off"
-    document = open_document(source, settings.refs, read, converts_dates=converts_dates)
+    document = open_document(source, settings.refs, read_document, converts_dates=converts_dates)
     warnings: list[str] = []
     endpoints = find_operations(document, warnings)
     chosen, left_out = _choose(name, endpoints, allow, settings)

@@ -46,8 +46,6 @@ def write_body(document: Document, body: Body, value: Any) -> tuple[bytes, str]:
         return file_of(body, value)
     if isinstance(value, bytes):
         return value, _concrete_media_type(body.media)
-    if isinstance(value, str):
-        return value.encode(), _concrete_media_type(body.media)
     return text_of(value).encode(), _concrete_media_type(body.media)
 
 

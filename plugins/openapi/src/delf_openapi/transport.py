@@ -36,20 +36,30 @@ def _unread_answer_error(request: Request, text: str) -> ToolExecutionError:
 
 
 def _redirect_error(message: _Message, request: Request, text: str) -> ToolExecutionError:
-    """Return an error for a message of a request, which may be a GET after a received write."""
-    if message.method == request.method:
-        return ToolExecutionError(text)
-    return _unread_answer_error(request, text)
+    """Return an error for a message without a usable answer, which may replace a received write."""
+    if message.replaces_write:
+        return _unread_answer_error(request, text)
+    return ToolExecutionError(text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A request without its URL, as it is sent before or after a redirect."""
+    """A request without its URL, as it is sent before or after a redirect.
+
+    Args:
+        method: The method.
+        query: The query.
+        headers: The headers.
+        content: The content; None without content.
+        replaces_write: Whether the message is a GET to which the service redirected a write, which
+            the service has thus received.
+    """
 
     method: str
     query: str
     headers: Mapping[str, str]
     content: bytes | None
+    replaces_write: bool = False
 
     def after_redirect(self, status: int) -> _Message:
         """Return the message for the new URL: a GET without content after some redirects."""
@@ -58,7 +68,10 @@ class _Message:
             return self
         method = "HEAD" if self.method == "HEAD" else "GET"
         headers = {name: text for name, text in self.headers.items() if name != "Content-Type"}
-        return replace(self, method=method, headers=headers, content=None)
+        replaces_write = self.replaces_write or method != self.method
+        return replace(
+            self, method=method, headers=headers, content=None, replaces_write=replaces_write
+        )
 
     def without_call_data(self) -> _Message:
         """Return the message for another origin: without credentials, arguments and content."""
@@ -115,8 +128,8 @@ class Transport:
         token = await self._tokens.get(request.token_url)
         _use_token(request, token)
         answer = await self._send_with_retries(request)
-        was_received = answer.method != request.method  # a write that a redirect made a GET
-        if answer.status == 401 and (request.is_repeatable or not was_received):
+        may_send_again = request.is_repeatable or not answer.replaces_write
+        if answer.status == 401 and may_send_again:
             # The token was revoked early.
             _use_token(request, await self._tokens.get(request.token_url, instead_of=token))
             answer = await self._send_with_retries(request)
@@ -213,13 +226,12 @@ class Transport:
                 location = answer.headers.get("location", "")
                 url, message = await _redirected(url, location, message, request)
         except httpx.TransportError as error:
-            was_write_received = message.method != request.method  # a redirect made it a GET
-            if request.is_repeatable or not was_write_received:
+            if request.is_repeatable or not message.replaces_write:
                 raise
             raise NoAnswerError(error, may_have_taken_effect=True) from None
+        except OutcomeUnknownError:
+            raise
         except ToolExecutionError as error:
-            if isinstance(error, OutcomeUnknownError):
-                raise
             raise _redirect_error(message, request, error.message) from None
         raise _redirect_error(message, request, f"{request.label}: over {_MAX_REDIRECTS} redirects")
 
@@ -243,7 +255,7 @@ class Transport:
                 *await self._client.exchange(
                     message.method, url, headers=pairs, content=message.content, max_bytes=limit
                 ),
-                method=message.method,
+                replaces_write=message.replaces_write,
             )
         except BodyTooLargeError:
             raise _unread_answer_error(

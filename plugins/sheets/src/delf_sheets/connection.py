@@ -19,7 +19,7 @@ from delf_google.files import file_id
 from delf_google.requests import Request, segment
 from delf_sheets.cells import grid_of, records_of
 from delf_sheets.plan import ChartKind, Plan, rows_for, with_header
-from delf_sheets.ranges import Area, Book
+from delf_sheets.ranges import Area, Book, quoted_title
 
 _BOOKS: Final = "v4/spreadsheets"
 _BOOK_FIELDS: Final = (
@@ -233,7 +233,7 @@ class Sheets(GoogleConnection):
         plan = Plan(book)
         for number, step in enumerate(steps, 1):
             try:
-                await self._plan(plan, step, existing_titles)
+                await self._add_step(plan, step, existing_titles)
             except ToolRefusedError as error:
                 raise ToolRefusedError(f"step {number}, {step['do']}: {error.message}") from None
         await self._send_plan("change a spreadsheet", plan)
@@ -326,7 +326,16 @@ class Sheets(GoogleConnection):
                 return f"step {number}: {error.message}"
         return None
 
-    async def _plan(self, plan: Plan, step: Mapping[str, Any], existing_titles: set[str]) -> None:
+    async def _add_step(
+        self, plan: Plan, step: Mapping[str, Any], existing_titles: set[str]
+    ) -> None:
+        """Add the requests of a batch's step to a plan.
+
+        Args:
+            plan: The plan, which has the requests of the earlier steps.
+            step: The step.
+            existing_titles: The sheets that the spreadsheet had before the batch.
+        """
         arguments = {key: value for key, value in step.items() if key != "do"}
         if step["do"] == "append":
             sheet = plan.book.sheet(str(arguments.pop("sheet", "")))
@@ -358,8 +367,7 @@ class Sheets(GoogleConnection):
         """Return the header row of a sheet if the rows are dicts, else an empty list."""
         if not any(isinstance(row, Mapping) for row in rows):
             return []
-        quoted = title.replace("'", "''")
-        grid = await self._grid(book.id, f"'{quoted}'!1:1", formulas=False)
+        grid = await self._grid(book.id, f"{quoted_title(title)}!1:1", formulas=False)
         return grid[0] if grid else []
 
     async def _book(self, spreadsheet: str) -> Book:
@@ -378,9 +386,8 @@ class Sheets(GoogleConnection):
         """Read the values of a range in A1 notation; an empty range is the whole first sheet."""
         fields = f"{_CELLS},userEnteredValue.formulaValue" if formulas else _CELLS
         if not cell_range:
-            title = (await self._book(spreadsheet)).sheets[0].title
-            title_with_doubled_quotes = title.replace("'", "''")
-            cell_range = f"'{title_with_doubled_quotes}'"
+            first_sheet = (await self._book(spreadsheet)).sheets[0]
+            cell_range = quoted_title(first_sheet.title)
         answer = await self.transport.json(
             Request(
                 f"read {cell_range}",

@@ -58,7 +58,6 @@ class Area:
     @property
     def text(self) -> str:
         """The range in A1 notation."""
-        quoted = self.sheet.title.replace("'", "''")
         bottom = self.sheet.rows if self.bottom is None else self.bottom
         right = self.sheet.columns if self.right is None else self.right
         # The row `bottom` and the column `right` are the first ones after the range.
@@ -66,7 +65,7 @@ class Area:
         last_column = max(right, 1) - 1
         first = a1(self.top, self.left)
         last = a1(last_row, last_column)
-        return f"'{quoted}'!{first}:{last}"
+        return f"{quoted_title(self.sheet.title)}!{first}:{last}"
 
     def of_size(self, height: int, width: int) -> Area:
         """Return a range of this size that starts at the same cell."""
@@ -197,6 +196,12 @@ def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
     sheet.rows = max(rows, sheet.rows)
     sheet.columns = max(columns, sheet.columns)
     return requests
+
+
+def quoted_title(title: str) -> str:
+    """Return a sheet's title in quotes, as A1 notation requires for titles with blanks."""
+    doubled = title.replace("'", "''")
+    return f"'{doubled}'"
 
 
 def a1(row: int, column: int) -> str:
