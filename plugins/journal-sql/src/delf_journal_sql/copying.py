@@ -12,6 +12,7 @@ from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.sqlite import SqliteDatabase
 
 _BATCH_SIZE: Final = 128
+# The beginnings of the names of tables that are not copied, such as ``delf_index_words``.
 _NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
 # The table with the ids of removed tasks.
 _TABLE_OF_REMOVED_TASKS: Final = "delf_removed"

@@ -198,7 +198,8 @@ def advance(connection: Connection, database: Database, limit: int) -> int:
                 warn_of_unreadable("an event is not found by search", reason)
     _store(connection, database, batch)
     connection.execute("UPDATE delf_index SET position = :pos", {"pos": rows[-1].pos})
-    return count_unindexed_events(connection) if len(rows) == limit else 0
+    is_last_batch = len(rows) < limit
+    return 0 if is_last_batch else count_unindexed_events(connection)
 
 
 def forget(connection: Connection, task: int) -> None:

@@ -280,6 +280,7 @@ class SqlJournal:
         if watcher is not None:
             watcher.end_subscriptions()
         if (writer, watcher, threads) != (None, None, None):
+            # Shielded: nobody else could close the parts that were taken out above.
             await asyncio.shield(asyncio.to_thread(close))
 
     async def open(self) -> None:

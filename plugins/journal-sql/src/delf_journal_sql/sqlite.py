@@ -55,7 +55,7 @@ class SqliteConnection:
                 check_same_thread=False,
             )
         except sqlite3.Error as error:
-            raise explain(error, path, self._wait) from error
+            raise _converted_error(error, path, self._wait) from error
         # SQLite's own function changes only ASCII letters.
         self._raw.create_function("lower", 1, str.lower, deterministic=True)
         # FULL survives a power cut.
@@ -74,7 +74,7 @@ class SqliteConnection:
             cursor = self._raw.execute(sql, parameters or {})
             rows = cursor.fetchall()
         except sqlite3.Error as error:
-            raise explain(error, self._path, self._wait) from error
+            raise _converted_error(error, self._path, self._wait) from error
         if rows:
             return name_columns((column[0] for column in cursor.description), rows)
         return []
@@ -87,14 +87,14 @@ class SqliteConnection:
                 with copy:  # no process works on the copy's tasks
                     copy.execute("DELETE FROM delf_owners")
         except sqlite3.Error as error:
-            raise explain(error, path, self._wait) from error
+            raise _converted_error(error, path, self._wait) from error
 
     def run_to_end(self, sql: str) -> None:
         """Run statements, and fetch all their rows, so that each statement completes."""
         try:
             self._raw.executescript(sql)
         except sqlite3.Error as error:
-            raise explain(error, self._path, self._wait) from error
+            raise _converted_error(error, self._path, self._wait) from error
 
     def insert(
         self,
@@ -124,7 +124,7 @@ class SqliteConnection:
                 if unique:
                     inserted += name_columns(("id", unique), cursor.fetchall())
         except sqlite3.Error as error:
-            raise explain(error, self._path, self._wait) from error
+            raise _converted_error(error, self._path, self._wait) from error
         return inserted
 
     def has_table(self, name: str) -> bool:
@@ -145,7 +145,7 @@ class SqliteConnection:
         try:
             cursor = self._raw.execute(f"SELECT * FROM {table}")  # noqa: S608 - only names of this module
         except sqlite3.Error as error:
-            raise explain(error, self._path, self._wait) from error
+            raise _converted_error(error, self._path, self._wait) from error
         return [str(column[0]) for column in cursor.description], cursor
 
     def advance_id_sequences(self, tables: Collection[str]) -> None:
@@ -166,8 +166,7 @@ class SqliteConnection:
         """
         ((outcome,),) = self.execute("PRAGMA quick_check(1)")
         if outcome != "ok":
-            # ``waited`` is only for errors about locks, and this one is about damage.
-            raise explain(_damage(str(outcome)), self._path, waited=0.0)
+            raise _damage_error(" ".join(str(outcome).split()), self._path)
 
     def now(self) -> float:
         """Return this machine's Unix time, with which heartbeats are compared.
@@ -436,14 +435,14 @@ class SqliteChanges:
         return int(self._connection.execute("PRAGMA data_version")[0][0])
 
 
-def _damage(outcome: str) -> sqlite3.DatabaseError:
-    """Return an error for a failed check, like the one that SQLite raises for a damaged file."""
-    error = sqlite3.DatabaseError(" ".join(outcome.split()))
-    error.sqlite_errorname = "SQLITE_CORRUPT"
-    return error
+def _damage_error(message: str, path: Path) -> JournalSetupError:
+    return JournalSetupError(
+        f"the journal {path} is damaged, or no SQLite file: {message}",
+        hint=f"move it away; sqlite3 {path} .recover may save what it holds",
+    )
 
 
-def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:
+def _converted_error(error: sqlite3.Error, path: Path, waited: float) -> Exception:
     """Convert an error of SQLite to an error of the plugin with a message for the user.
 
     Args:
@@ -456,10 +455,7 @@ def explain(error: sqlite3.Error, path: Path, waited: float) -> Exception:
     if isinstance(error, sqlite3.IntegrityError):
         return DuplicateRowError(str(error))
     if kind in _DAMAGE_ERRORS:
-        return JournalSetupError(
-            f"the journal {path} is damaged, or no SQLite file: {error}",
-            hint=f"move it away; sqlite3 {path} .recover may save what it holds",
-        )
+        return _damage_error(str(error), path)
     if kind in _ACCESS_ERRORS:
         return JournalSetupError(f"the journal {path} cannot be written: {error}")
     if kind in ("SQLITE_BUSY", "SQLITE_LOCKED"):

@@ -47,11 +47,11 @@ def key_of(connection: Connection, task_id: str) -> int:
     sql = "SELECT id FROM delf_tasks WHERE task_id = :task_id"
     rows = connection.execute(sql, {"task_id": task_id})
     if not rows:
-        raise unknown(task_id)
+        raise _unknown_task_error(task_id)
     return int(rows[0][0])
 
 
-def unknown(task_id: str) -> UnknownTaskError:
+def _unknown_task_error(task_id: str) -> UnknownTaskError:
     """Create the error for an unknown task."""
     return UnknownTaskError(f"no task {task_id!r} is known", hint="delf runs list shows them all")
 
@@ -259,7 +259,7 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
         {"id": task_id},
     )
     if not rows:
-        raise unknown(task_id)
+        raise _unknown_task_error(task_id)
     return stored_task(rows[0], cached_is_alive(now))
 
 
@@ -343,7 +343,7 @@ def resolve_id(connection: Connection, text: str, owners: Collection[str] | None
     if len(ids) == 1:
         return ids[0]
     if not ids:
-        raise unknown(text)
+        raise _unknown_task_error(text)
     listed = ids[:_MAX_LISTED_IDS]
     if len(ids) > len(listed):
         listed.append("…")

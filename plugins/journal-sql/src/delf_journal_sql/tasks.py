@@ -80,11 +80,11 @@ class Claims:
         """
         if task_id in self.held:
             raise _held_here_error(task_id)
-        former_owner = self.own(connection, task_id, may_be_failed=may_be_failed)
+        former_owner = self.take_ownership(connection, task_id, may_be_failed=may_be_failed)
         self.lost.discard(task_id)
         return former_owner
 
-    def own(
+    def take_ownership(
         self, connection: Connection, task_id: str, *, may_be_failed: bool = False
     ) -> PerhapsAlive | None:
         """Make this process the owner of an existing task, unless the task is over.
@@ -97,7 +97,7 @@ class Claims:
             {"id": task_id},
         )
         if may_be_failed and row.state == TaskState.FAILED:
-            self._reopen(connection, row.id)
+            self._reopen(connection, row.id)  # a failed task has no owner who could be alive
             return None
         is_over = row.state not in (TaskState.RUNNING, TaskState.QUEUED)
         is_own = row.owner == self.owner.key
@@ -286,7 +286,7 @@ class Appending:
 
     def _claim(self, task_id: str) -> None:
         try:
-            self._claims.own(self._connection, task_id)
+            self._claims.take_ownership(self._connection, task_id)
         except JournalConflictError:
             self._claims.lose(task_id)
             raise
@@ -301,6 +301,7 @@ class Appending:
         """Update the tasks that this process owns."""
         self._claims.held |= self._claimed
         self._claims.unreleased -= self._claimed
+        # Last: a task may have been claimed and ended in the same transaction.
         self._claims.held -= self._released
 
     def _row_of(self, event: Event) -> dict[str, Any]:

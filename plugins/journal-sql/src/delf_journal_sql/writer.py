@@ -69,7 +69,6 @@ class Call:
     Args:
         function: The function.
         write: Whether the function writes.
-        registers_owner: Whether the function registers this process as an owner.
         on_commit: Called with the function's result after the commit.
         on_failure: Called if the function or the commit failed.
         done: The future of the function's result.
@@ -77,7 +76,6 @@ class Call:
 
     function: Callable[[Connection], Any]
     write: bool
-    registers_owner: bool = False
     on_commit: Callable[[Any], None] | None = None
     on_failure: Callable[[], None] | None = None
     done: Future[Any] = field(default_factory=Future[Any])
@@ -151,14 +149,7 @@ class Writer:
             if task_id not in self._claims.held:
                 self._claims.unreleased.add(task_id)
 
-        # The operation also registers this process as an owner, because it writes a heartbeat.
-        return Call(
-            claim,
-            write=True,
-            registers_owner=True,
-            on_commit=after_commit,
-            on_failure=after_failure,
-        )
+        return Call(claim, write=True, on_commit=after_commit, on_failure=after_failure)
 
     def release(self, task_id: str) -> Call:
         """Create the operation that releases this process's claim on a task.
@@ -182,11 +173,11 @@ class Writer:
             appending.flush()
             return appending
 
-        return Call(append, write=True, registers_owner=True, on_commit=Appending.after_commit)
+        return Call(append, write=True, on_commit=Appending.after_commit)
 
     def register(self) -> Call:
         """Create the operation that registers this process as a possible owner of tasks."""
-        return Call(self._write_heartbeat, write=True, registers_owner=True)
+        return Call(self._write_heartbeat, write=True)
 
     def put(self, operation: Append | Call) -> bool:
         """Queue an operation; return False if the writer is stopped."""
@@ -281,12 +272,12 @@ class Writer:
         group.done.set_exception(error)
 
     def _execute_call(self, call: Call) -> None:
+        self._has_uncommitted_heartbeat = False  # one of an earlier transaction was rolled back
         with transaction(self._connect(), write=call.write) as connection:
             result = call.function(connection)
+        self._confirm_heartbeat()
         if call.write:
             self._on_write()
-        if call.registers_owner:
-            self._confirm_heartbeat()
         # A rollback undoes the change on which ``on_commit`` acts, such as the claim of a task. So
         # ``on_commit`` has to wait for the commit.
         if call.on_commit is not None:
@@ -350,7 +341,7 @@ class Writer:
         if self._has_recent_heartbeat():
             return
         self.owner.register(connection)
-        self._has_uncommitted_heartbeat = True  # the caller confirms the heartbeat after the commit
+        self._has_uncommitted_heartbeat = True  # until the caller has committed the transaction
         if self._last_heartbeat_at is None:
             # The first heartbeat of a process is the occasion to remove the records of dead ones.
             forget_dead(connection, connection.now())
@@ -361,7 +352,7 @@ class Writer:
         return time.monotonic() - self._last_heartbeat_at < self.owner.heartbeat_seconds
 
     def _confirm_heartbeat(self) -> None:
-        """Record the commit of a transaction that called :meth:`_write_heartbeat`."""
+        """Record the commit of a transaction, which may have stored a heartbeat."""
         if self._has_uncommitted_heartbeat:
             self._last_heartbeat_at = time.monotonic()
             self._has_uncommitted_heartbeat = False
