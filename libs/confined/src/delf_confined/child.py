@@ -69,4 +69,5 @@ def _call_function(wire: socket.socket, function: str, max_bytes: int) -> dict[s
 
 
 async def _await_value(value: Any) -> Any:
+    """Await a value; ``asyncio.run()`` itself takes only coroutines, and no other awaitables."""
     return await value

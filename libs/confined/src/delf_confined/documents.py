@@ -327,9 +327,7 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
             _note_skipped_parts(archive, name)
         if len(content) > _MAX_TEXT_BYTES:
             raise ToolExecutionError(f"{name} has more than {_MAX_TEXT_BYTES:,} bytes of text")
-        # Safe for untrusted XML: expat limits the expansion of entities, and this child process has
-        # a memory limit.
-        body = ET.fromstring(content).find(f"{_WORD}body")  # noqa: S314
+        body = _parse_xml(content).find(f"{_WORD}body")
     except KeyError:
         raise ToolExecutionError(f"{name} holds no text of a .docx") from None
     except (zipfile.BadZipFile, ET.ParseError, OSError, NotImplementedError, RuntimeError) as error:
@@ -348,12 +346,16 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
             yield from _paragraph_texts(block)
 
 
+def _parse_xml(content: bytes) -> ET.Element:
+    # Safe for untrusted XML: expat limits the expansion of entities, and this child process has a
+    # memory limit.
+    return ET.fromstring(content)  # noqa: S314
+
+
 def _main_part_name(archive: zipfile.ZipFile) -> str:
     """Return the name of the part of a .docx that contains the text."""
     try:
-        # Safe for untrusted XML: expat limits the expansion of entities, and this child process has
-        # a memory limit.
-        relations = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314
+        relations = _parse_xml(archive.read("_rels/.rels"))
     except (KeyError, ET.ParseError):
         return _BODY
     for each in relations.iter(_RELATIONSHIP):

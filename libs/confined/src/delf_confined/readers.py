@@ -122,6 +122,7 @@ class Readers:
             await asyncio.wait(
                 awaited, timeout=call.limits.seconds, return_when=asyncio.FIRST_COMPLETED
             )
+            # Now, because _end() cancels the exchange, which is then done, too.
             is_answered = exchange.done()
             is_preempted = preempted is not None and preempted.done()
         finally:

@@ -84,6 +84,7 @@ def _handle_request(
         try:
             _, status = os.waitpid(request["reap"], 0)
         except ChildProcessError:
+            # If the program ignores SIGCHLD, so does this process, and the kernel reaps children.
             return {"status": 0}
         return {"status": os.waitstatus_to_exitcode(status)}
     module_names = (*request["preload"], request["function"])

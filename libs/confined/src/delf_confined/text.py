@@ -114,7 +114,7 @@ def encoding_of_file(path: str, about: str) -> str:
     """
     with Path(path).open("rb") as file:
         beginning = file.read(_CHUNK_BYTES)
-        encoding = _encoding_by_mark(beginning) or _detect_utf16(beginning, about)
+        encoding = _encoding_by_mark(beginning) or _detect_utf16_with_note(beginning, about)
         if encoding == "utf-8":
             return "utf-8-sig"
         if encoding is not None:
@@ -164,7 +164,7 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _GI
         first_line: The number that the first line of the text has in the file.
         warning: The end of the note: what to do if the guess is wrong.
     """
-    encoding = _encoding_by_mark(data) or _detect_utf16(data, about)
+    encoding = _encoding_by_mark(data) or _detect_utf16_with_note(data, about)
     if encoding is not None:
         return encoding
     try:
@@ -238,7 +238,7 @@ def decode_if_text(data: bytes) -> str | None:
         return None
 
 
-def _is_utf8(data: bytes) -> bool:
+def _is_utf8_without_controls(data: bytes) -> bool:
     """Return True if bytes are UTF-8 without control characters, apart from stray zero bytes."""
     try:
         return not _CONTROLS.search(data.decode("utf-8").replace("\0", ""))
@@ -246,7 +246,7 @@ def _is_utf8(data: bytes) -> bool:
         return False
 
 
-def _detect_utf16(data: bytes, about: str) -> str | None:
+def _detect_utf16_with_note(data: bytes, about: str) -> str | None:
     """Return the encoding of UTF-16 text without a byte order mark; None for other text.
 
     A detected encoding adds a note to the result of the current call.
@@ -285,9 +285,9 @@ def _is_text_with_stray_zeros(data: bytes, sample: bytes) -> bool:
     """Return True if data with zero bytes is ASCII or UTF-8 text rather than UTF-16."""
     # In UTF-16, the text "ab" is "a", 0, "b", 0: 50 % zero bytes and 50 % printable bytes. The
     # limits of 35 % and 70 % leave room for other characters.
-    zero_share = sample.count(0) / len(sample)
+    zero_share = sample.count(0) / len(sample)  # the caller has found a zero byte in the sample
     if zero_share >= _MIN_ZERO_SHARE_OF_UTF16:
         return False
     printable_share = len(_PRINTABLE_ASCII.findall(sample)) / len(sample)
     is_ascii_text = printable_share > _MAX_PRINTABLE_SHARE_OF_UTF16
-    return is_ascii_text or _is_utf8(data)
+    return is_ascii_text or _is_utf8_without_controls(data)

@@ -114,6 +114,8 @@ class Turns:
             self._waiting.remove(turn)
             self._running.add(turn)
             turn.began = asyncio.get_running_loop().time()
+            # The permit is done already if the waiting call was cancelled; acquire() then releases
+            # the place again.
             if turn.permit is not None and not turn.permit.done():
                 turn.permit.set_result(None)
         self._preempt_one_call()

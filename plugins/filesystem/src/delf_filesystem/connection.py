@@ -167,9 +167,8 @@ class Filesystem(Connection[FilesystemSettings]):
             if asking_roots:
                 return NeedsApproval(reason=f"{asking_roots[0]} needs approval before each read")
             return Allowed()
-        if not self._may_writes_need_approval():
-            # The setting confirm is False, and no writable root has write_approval.
-            return Allowed()
+        if not self._writes_may_need_approval():
+            return Allowed()  # nobody sees a preview, for which all files would have to be read
         changes = list(self._changes(name, arguments))
         preview = preview_of(changes)
         basis = basis_of(changes)  # the digests of the files: the approval ends if a file changes
@@ -179,7 +178,7 @@ class Filesystem(Connection[FilesystemSettings]):
             return NeedsApproval(reason=reason, preview=preview, basis=basis)
         return Allowed(preview=preview, basis=basis)
 
-    def _may_writes_need_approval(self) -> bool:
+    def _writes_may_need_approval(self) -> bool:
         """Return True if ``confirm`` or the ``write_approval`` of a root may ask before a write."""
         writable = (place.settings for place in self._roots if place.settings.mode == "rw")
         return self.confirm is not False or any(root.write_approval for root in writable)
@@ -287,6 +286,7 @@ class Filesystem(Connection[FilesystemSettings]):
                 errors.append(error)
             if len(matches) >= limit:
                 break
+        # If no file could be read, "no matches" would be a wrong answer.
         if errors and not was_any_file_read:
             raise errors[0]
         for error in errors[:_MAX_NAMED_FILES]:
@@ -428,6 +428,7 @@ class Filesystem(Connection[FilesystemSettings]):
         pattern = _pattern(old)
         occurrence = pattern.search(content)
         if occurrence is None:
+            # Perhaps the text is there in another encoding: this error then says so.
             _check_encoding(place, content, old)
             raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
         _check_encoding(place, content, new)

@@ -85,6 +85,8 @@ def convert(content: bytes, name: str, suffix: str) -> str:
             stream, stream_info=StreamInfo(extension=suffix, charset=charset)
         )
     except MarkItDownException as error:
+        # markitdown puts any error of a converter into its own. A MemoryError becomes the error
+        # about the memory limit of this process.
         if "MemoryError" in str(error):
             raise MemoryError from None
         password_note = "; it has a password" if _is_locked(content) else ""

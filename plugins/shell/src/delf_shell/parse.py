@@ -34,6 +34,8 @@ _REFUSED: Final = {
     "[": "wildcards",
     "]": "wildcards",
 }
+# Matches words of a shell's syntax, and commands that only a shell has: without a shell, ``cd`` or
+# ``export`` would change nothing for the next command.
 _RESERVED: Final = re.compile(
     r"!|\[\[|\]\]|case|coproc|do|done|elif|else|esac|fi|for|function|if|in|select|then|time|until"
     r"|while|alias|bg|builtin|cd|command|declare|eval|exec|exit|export|fg|hash|jobs|local|readonly"

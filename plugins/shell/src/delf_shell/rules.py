@@ -28,6 +28,8 @@ from delf_shell.programs import (
 from delf_shell.settings import RuleSettings
 
 _NUMBER = re.compile(r"[\d.,:+]*")
+# Matches a word with a path that may lead out of the folder: ``/etc``, ``~/.ssh``, ``a/../..`` or a
+# URL, also as a value, as in ``if=/etc/passwd``.
 _OUTSIDE_PATH = re.compile(r"(?:^|[=:@,])[/~\\]|(?:^|[/=:@,])\.\.(?:/|$)|://")
 
 

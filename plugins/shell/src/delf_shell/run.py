@@ -177,6 +177,7 @@ class Runner:
         finally:
             if stdin >= 0:  # a command could not be started
                 os.close(stdin)
+            # Even if all programs have ended: they may have left others in their process groups.
             await _kill_and_wait(processes, readers)
 
     async def _start(self, words: Words, stdin: int, stdout: int) -> asyncio.subprocess.Process:
@@ -185,11 +186,11 @@ class Runner:
         Raises:
             ToolExecutionError: If the program does not exist or cannot be run.
         """
-        program = shutil.which(words[0], path=_search_path(self.environment))
         if "/" in words[0]:  # a path could name a file written by a script
             raise ToolExecutionError(
                 f"there is no program {words[0]!r}; a program is named without its folder"
             )
+        program = shutil.which(words[0], path=_search_path(self.environment))
         if program is None:
             raise ToolExecutionError(f"there is no program {words[0]!r}")
         try:

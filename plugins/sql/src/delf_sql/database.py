@@ -12,7 +12,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from delf.errors import DelfError
-from delf_sql.failures import unavailable
+from delf_sql.failures import unavailable_error
 
 if TYPE_CHECKING:
     from delf_sql.backends import Backend
@@ -120,7 +120,7 @@ class Database:
             except DelfError:
                 raise
             except Exception as error:
-                problem = unavailable(error, self._backend)
+                problem = unavailable_error(error, self._backend)
             else:
                 return self._with_session(job, session, work)
         # Outside of the except block, so that the traceback does not show the driver's exception.

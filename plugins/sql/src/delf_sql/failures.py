@@ -59,7 +59,7 @@ def problem_of(error: BaseException, backend: Backend) -> Problem | None:
     return None
 
 
-def unavailable(error: BaseException, backend: Backend) -> ConnectionUnavailableError:
+def unavailable_error(error: BaseException, backend: Backend) -> ConnectionUnavailableError:
     """Make the error for an unreachable database."""
     problem = problem_of(error, backend)
     text = problem.text if problem is not None else type(error).__name__

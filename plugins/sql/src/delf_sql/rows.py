@@ -57,7 +57,7 @@ def collect(
                 return rows, True
             total_bytes += weight(row)
             if total_bytes > max_bytes:
-                raise too_large(max_bytes, len(rows) + 1)
+                raise too_large_error(max_bytes, len(rows) + 1)
             rows.append(row)
         # The number of rows that fit into the remaining bytes, by the average size of a row so far.
         fitting_rows = (max_bytes - total_bytes) * len(rows) // total_bytes
@@ -65,7 +65,7 @@ def collect(
     return rows, False
 
 
-def too_large(max_bytes: int, rows: int) -> ToolExecutionError:
+def too_large_error(max_bytes: int, rows: int) -> ToolExecutionError:
     """Make the error for a result that exceeds its limit."""
     return ToolExecutionError(
         f"the result is larger than {max_bytes / 1e6:g} MB after {rows} rows: select fewer columns "

@@ -16,8 +16,8 @@ from delf.protocols.formats import Peek
 from delf_files.excel.reading import (
     MAX_CELLS,
     MergedTexts,
-    no_sheet,
-    no_workbook,
+    no_sheet_error,
+    no_workbook_error,
     note_early_date,
     note_if_hidden,
     note_sheets_without_cells,
@@ -60,7 +60,7 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     with _opened(path) as book:
         names = book.sheet_names()
         if name is not None and name not in names:
-            raise no_sheet(name, names)
+            raise no_sheet_error(name, names)
         if not names:
             raise ToolExecutionError("the workbook has no sheet with cells")
         sheet = book.sheet_by_index(0 if name is None else names.index(name))
@@ -85,7 +85,7 @@ def _opened(path: str) -> Generator[Any]:
     except OSError as error:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
     except Exception as error:  # xlrd raises anything for damaged files
-        raise no_workbook(path, ".xls", error) from error
+        raise no_workbook_error(path, ".xls", error) from error
 
 
 def _open_workbook(path: str) -> Any:

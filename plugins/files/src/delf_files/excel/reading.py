@@ -165,7 +165,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
     except OSError as error:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
     except Exception as error:  # openpyxl raises anything for damaged files
-        raise no_workbook(path, ".xlsx", error) from error
+        raise no_workbook_error(path, ".xlsx", error) from error
 
 
 def _openpyxl_source(path: str) -> str | IO[bytes]:
@@ -204,10 +204,10 @@ def _sheet(book: Any, name: str | None) -> Any:
     for sheet in sheets:
         if sheet.title == name:
             return sheet
-    raise no_sheet(name, [sheet.title for sheet in sheets])
+    raise no_sheet_error(name, [sheet.title for sheet in sheets])
 
 
-def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
+def no_workbook_error(path: str, ending: str, error: Exception) -> ToolExecutionError:
     """Return the error for a file that cannot be opened as a workbook.
 
     The message names the file's real format if that is known.
@@ -237,7 +237,7 @@ def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
     )
 
 
-def no_sheet(name: str | None, names: Sequence[str]) -> ToolExecutionError:
+def no_sheet_error(name: str | None, names: Sequence[str]) -> ToolExecutionError:
     """Return the error for a missing sheet, with the names of the existing sheets."""
     listed = ", ".join(map(repr, names)) or "none"
     return ToolExecutionError(f"there is no sheet {name!r}; the sheets: {listed}")

@@ -30,7 +30,7 @@ from delf_sql.catalog import Catalogue
 from delf_sql.functions import is_listed
 from delf_sql.gate import Statement
 from delf_sql.placeholders import BoundStatement, Params, bind
-from delf_sql.rows import Fetched, too_large
+from delf_sql.rows import Fetched, too_large_error
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import AsText, for_mysql
@@ -155,7 +155,7 @@ class _Connection(_Base):
         self._packet_bytes += num_bytes
         if self._packet_bytes > self._max_packet_bytes:
             self.cut()
-            raise too_large(self._max_packet_bytes, rows=1)
+            raise too_large_error(self._max_packet_bytes, rows=1)
         return super()._read_bytes(num_bytes)
 
     def cut(self) -> None:

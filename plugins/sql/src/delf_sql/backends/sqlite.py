@@ -38,7 +38,7 @@ from delf_sql.fitting import check_values, loses_digits_as_float
 from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import BoundStatement, Params, bind
-from delf_sql.rows import Fetched, too_large
+from delf_sql.rows import Fetched, too_large_error
 from delf_sql.settings import SQLSettings
 from delf_sql.sqlite_child import OpenOptions, Work, receive, send
 from delf_sql.target import Target
@@ -158,7 +158,7 @@ class _Child:
         self._wait_for_answer()
         kind, *answer = receive(cast("BinaryIO", self._process.stdout))
         if kind == "large":
-            raise too_large(self._open_options.max_bytes, answer[0])
+            raise too_large_error(self._open_options.max_bytes, answer[0])
         if kind == "failed":
             raise _SqliteError(*answer)
         return answer
