@@ -84,9 +84,10 @@ def run(store, tmp_path, sent, scripted_model, scripted_approvals, delf_host):
         sent.append(text)
         return "sent"
 
-    async def do(*tools, **inputs):
+    async def do(*tools, output=None, **inputs):
         shop = SQL(f"sqlite:///{tmp_path}/shop.db", name="shop", confirm=False)
         given = {"llm": "scripted", "host": delf_host, "approvals": ["scripted"], "retry_count": 3}
+        given["output"] = output
         async with Agent(tools=[shop, *(tools or (send,))], **given) as agent:
             response = await Routines(agent).find("report").arun(**inputs)
             shown = [e.message for e in response.events if isinstance(e, Warned)]
@@ -292,6 +293,17 @@ async def test_repair_repeats_no_earlier_change(report, run, shop, sent, scripte
     assert "calls from before the repair that were not repeated: 1" in shown
     _, case = store.proposed("report")
     assert len(Case.of_bytes(case, "case").calls) == 3
+
+
+async def test_repair_after_a_refused_answer_repeats_no_change(
+    report, run, shop, sent, scripted_model
+):
+    report(on_failure="repair")
+    shop()
+    scripted_model.writes(REPAIRED, REPAIRED.replace(" euros", ""))
+    response, _ = await run(output=int)
+    assert response.raise_for_status().value == 40
+    assert sent == ["40 in 2026-10"]
 
 
 async def test_repair_with_other_values_of_a_change_asks(

@@ -154,6 +154,7 @@ class LiveSession:
                 async for piece in pieces:
                     yield piece
         except Exception as error:
+            # Even after the last event: the server's conversation has a turn that delf refused.
             await self.aclose()
             if isinstance(error, DelfError):
                 raise

@@ -31,7 +31,9 @@ _QUIET_VARIABLES: Final = {
 _LOGGERS: Final = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _FIRST_CALL_MODULE: Final = "openai.resources.chat"
 _lock: Final = threading.Lock()
+# Set by load_now() at the end of the import; ``sys.modules`` has litellm from its beginning on.
 _imported: Final = threading.Event()
+# The import that runs now, for each event loop: a loop cannot await the task of another loop.
 _loading: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = (
     WeakKeyDictionary()
 )
@@ -41,7 +43,8 @@ _callbacks: Final[set[asyncio.Task[Any]]] = set()
 async def load() -> Any:
     """Return the module ``litellm``; import the module in a thread at first.
 
-    Concurrent callers share one import.
+    Concurrent callers share one import, because a hundred that waited for load_now()'s lock would
+    use up the loop's threads.
     """
     if _imported.is_set():
         return sys.modules["litellm"]
@@ -50,9 +53,9 @@ async def load() -> Any:
         _loading[loop] = shared_task(asyncio.to_thread(load_now))
     loading = _loading[loop]
     try:
-        return await asyncio.shield(loading)
+        return await asyncio.shield(loading)  # a cancelled caller must not end the import
     finally:
-        if loading.done():
+        if loading.done():  # do not keep it: after a failure, the next call imports again
             _loading.pop(loop, None)
 
 

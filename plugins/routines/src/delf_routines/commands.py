@@ -492,7 +492,7 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     routine = store.find(name)
     change = _pending_change(store, routine, lambda: _describe_tools(state))
     if change is None:
-        store.drop_proposal(name)
+        store.drop_proposal(name)  # a proposal that is equal to the routine
         result = _AcceptedRow(name=name, changed=False)
         write_result(f"nothing of {name} changes", result, as_json=as_json)
         return

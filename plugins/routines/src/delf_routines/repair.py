@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from delf.messages import Message, user
-from delf.protocols.sandbox import Done, Failed
+from delf.protocols.sandbox import Failed
 from delf.protocols.strategy import CallGuard, ScriptResult, StrategyHost, ToolDescription
 from delf_engine.past_calls import PastCall
 from delf_routines.cases import Case
@@ -144,8 +144,8 @@ class Repairing(WholeScriptHost):
         """
         self.guard = RoutineGuard(self._routine, self._earlier_calls)
         result = await self._host.execute(code, self.guard)
-        if not isinstance(result.outcome, Done):
-            self._earlier_calls = self.guard.calls_so_far
+        # Even a script that succeeds may be followed by another one, if its answer is refused.
+        self._earlier_calls = self.guard.calls_so_far
         return result
 
 

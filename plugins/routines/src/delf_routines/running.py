@@ -70,7 +70,8 @@ class RoutineStrategy:
         text = await host.note("routine", lambda: self._text(name))
         routine = Routine.of_text(name, text, _PLACE)
         code = routine.code(arguments)
-        # A resumed task that has made calls continues without this check.
+        # A resumed task that has made calls continues without this check: to refuse it now would
+        # leave the task half done.
         problem: str | None = None
         if not host.used_tools:
             problem = await self._find_incompatibility(host, routine)
@@ -81,7 +82,9 @@ class RoutineStrategy:
         guard = RoutineGuard(routine)
         result = await host.execute(code, guard)
         if isinstance(result.outcome, Done):
-            return await _answer_of_run(host, routine, guard, result.outcome.value)
+            text = answer_text(host.output, result.outcome.value)
+            await _warn_of_unexpected_results(host, routine, guard, text)
+            return text
         if result.refused is not None:
             raise result.refused
         error = _as_error(name, result)
@@ -158,22 +161,13 @@ class RoutineStrategy:
         )
         test_case = case_of_calls(calls_of_repair, routine.values(arguments), text)
         await asyncio.to_thread(self._store.propose, proposed, test_case.text())
-        await _warn_of_changes(host, routine, repair_host.guard, text)
+        await _warn_of_unexpected_results(host, routine, repair_host.guard, text)
         hint = f"delf routines diff {name}, then accept or reject"
         await host.warn(f"the repaired script did this task and is proposed: {hint}")
         return text
 
 
-async def _answer_of_run(
-    host: StrategyHost, routine: Routine, guard: RoutineGuard, value: object
-) -> str:
-    """Return the answer of a completed run, after warnings about unexpected results."""
-    text = answer_text(host.output, value)
-    await _warn_of_changes(host, routine, guard, text)
-    return text
-
-
-async def _warn_of_changes(
+async def _warn_of_unexpected_results(
     host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str
 ) -> None:
     """Warn of empty results, of results reused in a repair, and of an answer of another shape."""

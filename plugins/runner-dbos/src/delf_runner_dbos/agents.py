@@ -84,6 +84,7 @@ class Agents:
             self._agents.move_to_end(key)
             self._use_counts[key] = self._use_counts.get(key, 0) + 1
         try:
+            # Within ``try``: if the caller is cancelled while an agent stops, the use must end.
             async with self._lock:
                 await self._stop_idle_agents()
             yield agent

@@ -139,6 +139,7 @@ async def _work(
     try:
         await task_runner.run(workflows)
     finally:
+        # After an orderly end, run() has closed the agents and DBOS already. This is for errors.
         await agents.aclose()
         if user_services is not None:
             await user_services.aclose()

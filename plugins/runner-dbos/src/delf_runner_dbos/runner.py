@@ -56,7 +56,7 @@ JOURNAL_PAUSES: Final = (0.05,) * 10
 """The seconds to wait after each failed look-up in the journal of a task just enqueued."""
 # The setup field of a task that names the firing of a schedule that submitted the task.
 _FIRING_ID: Final = "firing"
-_REPEATED_HOUR_NOTE: Final = (
+_REPEATED_TIME_NOTE: Final = (
     "nothing was started: clocks were set back, and this time came before, too"
 )
 _MAX_UNKNOWN_REQUEUES: Final = 6
@@ -152,6 +152,7 @@ class Runner:
             work.cancel()
         await asyncio.wait(background_work)
         await workflows.stop(self._options.grace)
+        # Before the agents stop: each run leaves the list when its agent ends the task.
         unfinished = {run.workflow_id: run.dbos_queue_name for run in self._current_runs}
         self._is_shutting_down = True
         try:
@@ -424,7 +425,7 @@ class Runner:
             if watches_call:
                 items = await self._watched_items(context)
                 return await self._submit_test(workflow_id, context, items)
-            return await self._submit_unless_repeated_hour(workflow_id, context)
+            return await self._submit_unless_time_is_repeated(workflow_id, context)
         except DelfError as error:
             return _failed_firing(context, error)
 
@@ -453,11 +454,12 @@ class Runner:
             "note": comparison.note,
         }
 
-    async def _submit_unless_repeated_hour(
+    async def _submit_unless_time_is_repeated(
         self, workflow_id: str, context: Mapping[str, Any]
     ) -> dict[str, Any]:
+        """Submit a schedule's task, unless clocks were set back and its time of day came before."""
         if repeats_time_of_day(context):
-            return {"tasks": [], "note": _REPEATED_HOUR_NOTE}
+            return {"tasks": [], "note": _REPEATED_TIME_NOTE}
         task_ids = await self._submit_scheduled(
             firing_id=workflow_id, idempotency_key=workflow_id, schedule=context
         )
@@ -613,8 +615,10 @@ class Runner:
             for row in await self._queue.running_workflows(self._options.queues)
             if row.workflow_id not in own_workflow_ids
         }
-        seen_before, now = self._first_seen, monotonic()
+        seen_before = self._first_seen
+        now = monotonic()
         self._first_seen = {key: seen_before.get(key, now) for key in running}
+        # Not at first sight: a workflow that has just started has perhaps not claimed its task yet.
         for key in running.keys() & seen_before.keys():
             workflow_id, _ = key
             if await self._is_abandoned(workflow_id, now - seen_before[key]):
@@ -651,6 +655,7 @@ class Runner:
     async def restore(self) -> None:
         """Enqueue tasks that have no workflow, for example after a loss of DBOS's database."""
         task_count_by_missing_folder: Counter[str] = Counter()
+        # Interrupted tasks first: they had begun before the tasks that are still queued.
         for state in (TaskState.INTERRUPTED, TaskState.QUEUED):
             oldest_first = await self._tasks_in_state(state)
             for task_id in await self._queue.without_workflow(oldest_first):

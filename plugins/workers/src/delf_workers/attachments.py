@@ -162,6 +162,7 @@ def copy_to(
     """
     if folder.is_dir():
         return sorted(folder.iterdir())
+    # Renamed when all copies are there: an interrupted call leaves no folder with some of them.
     unfinished = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(unfinished, ignore_errors=True)
     make_private_folder(unfinished.parent)

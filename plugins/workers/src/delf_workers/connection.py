@@ -183,7 +183,7 @@ class Workers(Connection[WorkersSettings]):
         try:
             if call.action == "create":
                 return self._check_spec(call)
-            return self._check_files(call)
+            return self._check_and_store_files(call)
         except (ConfigurationError, ToolRefusedError) as error:
             return Refused.of(error)
 
@@ -191,8 +191,8 @@ class Workers(Connection[WorkersSettings]):
         text = self._build_file_text(call.arguments["spec"], call.context)
         return NeedsApproval(reason="a new worker can be called from then on", preview=text)
 
-    def _check_files(self, call: ProposedCall) -> Verdict:
-        """Check a call's attachments, and store their content for the call.
+    def _check_and_store_files(self, call: ProposedCall) -> Verdict:
+        """Check a call's attachments, and store their content, so that the call gets what was seen.
 
         Returns:
             Whether the attachments need approval.

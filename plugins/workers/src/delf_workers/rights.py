@@ -60,7 +60,8 @@ class Workshop(Generic[W]):
             ConfigurationError: If the worker's file is invalid. The message names file, line and
                 key.
         """
-        # A generated worker's connections follow from those of its makers.
+        # The key is the content of the files, so that a changed worker gets new connections. A
+        # generated worker's connections follow from those of its makers.
         workers = lineage(self.registry, worker)
         key = "\n".join(each.model_dump_json() for each in workers)
         with self._lock:
