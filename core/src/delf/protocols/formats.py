@@ -162,17 +162,6 @@ class InstalledFormats(Protocol):
     A protocol, because connections use the formats without a dependency on the engine.
     """
 
-    def reader(self, ending: str) -> FileFormat | None:
-        """Return the format that reads files with a suffix; None if no plugin does.
-
-        Args:
-            ending: A suffix such as ``.rows``.
-
-        Raises:
-            PluginError: If two plugins match, or the matching plugin is broken.
-        """
-        ...
-
     def factory(self, ending: str) -> FormatFactory | None:
         """Return the import location of the format that reads files with a suffix.
 

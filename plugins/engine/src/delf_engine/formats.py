@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from delf.errors import PluginError
 from delf.plugins.host import PluginHost
-from delf.protocols.formats import FileFormat, FormatFactory, SupportsWrite
+from delf.protocols.formats import FormatFactory, SupportsWrite
 from delf.specs import FormatSpec
 from delf_engine.closing import close_all
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Formats:
-    """The installed file formats; a format is created when a file with its suffix first occurs.
+    """The installed file formats, by the suffixes of files.
 
     Args:
         host: The plugins.
@@ -24,7 +24,6 @@ class Formats:
 
     def __init__(self, host: PluginHost) -> None:
         self._host = host
-        self._made: dict[str, FileFormat] = {}
         self._shared: dict[Callable[[], Any], Any] = {}  # the results of shared(), by its argument
 
     @property
@@ -33,23 +32,16 @@ class Formats:
         specs = self._host.specs(FormatSpec)
         return tuple(sorted({ending for spec in specs for ending in spec.writes}))
 
-    def reader(self, ending: str) -> FileFormat | None:
-        """Return the format that reads files with a suffix; None if no plugin does."""
-        matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
-        return self._make(matching_specs, ending) if matching_specs else None
-
     def factory(self, ending: str) -> FormatFactory | None:
         """Return the import location of the format that reads files with an ending.
 
-        Other processes create the format from this location. The result is None if no plugin reads
-        such files.
+        A confined child process creates the format from this location, because a file may be a
+        stranger's. The result is None if no plugin reads such files.
         """
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         if not matching_specs:
             return None
-        factory = self._host.resolve(
-            self._host.preferred_spec(matching_specs, f"the ending {ending}")
-        )
+        factory = self._resolve(matching_specs, ending)
         module: str = factory.__module__
         return FormatFactory(module, factory.__qualname__, sys.modules[module].__file__)
 
@@ -74,13 +66,11 @@ class Formats:
         """
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
         if matching_specs:
-            file_format = self._make(matching_specs, ending)  # raises if several are equally good
+            file_format = self._resolve(matching_specs, ending)()
             if isinstance(file_format, SupportsWrite):
                 return file_format
         raise self._host.with_load_failures(PluginError(f"no plugin makes {ending} files"))
 
-    def _make(self, specs: list[FormatSpec], ending: str) -> FileFormat:
-        spec = self._host.preferred_spec(specs, f"the ending {ending}")
-        if spec.name not in self._made:
-            self._made[spec.name] = self._host.resolve(spec)()
-        return self._made[spec.name]
+    def _resolve(self, specs: list[FormatSpec], ending: str) -> Any:
+        """Import the factory of the preferred format; raise if several are equally good."""
+        return self._host.resolve(self._host.preferred_spec(specs, f"the ending {ending}"))
