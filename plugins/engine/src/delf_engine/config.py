@@ -67,7 +67,7 @@ _AGENT: Final = "Agent"
 # The keywords of ``Agent`` that only a program can give, so that no setting has their name.
 _PROGRAM_ONLY: Final = ("tools", "on_confirm", "on_ask", "output", "host", "project")
 
-# The values of fields that name no plugin, although others name one.
+# The values with which a field that usually names a plugin requires none.
 _NO_PLUGIN: Final = {"sandbox": (AUTO,), "prefilter_mode": (AUTO, "off")}
 
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
@@ -575,6 +575,7 @@ def make_config(
         ConfigurationError: For an unknown field or an invalid value.
     """
     checked = dict(values)
+    # The validators of these fields do the same, but their errors would not name the setting.
     for field in LLM_FIELDS:
         if field in checked:
             try:

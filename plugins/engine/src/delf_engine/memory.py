@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 # The maximum number of seconds to wait for the memory store; tasks continue without facts.
 _MAX_SECONDS: Final = 10.0
-# The share of a search's time for which the search waits until the store has loaded.
+# The share of a task's time for recalling facts for which the search waits for the store's model.
 _WARM_UP_SHARE: Final = 0.7
 # The number of seconds for which a store that did not answer is not used.
 _PAUSE_SECONDS: Final = 60.0
@@ -102,13 +102,14 @@ class AgentMemory:
         has_failed = opening.cancelled() or opening.exception() is not None
         return None if has_failed else opening.result()
 
-    def open(self) -> asyncio.Future[MemoryStore]:
-        """Start opening the store, unless it is open; return a future of the store."""
+    async def _opened_store(self) -> MemoryStore:
+        """Open the store, unless it is open; try again if it could not be opened before."""
         opening = self._opening
         has_failed = opening is not None and opening.done() and self.store is None
         if opening is None or has_failed:
             opening = self._opening = without_context(in_own_thread, self._make, "delf-memory")
-        return opening
+        # All tasks wait for the same opening, which the timeout of one task must not cancel.
+        return await asyncio.shield(opening)
 
     def start_warm_up(self) -> asyncio.Future[None]:
         """Start opening and warming up the store; return a future that completes after both."""
@@ -118,7 +119,7 @@ class AgentMemory:
 
     async def _warm_up(self) -> None:
         try:
-            store = await asyncio.shield(self.open())
+            store = await self._opened_store()
             if isinstance(store, SupportsEarlyStart):
                 await store.warm_up()
         except Exception as error:  # the search reports it in its task's trace
@@ -131,15 +132,16 @@ class AgentMemory:
 
         Args:
             query: The task.
-            seconds: The timeout.
+            seconds: The time in which the task needs the facts. A search gets at most ten seconds
+                of it; the rest is for loading the store's embedding model.
 
         Raises:
             MemoryRetrievalError: If the search fails or times out.
         """
         timeout = min(seconds, _MAX_SECONDS)
-        store = await self._bounded(asyncio.shield(self.open()), timeout)
+        store = await self._bounded(self._opened_store(), timeout)
         if isinstance(store, SupportsEarlyStart):
-            # A slow model is no failure: after this time the store searches without the model.
+            # A slow model is no failure: after this time, the store searches without the model.
             await asyncio.wait({self.start_warm_up()}, timeout=seconds * _WARM_UP_SHARE)
 
         async def search() -> list[str]:
@@ -182,7 +184,7 @@ class AgentMemory:
         """
 
         async def save() -> None:
-            store = await asyncio.shield(self.open())
+            store = await self._opened_store()
             new: list[str] = []
             for fact in facts:
                 # An equal fact is always among the most similar facts.
@@ -196,7 +198,7 @@ class AgentMemory:
 
     async def guidelines(self) -> str | None:
         """Return the store's own guidelines on what to remember; None without guidelines."""
-        store = await self._bounded(asyncio.shield(self.open()), _MAX_SECONDS)
+        store = await self._bounded(self._opened_store(), _MAX_SECONDS)
         guidelines = getattr(store, "guidelines", None)  # an optional attribute of a store
         if isinstance(guidelines, str) and guidelines.strip():
             return guidelines
@@ -223,6 +225,7 @@ class AgentMemory:
         now = asyncio.get_running_loop().time
         task = asyncio.ensure_future(work)
         try:
+            # Raised here, where ``finally`` ends the work: nobody else would ever await it.
             if now() < self._unavailable_until:
                 raise MemoryRetrievalError(f"{self._name} did not answer a moment ago")
             await asyncio.wait({task}, timeout=seconds)
@@ -233,7 +236,7 @@ class AgentMemory:
                     hint="it is not asked again for a minute",
                 )
         finally:
-            task.cancel()  # abandoned or done
+            task.cancel()  # no-op if done
         try:
             return task.result()
         except MemoryRetrievalError:

@@ -96,7 +96,8 @@ class Output(Generic[T]):
             raise ToolRefusedError(f"the answer does not fit: {_describe_faults(error)}") from None
         except ValueError as error:  # such as bytes that are not UTF-8
             raise ToolRefusedError(
-                f"the answer cannot be JSON: {_line(error)}; give plain data, in less than 250 levels"
+                f"the answer cannot be JSON: {_line(error)}; "
+                "give plain data, in less than 250 levels"
             ) from None
         if self._checker is not None:
             faults = self._checker.faults(plain_value, _MAX_LISTED)

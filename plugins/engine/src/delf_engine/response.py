@@ -101,6 +101,7 @@ class Response(Generic[T]):
         error = self.exception
         never_begun = isinstance(error, (ConfigurationError, BudgetExceededError))
         if never_begun and not self._has(ModelReplied):
+            # Without the traceback through the agent's own loop, where the error was first raised.
             raise error.with_traceback(None)
 
     def _has(self, *kinds: type[Event]) -> bool:

@@ -104,8 +104,9 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     if type(value) is float:
         return math.isfinite(value)
     if type(value) is int:
-        return abs(value) < MIN_LONG_INT
+        return abs(value) < MIN_LONG_INT  # Python writes no longer number
     if type(value) in (dt.datetime, dt.time):
+        # Scripts that restore variables do not import ``zoneinfo``.
         return value.tzinfo is None or isinstance(value.tzinfo, dt.timezone)
     return type(value) in _PLAIN
 

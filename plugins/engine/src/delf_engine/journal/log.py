@@ -244,7 +244,7 @@ class TaskLog:
             attempt: The number of the iteration of the task's loop, from 1.
         """
         started = time.perf_counter()
-        name = str(name)
+        name = str(name)  # plain text for listeners, too, as in the journal; not a member of Step
         await self.record(StepStarted, step=name, attempt=attempt)
         yield
         elapsed = (time.perf_counter() - started) * 1000

@@ -24,6 +24,7 @@ _TEMPORARY_STATUSES: Final = frozenset({408, 409, 425, 429})
 _MAX_PAUSE_SECONDS: Final = 3600.0
 # The maximum number of times that a pause is doubled: a float has no power of two above 1023.
 _MAX_DOUBLINGS: Final = 1000
+# A task with one of these after the end of its last script had gone on from that end.
 _PROGRESS: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
 
 
@@ -40,9 +41,11 @@ def next_try(
             hour.
     """
     attempts = sum(isinstance(event, ev.TaskPostponed) for event in events)
+    # A script that fails at a call has the error of the service as its cause.
     is_temporary = _is_temporary(error) or _is_temporary(error.__cause__)
     if attempts >= retries or not is_temporary:
         return None
+    # The call may have been made: a person has to say whether to make it again.
     if _has_unknown_write(events) or isinstance(error, UnrecordedCallError):
         return None
     if _failed_after_script(events):

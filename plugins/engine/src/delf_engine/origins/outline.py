@@ -164,7 +164,7 @@ class Outline:
                 has_literal = any(map(is_constant, self._planned_arguments(planned_call).values()))
                 is_strict = has_only_content and not has_literal
                 may_differ = _nothing_may_differ if is_strict else is_content
-                differing = self._differing_arguments(
+                differing = self._differences_from(
                     planned_call, arguments, may_differ, sources_by_parameter
                 )
                 differing_by_call.append([*differing])
@@ -267,7 +267,7 @@ class Outline:
         # A call that changes data was checked before it was made, and a read was not.
         is_unchecked = past_call.has_author_read_untrusted_data and not past_call.changes_data
         may_differ = _nothing_may_differ if is_unchecked else _all_but_literals_may_differ
-        return not any(self._differing_arguments(planned_call, past_call.arguments, may_differ))
+        return not any(self._differences_from(planned_call, past_call.arguments, may_differ))
 
     def _planned_calls_of(self, action: str) -> Sequence[ast.Call]:
         return [call for answer in self._planned_calls for call in _calls_of(answer, action)]
@@ -277,7 +277,7 @@ class Outline:
         parameters = [] if tool is None else [each.name for each in tool.action.parameters]
         return arguments_of_action(call, parameters)
 
-    def _differing_arguments(
+    def _differences_from(
         self,
         planned_call: ast.Call,
         arguments: Mapping[str, Any],
@@ -570,7 +570,7 @@ class Outline:
         set_parameters = {*self._parameters_set_by(past_call)}
         left_out: dict[str, Any] = {}
         arguments = past_call.arguments
-        for name in self._differing_arguments(planned_call, arguments, _nothing_may_differ):
+        for name in self._differences_from(planned_call, arguments, _nothing_may_differ):
             if name in set_parameters:
                 return None  # the past call has another value
             node = planned_nodes.get(name)

@@ -407,7 +407,7 @@ class Scripts:
     def _read_expression(self, node: ast.expr) -> _Sources:
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
-                return self._sources_of_name(name)
+                return self._read_name(name)
             case ast.Attribute():
                 return self._read_attribute(node)
             case ast.Subscript():
@@ -724,7 +724,7 @@ class Scripts:
         # The caller is unknown, and so are the sources of all that the function changes.
         self._add_to(self._blocks.condition_sources[function], {UNKNOWN})
 
-    def _sources_of_name(self, name: str) -> _Sources:
+    def _read_name(self, name: str) -> _Sources:
         """Return the sources of a name's value; record a use that the analysis cannot follow."""
         functions = self._names.functions.get(name)
         if functions:  # the script uses the function as a value, and may pass the function on

@@ -190,6 +190,7 @@ def load_project(
     # The process takes precedence over ``.env``, which takes precedence over the stored keys.
     env_variables = folder.env.variables({**stored_keys, **process})
     variables = {**stored_keys, **env_variables, **process}
+    # A copy, because some settings of the file are moved to where they take effect.
     document = {name: dict(section) for name, section in folder.document.items()}
     _move_journal_section(folder.file, document)
     _move_preferred_plugins(document, variables)
@@ -244,6 +245,7 @@ def _move_preferred_plugins(
     """Move the key ``prefer`` of ``[plugins]`` to the variable that the plugin host reads."""
     prefer = document.get("plugins", {}).pop(PREFER, None)
     if prefer:
+        # The variable of the process or of ``.env`` is stronger than ``delf.toml``.
         variables.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
 
 

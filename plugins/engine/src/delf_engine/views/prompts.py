@@ -89,8 +89,7 @@ def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, s
     """
     shared_count = 0
     for message, earlier in zip(messages, before, strict=False):
-        is_same = message is earlier or message == earlier  # equal texts take long to compare
-        if not is_same:
+        if message != earlier:
             break
         shared_count += 1
     new_messages = [[message.role, _text_of(message)] for message in messages[shared_count:]]

@@ -133,6 +133,7 @@ class Trace:
                     entry = self._add_timeline_entry("phase", event.step, started_at)
                 _finish(entry, event.duration_ms, ok=True)
                 if event.step == ev.Step.SETUP:
+                    # The whole step counts, and not only the models, which may not be asked at all.
                     self._setup_trace().duration_ms = event.duration_ms
             case ev.ScriptFinished():
                 self._script_ms = event.duration_ms
@@ -337,7 +338,7 @@ class Trace:
         self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
 
     def _setup_trace(self) -> SetupTrace:
-        """Return the record of model calls that set up connections; begin it at the first call."""
+        """Return the record of model calls that set up connections; create it on first use."""
         # ``api_enrichment`` is the public name of this record.
         if self.api_enrichment is None:
             self.api_enrichment = SetupTrace()
