@@ -35,6 +35,11 @@ async def decide(journal, task_id, seq, name):
     await journal.append(ApprovalDecided(task_id=task_id, seq=seq, at=2.0, **decided))
 
 
+def opened(pending, request):
+    """Open a request that the first answer decides."""
+    return pending.open(request, lambda _: True, lambda *_: None)
+
+
 def names(records):
     return [record.requested.request_id for record in records]
 
@@ -134,7 +139,7 @@ async def waiting(journal_url, open_journal):
     pending = PendingRequests()
     async with Inbox(journal, pending).watched():
         await ask(journal, "a", "req_1")
-        yield pending.open(request()), other, pending
+        yield opened(pending, request()), other, pending
 
 
 @pytest.mark.parametrize(
@@ -193,7 +198,7 @@ async def test_answers_arrive_after_a_reconnect(journal_url, open_journal, seen,
     await other.post("a", "earlier", {})
     journal = Lossy(journal_url, seen)
     async with Inbox(journal, pending).watched():
-        answers = [pending.open(request(name)) for name in ("req_1", "req_2")]
+        answers = [opened(pending, request(name)) for name in ("req_1", "req_2")]
         await journal.find()  # so that the subscription has begun
         await other.post(
             "a", ANSWER_KIND, answer_data("req_1", "d", Approved(), Decider(name="cli"))

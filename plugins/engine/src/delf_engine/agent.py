@@ -345,12 +345,13 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         return as_chat(chat, host)
 
     def _attach(self, chat: AgentChat, context: AgentContext) -> None:
+        """Let a chat use the agent's models and plugins; the chat is closed with the agent."""
         chat.attach(context)
         if chat not in self._chats:
             self._chats.append(chat)
 
     async def _close_chats(self) -> None:
-        self._context = None
+        self._context = None  # a chat that is set after the stop is attached at the next start
         chats = {f"the chat number {number}": chat for number, chat in enumerate(self._chats, 1)}
         self._chats = []
         await close_all(chats)
@@ -1045,7 +1046,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         from delf_engine.runtime import Runtime
 
         context = AgentContext.of(self._project, self._host, self.config, self._ledger)
-        self._host = context.host
+        self._host = context.host  # discovered once, also for :attr:`plugins` and later starts
         self._context = context
         if self.chat is not None:
             self._attach(self.chat, context)

@@ -179,7 +179,7 @@ class AgentContext:
         return ModelClient(
             pool=pool,
             ledger=self.ledger or Ledger(),
-            log=TaskLog(new_task_id(), None, (), redactor),
+            log=TaskLog(new_task_id(), None, (), redactor),  # is not kept
             redactor=redactor,
         )
 

@@ -217,7 +217,11 @@ async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
 
 
 async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
-    """Wait until a task has ended, and return its outcome."""
+    """Wait until a task has ended, and return its outcome.
+
+    Any failure is a ``TaskStoppedError`` with the recorded message: callers use this function only
+    for tasks that were stopped or refused.
+    """
     events = await wait_for_end(journal, task_id)
     end = next(event for event in reversed(events) if isinstance(event, TaskFinished))
     has_succeeded: bool = end.status  # the event's field ``status`` is True or False

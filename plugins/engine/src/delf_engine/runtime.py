@@ -324,7 +324,7 @@ class Runtime:
         if request.child is None and self._permit_of_caller() is None:
             await self._descriptor_permits.acquire()
             reserved.callback(self._release_descriptors, request.task_id)
-        else:
+        else:  # nothing is reserved, and the sandbox's closing is only forgotten
             reserved.callback(self._closing_sandboxes.pop, request.task_id, None)
 
     def _release_descriptors(self, task_id: str) -> None:

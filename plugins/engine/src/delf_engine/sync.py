@@ -370,6 +370,8 @@ class _BoundRuntime:
         """Return why work was cancelled that its caller did not cancel; None if not known."""
         if self.is_stopped and not self._has_loop_ended:
             return stopped_error()
+        # Only the program's own loop ends before the agent is stopped. A caller on that loop is
+        # cancelled by the end of the loop, too, and needs no explanation.
         if self.thread is not None or running_loop() is self.loop:
             return None
         return AgentStateError(
@@ -423,6 +425,7 @@ class RuntimeLoop:
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Runtime]], name: str) -> None:
         self._make = make
         self._name = name
+        # Reentrant: a signal handler may stop the agent while its thread holds the lock.
         self._lock = threading.RLock()
         self._bound: _BoundRuntime | None = None
         self._stopped = False
@@ -479,6 +482,7 @@ class RuntimeLoop:
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
         except (CancelledError, RuntimeError) as error:
+            # If the loop was closed after _bind(), asyncio raises a RuntimeError.
             is_cancelled_work = isinstance(error, CancelledError) or bound.is_stopped
             reason = bound.error_of_cancelled_work() if is_cancelled_work else None
             if reason is None:

@@ -230,9 +230,14 @@ def request(**changes: Any) -> ApprovalRequest:
     return ApprovalRequest(**{**fields, **changes})
 
 
+def opened(pending: PendingRequests, request: ApprovalRequest) -> asyncio.Future[Answer]:
+    """Open a request that the first answer decides."""
+    return pending.open(request, lambda _: True, lambda *_: None)
+
+
 async def test_answer_for_other_arguments_is_refused(tools: Toolset) -> None:
     pending = PendingRequests()
-    answer = pending.open(request())
+    answer = opened(pending, request())
     with pytest.raises(DelfError, match="is for another call"):
         pending.answer("req_1", Answer(Approved()), digest="other")
     assert pending.find("req_1") is not None
@@ -242,7 +247,7 @@ async def test_answer_for_other_arguments_is_refused(tools: Toolset) -> None:
 
 async def test_edited_answer_to_a_script_request_is_refused() -> None:
     pending = PendingRequests()
-    pending.open(request(code="print(1)"))
+    opened(pending, request(code="print(1)"))
     with pytest.raises(DelfError, match="a script cannot be edited") as caught:
         pending.answer("req_1", Answer(Edited(arguments={})))
     assert "reject it" in (caught.value.hint or "")
@@ -260,7 +265,7 @@ async def test_unsupported_answer_leaves_the_request_pending(
     outcome_unknown: bool, decision: Decision, message: str
 ) -> None:
     pending = PendingRequests()
-    pending.open(request(outcome_unknown=outcome_unknown))
+    opened(pending, request(outcome_unknown=outcome_unknown))
     with pytest.raises(DelfError, match=message):
         pending.answer("req_1", Answer(decision))
     assert pending.find("req_1") is not None
@@ -268,7 +273,7 @@ async def test_unsupported_answer_leaves_the_request_pending(
 
 async def test_first_of_two_answers_counts() -> None:
     pending = PendingRequests()
-    answer = pending.open(request())
+    answer = opened(pending, request())
     pending.answer("req_1", Answer(Approved(), Decider(name="one")))
     with pytest.raises(UnknownRequestError, match="it was answered"):
         pending.answer("req_1", Answer(Rejected(reason="no"), Decider(name="two")))

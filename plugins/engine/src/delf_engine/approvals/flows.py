@@ -70,14 +70,14 @@ class TaskFlows:
         texts = values_of(self._log.redactor.redact_value(arguments))
         return {path: self._origins.find(text).data() for path, text in islice(texts, MAX_LEAVES)}
 
-    def reason(self, call: Call, learned: Sequence[str] = ()) -> str | None:
-        """Return why a person should review a call; None if untrusted data cannot have caused it.
+    def _reason_now(self, call: Call, learned: Sequence[str] = ()) -> str | None:
+        """Return why a person should review a call, by the outline as it is now.
 
         Args:
             call: The call.
             learned: Allowed data flows from a person's approvals, in addition to the settings.
         """
-        return self._reason(call, _Suspect.reason, learned)
+        return self._reason_unless_harmless(call, _Suspect.reason_to_review, learned)
 
     def reason_to_show(self, call: Call) -> str | None:
         """Return what a person who is asked about a call anyway should notice; None if nothing.
@@ -85,9 +85,9 @@ class TaskFlows:
         No outline is requested, so that only the places where values are found tell which calls
         untrusted data may have caused.
         """
-        return self._reason(call, _Suspect.reason_of_places)
+        return self._reason_unless_harmless(call, _Suspect.reason_to_notice)
 
-    def _reason(
+    def _reason_unless_harmless(
         self,
         call: Call,
         reason_of: Callable[[_Suspect], str | None],
@@ -124,14 +124,14 @@ class TaskFlows:
             call: The call.
             learned: Reads the rules from a person's approvals; called only if needed.
         """
-        reason = self.reason(call)
+        reason = self._reason_now(call)
         if reason is None:
             return None
         rules = () if learned is None else await learned()
         # Even without rules, the reason may be gone: concurrent calls extend the outline, too.
-        reason = self.reason(call, rules)
+        reason = self._reason_now(call, rules)
         while reason is not None and await self._extend_outline():
-            reason = self.reason(call, rules)
+            reason = self._reason_now(call, rules)
         return reason
 
     async def _extend_outline(self) -> bool:
@@ -187,7 +187,7 @@ class _Suspect:
     line: int | None
     rules: Sequence[str]
 
-    def reason(self) -> str | None:
+    def reason_to_review(self) -> str | None:
         """Return why a person has to review the call; None if nobody has to.
 
         A call needs no review if all values that decide its effect are the user's own, or if the
@@ -197,7 +197,7 @@ class _Suspect:
             return self._reason_after_untrusted_read(self._deciding_paths)
         return self._reason_before_untrusted_read(self._deciding_paths)
 
-    def reason_of_places(self) -> str | None:
+    def reason_to_notice(self) -> str | None:
         """Return why a person should notice the call; None if no value shows untrusted data.
 
         After its author has read untrusted data, a call has a reason only if one of its values
@@ -205,18 +205,18 @@ class _Suspect:
         too many parts to look for each of them.
         """
         if not self.origins.has_author_read_untrusted_data or not self.text_by_path:
-            return self.reason()
+            return self.reason_to_review()
         reason = None
         paths = self._deciding_paths or [*self.text_by_path]
         for path, origin in self._places(paths):
             if origin.is_from_untrusted_data:
-                return self._reason_of_origin(path, origin)
+                return self._reason_about_value(path, origin)
             if origin.kind == "unknown" and reason is None:
-                reason = self._reason_of_origin(path, origin)
+                reason = self._reason_about_value(path, origin)
         searched_and_next = [*islice(self._parts(paths), _MAX_PARTS + 1)]
         has_unsearched_parts = len(searched_and_next) > _MAX_PARTS
         if reason is None and has_unsearched_parts:
-            return self.reason()
+            return self.reason_to_review()
         return reason
 
     def _parts(self, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -271,11 +271,13 @@ class _Suspect:
             return None
         differences = self._differences_from_plan(self._untrusted_sources(paths_to_review))
         if not differences:  # no call of the action is planned
-            return self._reason_of([parameter_of(paths_to_review[0])], paths_to_review)
+            return self._reason_about_parameters(
+                [parameter_of(paths_to_review[0])], paths_to_review
+            )
         fewest_differences = min(differences, key=len)
         if not fewest_differences:  # the call is planned
             return None
-        return self._reason_of(fewest_differences, paths_to_review)
+        return self._reason_about_parameters(fewest_differences, paths_to_review)
 
     def _paths_to_review(self, deciding_paths: Sequence[str]) -> Sequence[str]:
         """Return the paths of the values that need review; empty if the call needs no review."""
@@ -299,14 +301,16 @@ class _Suspect:
         if planned_count > 0:
             # The user asked for this call. But its content may be a stranger's, and the call may
             # have been made already.
-            return self._reason_of_content() or self._admit_or_reason(planned_count)
+            return self._reason_about_content() or self._admit_or_reason(planned_count)
         if differences:
             parameters = min(differences, key=len)
         elif deciding_paths:
             parameters = [*map(parameter_of, deciding_paths)]
         else:
             return "the model wrote this call after it had read what others wrote"
-        return self._reason_of(parameters, deciding_paths or self._content_paths_to_check)
+        return self._reason_about_parameters(
+            parameters, deciding_paths or self._content_paths_to_check
+        )
 
     @property
     def _has_only_content_names(self) -> bool:
@@ -398,7 +402,9 @@ class _Suspect:
         fields = {Source("field", name) for name in names_in(origin.path)}
         return sources is not None and sources <= {Source("action", str(origin.action)), *fields}
 
-    def _reason_of(self, parameters: Collection[str], checked_paths: Sequence[str]) -> str:
+    def _reason_about_parameters(
+        self, parameters: Collection[str], checked_paths: Sequence[str]
+    ) -> str:
         """Return the reason to show a person for the review of a call's parameters.
 
         The reason is about the most suspicious value of the parameters. If the call leaves out the
@@ -414,9 +420,9 @@ class _Suspect:
         traced_paths = paths[:_MAX_TRACED_VALUES]
         origins = {path: self.origins.find(self.text_by_path[path]) for path in traced_paths}
         path = min(origins, key=lambda traced_path: _rank(origins[traced_path]))
-        return self._reason_of_origin(path, origins[path])
+        return self._reason_about_value(path, origins[path])
 
-    def _reason_of_origin(self, path: str, origin: Origin) -> str:
+    def _reason_about_value(self, path: str, origin: Origin) -> str:
         """Return the reason to review the value at a path, from where the value comes from."""
         value = f"{path}: {origin.text}"
         if origin.kind == "task":
@@ -436,7 +442,7 @@ class _Suspect:
         has_outline = self.origins.outline.answers > 0  # False with flows = "show"
         return text if has_outline else "it was not checked whether the task means this value here"
 
-    def _reason_of_content(self) -> str | None:
+    def _reason_about_content(self) -> str | None:
         """Return why content of the call, such as the body of a mail, needs review; otherwise None.
 
         Content that the user's words or the outline contain needs no review. Other content needs

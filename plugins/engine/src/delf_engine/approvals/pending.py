@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import field
 from typing import Final
 
 from delf.errors import DelfError, UnknownRequestError
@@ -31,22 +30,14 @@ TakeRemark = Callable[[Remark, Decider, int | None], None]
 """Records a comment or an assignment, its author, and its position in the journal's inbox."""
 
 
-def _accept(_answer: Answer) -> bool:
-    return True
-
-
-def _ignore(remark: Remark, author: Decider, inbox_position: int | None) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
     """A pending request, with the future that receives its answer."""
 
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
-    take_answer: TakeAnswer = field(default=_accept)
-    take_remark: TakeRemark = field(default=_ignore)
+    take_answer: TakeAnswer
+    take_remark: TakeRemark
 
     def copy(self) -> ApprovalRequest:
         """Return a copy of the request, so that the program cannot change the call."""
@@ -71,8 +62,8 @@ class PendingRequests:
     def open(
         self,
         request: ApprovalRequest,
-        take_answer: TakeAnswer = _accept,
-        take_remark: TakeRemark = _ignore,
+        take_answer: TakeAnswer,
+        take_remark: TakeRemark,
     ) -> asyncio.Future[Answer]:
         """Add a pending request, and return a future of the answer that decides the request.
 
@@ -85,7 +76,7 @@ class PendingRequests:
             take_remark: Records a comment or an assignment.
         """
         answer = asyncio.get_running_loop().create_future()
-        pending = PendingRequest(request, answer, take_answer=take_answer, take_remark=take_remark)
+        pending = PendingRequest(request, answer, take_answer, take_remark)
         with self._lock:
             self._waiting[request.request_id] = pending
         return answer

@@ -130,12 +130,15 @@ class TaskPipeline:
             work = asyncio.ensure_future(convert_exits_to_errors(self._work))
             work.add_done_callback(_retrieve_exception)
             await self._run.clock.wait(work)
-            if isinstance(self._host.stopped, SandboxDied):  # the caller resumes the task
-                return await await_despite_cancellation(self._lose_sandbox(self._host.stopped))
+            if isinstance(self._host.stopped, SandboxDied):
+                leaving = self._leave_for_restart(self._host.stopped)
+                return await await_despite_cancellation(leaving)
             result = await self._result(work)
             if isinstance(result, str) and self._run.config.learn:
                 await learn(self._run, result)
-        except UnrecordedEventError as error:  # while learning
+        except UnrecordedEventError as error:
+            # The journal did not store a step of learning. The task is left without an end, and
+            # learns when it is resumed.
             result = error
         except asyncio.CancelledError:
             # Wait until the cancellation is recorded, even if this method is cancelled again.
@@ -143,7 +146,7 @@ class TaskPipeline:
             raise
         return await await_despite_cancellation(self._finish(result), on_failure=self._log_lost_end)
 
-    async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
+    async def _leave_for_restart(self, error: SandboxDied) -> TaskOutcome:
         """Stop working on a task whose sandbox died; the caller resumes the task at once.
 
         The task's child tasks keep running.
@@ -417,10 +420,10 @@ class TaskPipeline:
             await self._host.finish_work_in_flight(GRACE_SECONDS)
         except UnrecordedCallError as unrecorded:
             error = unrecorded
-        if not isinstance(error, TaskLeftError):  # a resumed task prints everything again
+        stays_resumable = isinstance(error, TaskLeftError)
+        if not stays_resumable:  # a resumed task prints everything again
             log.flush_held_back_output()
         outcome = self._redacted_outcome(text, error)
-        stays_resumable = error is not None and not outcome.is_over
         if stays_resumable:
             await self._record_interruption(outcome)
             return outcome

@@ -56,12 +56,13 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
 
 
 async def _run_setup(connection: SupportsSetup, ask: SetupAsk) -> bool:
+    """Call ``setup`` within this coroutine, so that even a plain function runs in its context."""
     return await connection.setup(ask)
 
 
 def _build_ask(run: TaskRun) -> SetupAsk:
     """Return the function by which a connection asks a model during its set-up."""
-    asker = replace(run.models, stream=False)
+    asker = replace(run.models, stream=False)  # the pieces would mix with those of the answer
 
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None) -> ModelReply:
         config = run.config.quick_llm if llm is None else run.chosen_llm(llm)
