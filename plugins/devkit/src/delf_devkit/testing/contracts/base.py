@@ -204,6 +204,12 @@ LOOP_ITERATIONS: Final = (0, 1, 2, 3, 5, 8, 13)
 """The numbers of iterations of the event loop after which operations are cancelled."""
 
 
+async def opened(make: Callable[[], Any]) -> Any:
+    """Call a fixture that opens something, which may be a plain or an async function."""
+    made = make()
+    return await made if inspect.isawaitable(made) else made
+
+
 def fail_without(suite: object, what: str) -> NoReturn:
     """Fail the test because its suite does not define something that the suite must define."""
     pytest.fail(f"{type(suite).__name__} needs {what}", pytrace=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -29,6 +28,7 @@ from delf_devkit.testing.contracts.base import (
     cancel_after_iterations,
     fail_without,
     needs,
+    opened,
 )
 from delf_devkit.testing.events import every_event
 
@@ -379,16 +379,14 @@ class JournalContract(Contract):
     ) -> None:
         """Use a second journal on a second event loop, as another agent of the process does."""
 
-        async def use(opened: Any, task_prefix: str) -> None:
+        async def use(any_journal: Any, task_prefix: str) -> None:
             task_ids = [f"{task_prefix}-{number}" for number in range(_AT_ONCE)]
-            await asyncio.gather(*(opened.append(started(task_id)) for task_id in task_ids))
-            assert len(await opened.read(task_ids[0])) == 1
-            await opened.aclose()
+            await asyncio.gather(*(any_journal.append(started(task_id)) for task_id in task_ids))
+            assert len(await any_journal.read(task_ids[0])) == 1
+            await any_journal.aclose()
 
         async def use_second_journal() -> None:
-            opened: Any = reopen()  # the fixture may be a plain or an async function
-            second_journal = await opened if inspect.isawaitable(opened) else opened
-            await use(second_journal, "second")
+            await use(await opened(reopen), "second")
 
         await journal.append(started("before"))
         try:
@@ -440,8 +438,7 @@ class JournalContract(Contract):
         for event in (started("a"), finished("a", 2)):
             await journal.append(event)
         await journal.aclose()
-        reopened: Any = reopen()
-        reopened = await reopened if inspect.isawaitable(reopened) else reopened
+        reopened = await opened(reopen)
         assert [event.seq for event in await reopened.read("a")] == [1, 2]
         assert [item.state for item in await reopened.find()] == ["done"]
         await reopened.aclose()
@@ -450,8 +447,7 @@ class JournalContract(Contract):
     async def test_two_open_instances_lose_nothing(
         self, journal: Any, reopen: Callable[[], Any]
     ) -> None:
-        other: Any = reopen()
-        other = await other if inspect.isawaitable(other) else other
+        other = await opened(reopen)
 
         async def write(into: Any, task: str) -> None:
             await into.append(started(task))

@@ -81,12 +81,15 @@ async def check_nothing_remains(
     printed = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
-        with contextlib.nullcontext() if may_print else contextlib.redirect_stdout(printed):
+        capture = contextlib.nullcontext() if may_print else contextlib.redirect_stdout(printed)
+        with capture:
             await _use_twice(subject, use, forbidden_texts)
             if close is not None:
                 await close()
             elif hasattr(subject, "aclose"):
                 await subject.aclose()
+        # First, because a task or thread that has not ended yet may still hold what is checked
+        # next.
         await _check_running(threads, tasks)
         files = sorted(path.name for path in Path(folder).iterdir())  # noqa: ASYNC240
     _check_process(process_state)
@@ -160,6 +163,7 @@ async def _check_running(
             return
         await asyncio.sleep(_CHECK_SECONDS)
     running = _running(threads, tasks)
+    # Otherwise the tasks would disturb the next test, too.
     for task in asyncio.all_tasks() - tasks:
         task.cancel()
     assert not running, (
@@ -285,7 +289,9 @@ def _check_process(before: list[Any]) -> None:
             continue
         name = setting.name
         if isinstance(old, dict):
-            name = f"the variable {min(variable for variable, _ in old.items() ^ new.items())}"
+            variables = cast("dict[str, str]", old)
+            changed = {key for key in {**variables, **new} if variables.get(key) != new.get(key)}
+            name = f"the variable {min(changed)}"
         pytest.fail(
             f"{name} is left changed, which all plugins and the program that embeds delf share"
         )
@@ -387,6 +393,7 @@ _STATE_BEFORE_FIRST_TEST: Final = dict[type, dict[str, str]]()
 def remember_module_state(subject: object) -> None:
     """Store the class and module variables of an object's package, before the object is used."""
     kind = type(subject)
+    # A fixture of a type of Python, such as a path, is not what the suite tests.
     if kind not in _STATE_BEFORE_FIRST_TEST and _package(kind) not in sys.stdlib_module_names:
         _STATE_BEFORE_FIRST_TEST[kind] = _class_and_module_state(kind)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
@@ -18,6 +17,7 @@ from delf_devkit.testing.contracts.base import (
     cancel_after_iterations,
     fail_without,
     needs,
+    opened,
 )
 
 _AT_ONCE = 10
@@ -168,8 +168,7 @@ class MemoryContract(Contract):
     async def test_two_open_instances_lose_nothing(
         self, store: Any, reopen: Callable[[], Any]
     ) -> None:
-        other: Any = reopen()
-        other = await other if inspect.isawaitable(other) else other
+        other = await opened(reopen)
         await self._save_to_both_at_once(store, other)
         for each in (store, other):
             assert len(await each.all()) == 2 * _AT_ONCE, "one overwrites what the other saved"
@@ -285,8 +284,7 @@ class MemoryContract(Contract):
     async def test_store_sees_changes_of_another_instance(
         self, store: Any, reopen: Callable[[], Any]
     ) -> None:
-        other: Any = reopen()
-        other = await other if inspect.isawaitable(other) else other
+        other = await opened(reopen)
         assert list(await store.all()) == []
         assert list(await store.search(self.query, 1, 0.0)) == []
         await other.save(self.facts)
@@ -329,7 +327,6 @@ class MemoryContract(Contract):
     async def test_data_survives_the_process(self, store: Any, reopen: Callable[[], Any]) -> None:
         await store.save(self.facts)
         await store.aclose()
-        reopened: Any = reopen()
-        reopened = await reopened if inspect.isawaitable(reopened) else reopened
+        reopened = await opened(reopen)
         assert [fact.content for fact in await reopened.all()] == list(self.facts)
         await reopened.aclose()

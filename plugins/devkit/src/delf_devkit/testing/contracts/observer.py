@@ -173,4 +173,5 @@ def _count_items(value: object, depth: int) -> int:
         items = list(cast("Sequence[Any]", value))
     else:
         return 0
-    return len(items) + (sum(_count_items(item, depth - 1) for item in items) if depth > 1 else 0)
+    inner_counts = [_count_items(item, depth - 1) for item in items] if depth > 1 else []
+    return len(items) + sum(inner_counts)

@@ -35,6 +35,8 @@ import {module}
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
+# Prints the new values of each part of the process that the import changes; of a part that only
+# lost values, those before the import.
 _CHANGES = """
 import importlib, json, logging, os, signal, threading
 import delf

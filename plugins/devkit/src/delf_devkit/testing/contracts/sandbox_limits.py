@@ -43,7 +43,9 @@ import time
 end = time.process_time() + {_CPU_SECONDS_OF_SCRIPT}
 while time.process_time() < end: pass
 """
-_LIST_WRITABLE_FOLDERS = """
+# In the scripts below, the flags 0o101 of open() are O_WRONLY and O_CREAT, and 0o301 has O_EXCL,
+# too: a script cannot import the module with their names.
+_FIND_FOLDERS = """
 def inside(folder):
     try:
         return [folder + "/" + name for name in posix.listdir(folder or "/")]
@@ -60,8 +62,9 @@ def takes_files(folder):
 
 top = [path for path in inside("") if path not in ("/proc", "/sys")]
 below = [path for folder in top for path in inside(folder)]
-[folder for folder in ["", ".", *top, *below] if takes_files(folder)]
+folders = ["", ".", *top, *below]
 """
+_LIST_WRITABLE_FOLDERS = f"{_FIND_FOLDERS}\n[folder for folder in folders if takes_files(folder)]"
 _FILL_FOLDER = f"""
 piece, size, names = bytes({_MB}), 0, []
 try:
@@ -94,9 +97,9 @@ while opened:
 count
 """
 _WRITE_FILES = f"""
-{_LIST_WRITABLE_FOLDERS.rpartition("[folder for")[0]}
+{_FIND_FOLDERS}
 left = []
-for folder in ["", ".", *top, *below]:
+for folder in folders:
     try:
         posix.close(posix.open(folder + "/delf-left", 0o101, 0o666))
         left.append(folder)
@@ -105,8 +108,8 @@ for folder in ["", ".", *top, *below]:
 left
 """
 _LIST_FOREIGN_FILES = f"""
-{_LIST_WRITABLE_FOLDERS.rpartition("[folder for")[0]}
-[folder for folder in ["", ".", *top, *below] if "delf-left" in str(inside(folder))]
+{_FIND_FOLDERS}
+[folder for folder in folders if "delf-left" in str(inside(folder))]
 """
 _MEASURED_BY_SUITE: Final = dict[type, Measured]()
 _LOOPS = ("while True: pass", "import asyncio\nwhile True: await asyncio.sleep(0)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest_asyncio
 from delf.errors import DelfError, TaskStoppedError, UnknownRequestError, UnknownTaskError
 from delf.events import ApprovalDecided, ApprovalRequested, TaskPostponed, TaskQueued
 from delf.protocols.shared_journal import SharedJournal
-from delf_devkit.testing.contracts.base import Contract, fail_without, needs
+from delf_devkit.testing.contracts.base import Contract, fail_without, needs, opened
 from delf_devkit.testing.contracts.journal import finished, printed, started
 
 _MANY = 4
@@ -68,7 +67,7 @@ class SharedJournalContract(Contract):
     @pytest_asyncio.fixture(name="two")
     async def _open_two(self, reopen: Callable[[], Any]) -> Any:
         """Open the journal twice, as two processes would."""
-        journals = [await _opened(reopen), await _opened(reopen)]
+        journals = [await opened(reopen), await opened(reopen)]
         yield journals
         for journal in journals:
             await journal.aclose()
@@ -227,8 +226,8 @@ class SharedJournalContract(Contract):
         )
 
     async def test_concurrent_claims_succeed_once(self, reopen: Callable[[], Any]) -> None:
-        first = await _opened(reopen)
-        others = [await _opened(reopen) for _ in range(_MANY)]
+        first = await opened(reopen)
+        others = [await opened(reopen) for _ in range(_MANY)]
         for name in map(str, range(_ROUNDS)):
             await first.append(started(name))
             await first.release(name)
@@ -407,11 +406,6 @@ class SharedJournalContract(Contract):
     async def _asked(self, journal: Any, start: str = "", **wanted: Any) -> list[str]:
         records = await journal.find_requests(start, **wanted)
         return [record.requested.request_id for record in records]
-
-
-async def _opened(reopen: Callable[[], Any]) -> Any:
-    journal: Any = reopen()
-    return await journal if inspect.isawaitable(journal) else journal
 
 
 async def _refused(work: Any, what: str) -> None:
