@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, cast
 
 import pluggy
@@ -35,17 +34,6 @@ class _BadPluginError(Exception):
     """A plugin violates a rule for hooks and specs; the message names the rule."""
 
 
-class _Manager(pluggy.PluginManager):
-    """A pluggy manager that looks for hooks only among a module's functions, which is quicker."""
-
-    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
-        """Return the options of a hook implementation; None for any other attribute."""
-        # Hook implementations in a module are functions, so other attributes are not examined.
-        if isinstance(plugin, ModuleType) and not inspect.isfunction(vars(plugin).get(name)):
-            return None
-        return super().parse_hookimpl_opts(plugin, name)
-
-
 @pluggy.HookspecMarker(_PROJECT)
 def _hook() -> Iterable[Spec]:  # pyright: ignore[reportReturnType]
     """Return the specs of a plugin; the common signature of all hooks."""
@@ -53,7 +41,7 @@ def _hook() -> Iterable[Spec]:  # pyright: ignore[reportReturnType]
 
 def new_manager() -> pluggy.PluginManager:
     """Return a pluggy manager with delf's hooks, in which no plugin is registered."""
-    manager = _Manager(_PROJECT)
+    manager = pluggy.PluginManager(_PROJECT)
     class_with_hooks = type("Hooks", (), dict.fromkeys(HOOKS, _hook))  # one method for each hook
     manager.add_hookspecs(class_with_hooks)
     return manager

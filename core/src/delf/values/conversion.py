@@ -130,7 +130,8 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
             _key(key, convert_unsupported): _plain(item, convert_unsupported) for key, item in items
         }
     make: Any = getattr(kind, "_make", None)
-    if isinstance(value, tuple) and make is not None:  # a named tuple
+    # A named tuple keeps its type, because the encoder needs the names of its fields.
+    if isinstance(value, tuple) and make is not None:
         return make(_plain(item, convert_unsupported) for item in cast("Iterable[Any]", value))
     if isinstance(value, _LISTS):
         return [_plain(item, convert_unsupported) for item in cast("Iterable[Any]", value)]

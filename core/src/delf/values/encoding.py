@@ -91,7 +91,7 @@ def dumps(value: Any, *, named: bool = False) -> bytes:
     Raises:
         UnsupportedValueError: If a type is not supported, or nesting is too deep.
     """
-    token = _NAMED.set(named) if named else None
+    token = _NAMED.set(named)
     try:
         text = _write(_encode(value))
     except RecursionError:
@@ -99,8 +99,7 @@ def dumps(value: Any, *, named: bool = False) -> bytes:
     except ValueError as error:  # an integer of more digits than Python writes
         raise UnsupportedValueError(str(error)) from None
     finally:
-        if token is not None:
-            _NAMED.reset(token)
+        _NAMED.reset(token)
     return text.encode("utf-8", "surrogatepass")
 
 
