@@ -305,6 +305,14 @@ def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any)
     assert done.exit_code == 0, done.output
 
 
+def test_name_in_place_of_the_task_is_refused_with_the_order(here: Any, run: Any):
+    done = run("--trust", str(here), "routines", "save", "remind", "last")
+    errors = " ".join(done.stderr.split())
+    assert done.exit_code == 1
+    assert "no task 'remind' is known" in errors
+    assert "the task comes first, then the name of the routine" in errors
+
+
 def test_value_that_stays_in_the_script_is_a_warning_of_saving(here: Any, run: Any):
     task = "What is in Rome?"
     script = "city = 'Rome'\nprint(len(city), 'things in Rome')\n"

@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 import click
 
 from delf import Agent
-from delf.errors import ConfigurationError, DelfError, FolderNotTrustedError
+from delf.errors import ConfigurationError, DelfError, FolderNotTrustedError, UnknownTaskError
 from delf.events import Event, start_event
 from delf.plugins.host import PluginHost
 from delf.protocols.journal import TaskRecord
@@ -269,7 +269,11 @@ def save(
     state = state_of(ctx)
     # The routine is saved for the current folder; restore_options() changes to the task's folder.
     store = _store(state)
-    record, events = load_task(ctx, task_id)
+    try:
+        record, events = load_task(ctx, task_id)
+    except UnknownTaskError as error:
+        hint = f"{error.hint}; the task comes first, then the name of the routine"
+        raise UnknownTaskError(error.message, hint=hint) from None
     first_event = start_event(events)
     if first_event is None:
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
