@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, NoReturn, TypeAlias, cast
 from urllib.parse import quote
 
@@ -130,16 +130,18 @@ class A2ATasks(RequestHandler):
     ) -> AsyncGenerator[Update]:
         """Start or continue a task, and yield its progress until it ends or needs a person."""
         task_id, after = await self._start_or_decide(params.message)
-        async for update in self._updates(task_id, after):
-            yield update
+        async with aclosing(self._updates(task_id, after)) as updates:
+            async for update in updates:
+                yield update
 
     async def on_subscribe_to_task(
         self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
         """Yield the progress of a running task."""
         detail = await self._detail(params.id)
-        async for update in self._updates(detail.task_id, detail.events):
-            yield update
+        async with aclosing(self._updates(detail.task_id, detail.events)) as updates:
+            async for update in updates:
+                yield update
 
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
         """Return the current state of a task."""
@@ -265,8 +267,11 @@ class A2ATasks(RequestHandler):
         Raises:
             InvalidParamsError: If the caller's access has ended or changed.
         """
-        async with _errors_for_client():
-            async for update in self._updates_while_valid(task_id, after):
+        async with (
+            _errors_for_client(),
+            aclosing(self._updates_while_valid(task_id, after)) as updates,
+        ):
+            async for update in updates:
                 # The library sends the stream, and so does not end it as the server ends others.
                 if self._call.service.keys.current(self._call.caller) != self._call.caller:
                     raise InvalidParamsError(message="your rights have changed: subscribe again")
@@ -280,19 +285,25 @@ class A2ATasks(RequestHandler):
         def status_event(status: pb.TaskStatus) -> pb.TaskStatusUpdateEvent:
             return pb.TaskStatusUpdateEvent(task_id=task_id, context_id=context, status=status)
 
-        async for item in watch(self._call, task_id, after=after):
-            match item:
-                case Outcome():
-                    for artifact in _artifacts(self._call, item):
-                        yield pb.TaskArtifactUpdateEvent(
-                            task_id=task_id, context_id=context, artifact=artifact, last_chunk=True
+        async with aclosing(watch(self._call, task_id, after=after)) as items:
+            async for item in items:
+                match item:
+                    case Outcome():
+                        for artifact in _artifacts(self._call, item):
+                            yield pb.TaskArtifactUpdateEvent(
+                                task_id=task_id,
+                                context_id=context,
+                                artifact=artifact,
+                                last_chunk=True,
+                            )
+                        yield status_event(self._status(item))
+                    case CallStarted():
+                        message = _message(f"{task_id}_{item.seq}", (story(item) or "").strip())
+                        yield status_event(
+                            pb.TaskStatus(state=pb.TASK_STATE_WORKING, message=message)
                         )
-                    yield status_event(self._status(item))
-                case CallStarted():
-                    message = _message(f"{task_id}_{item.seq}", (story(item) or "").strip())
-                    yield status_event(pb.TaskStatus(state=pb.TASK_STATE_WORKING, message=message))
-                case _:
-                    pass
+                    case _:
+                        pass
 
     def _status(self, task_outcome: Outcome) -> pb.TaskStatus:
         """Return the A2A status of a task, with its pending request or its error as a message."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final, Literal
 
 from pydantic import ConfigDict
@@ -145,24 +146,25 @@ async def _run(call: Call, body: RunInput, task_id: str, after: int) -> AsyncGen
     metadata = {"delf": {"taskId": task_id}}
     yield _event("RUN_STARTED", **ids, protocolVersion=VERSION, metadata=metadata)
     steps: list[str] = []
-    async for item in watch(call, task_id, after=after):
-        match item:
-            case Outcome():
-                for step in reversed(steps):
+    async with aclosing(watch(call, task_id, after=after)) as items:
+        async for item in items:
+            match item:
+                case Outcome():
+                    for step in reversed(steps):
+                        yield _event("STEP_FINISHED", stepName=step)
+                    for event in _end_events(call, item, ids):
+                        yield event
+                case StepStarted(step=step):
+                    steps.append(step)
+                    yield _event("STEP_STARTED", stepName=step)
+                case StepFinished(step=step) if step in steps:
+                    steps.remove(step)
                     yield _event("STEP_FINISHED", stepName=step)
-                for event in _end_events(call, item, ids):
-                    yield event
-            case StepStarted(step=step):
-                steps.append(step)
-                yield _event("STEP_STARTED", stepName=step)
-            case StepFinished(step=step) if step in steps:
-                steps.remove(step)
-                yield _event("STEP_FINISHED", stepName=step)
-            case None:
-                yield BEAT
-            case _:
-                for event in _call_events(item):
-                    yield event
+                case None:
+                    yield BEAT
+                case _:
+                    for event in _call_events(item):
+                        yield event
 
 
 def _call_events(event: Event) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -309,24 +310,25 @@ async def _chunks(call: Call, body: ChatBody, task_id: str) -> AsyncGenerator[by
         return frame({**head, "choices": [choice]})
 
     yield chunk({"role": "assistant", "content": ""})
-    async for item in watch(call, task_id):
-        match item:
-            case CallStarted() | CallFinished() | ApprovalDecided():
-                yield chunk({"reasoning_content": f"{story(item)}\n"})
-            case Outcome():
-                message = _message(call, body, item)
-                for number, tool_call in enumerate(message.get("tool_calls", ())):
-                    tool_call["index"] = number
-                yield chunk(message)
-                yield chunk({}, _finish(message))
-                if (body.stream_options or {}).get("include_usage"):
-                    used = {"usage": usage_of(item.usage), "delf": delf_of(item)}
-                    yield frame({**head, "choices": [], **used})
-                yield b"data: [DONE]\n\n"
-            case None:
-                yield BEAT
-            case _:
-                pass
+    async with aclosing(watch(call, task_id)) as items:
+        async for item in items:
+            match item:
+                case CallStarted() | CallFinished() | ApprovalDecided():
+                    yield chunk({"reasoning_content": f"{story(item)}\n"})
+                case Outcome():
+                    message = _message(call, body, item)
+                    for number, tool_call in enumerate(message.get("tool_calls", ())):
+                        tool_call["index"] = number
+                    yield chunk(message)
+                    yield chunk({}, _finish(message))
+                    if (body.stream_options or {}).get("include_usage"):
+                        used = {"usage": usage_of(item.usage), "delf": delf_of(item)}
+                        yield frame({**head, "choices": [], **used})
+                    yield b"data: [DONE]\n\n"
+                case None:
+                    yield BEAT
+                case _:
+                    pass
 
 
 def frame(data: Mapping[str, Any], event: str | None = None) -> bytes:

@@ -11,6 +11,7 @@ import itertools
 import json
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final
 
 from pydantic import Field
@@ -309,26 +310,27 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
     yield event("response.created", response=initial)
     yield event("response.in_progress", response=initial)
     reasoning = _Reasoning(task_id, event)
-    async for item in watch(call, task_id):
-        match item:
-            case CallStarted() | CallFinished():
-                for frames in reasoning.add(f"{story(item)}\n"):
-                    yield frames
-            case Outcome():
-                for frames in reasoning.finish():
-                    yield frames
-                response = _response(call, body, item)
-                output_items = response["output"]
-                response["output"] = [*reasoning.items, *output_items]
-                for index, output_item in enumerate(output_items, len(reasoning.items)):
-                    for frames in _item_events(event, index, output_item):
+    async with aclosing(watch(call, task_id)) as items:
+        async for item in items:
+            match item:
+                case CallStarted() | CallFinished():
+                    for frames in reasoning.add(f"{story(item)}\n"):
                         yield frames
-                kind = _EVENT_BY_STATUS.get(response["status"], "response.completed")
-                yield event(kind, response=response)
-            case None:
-                yield BEAT
-            case _:
-                pass
+                case Outcome():
+                    for frames in reasoning.finish():
+                        yield frames
+                    response = _response(call, body, item)
+                    output_items = response["output"]
+                    response["output"] = [*reasoning.items, *output_items]
+                    for index, output_item in enumerate(output_items, len(reasoning.items)):
+                        for frames in _item_events(event, index, output_item):
+                            yield frames
+                    kind = _EVENT_BY_STATUS.get(response["status"], "response.completed")
+                    yield event(kind, response=response)
+                case None:
+                    yield BEAT
+                case _:
+                    pass
 
 
 class _Reasoning:
