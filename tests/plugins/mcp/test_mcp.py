@@ -152,9 +152,17 @@ async def test_failing_server_start_shows_its_stderr(open_mcp) -> None:
         await open_mcp(env={"BREAKS": "1"}).actions()
 
 
-async def test_program_that_is_not_a_server_is_reported_in_time(open_mcp) -> None:
-    srv = open_mcp(command="sleep", args=["60"], start_timeout=0.5)
-    with pytest.raises(ConnectionUnavailableError, match=r"did not start within 0\.5 s"):
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("sleep 60", r"did not start within 0\.5 s$"),
+        ("echo Welcome; sleep 60", r"did not start within 0\.5 s; it wrote: Welcome$"),
+        ("echo usage: serve PORT", r"it closed its output; it wrote: usage: serve PORT$"),
+    ],
+)
+async def test_program_that_is_not_a_server_is_reported_in_time(open_mcp, script, says) -> None:
+    srv = open_mcp(command="sh", args=["-c", script], start_timeout=0.5)
+    with pytest.raises(ConnectionUnavailableError, match=says):
         await srv.actions()
 
 

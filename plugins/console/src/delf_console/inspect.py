@@ -232,8 +232,11 @@ def _full_setting_path(override: str, name: str) -> str:
 
 async def _actions_of(connection: Any) -> Sequence[Action]:
     """Return the actions of a connection, and close the connection."""
+    from delf_engine.bounded import START_SECONDS, within
+
+    owner = f"the connection {connection.name!r}"
     try:
-        return await connection.actions()
+        return await within(START_SECONDS, owner, "actions", connection.actions)
     finally:
         if hasattr(connection, "aclose"):
             await connection.aclose()

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _MAX_PAUSE_SECONDS: Final = 30.0
 _STABLE_SECONDS: Final = 60.0
+_OUTPUT_TAIL_BYTES: Final = 4000
+_MAX_OUTPUT_CHARACTERS: Final = 600
 CLOSE_SECONDS: Final = 10.0
 """The maximum time to wait for the end of a server, in seconds."""
 
@@ -39,8 +41,7 @@ class ServerRun:
         self._on_exit = on_exit
         self.exit_cause = ""
         """The cause of the server's end, as far as it is known."""
-        self.stderr_tail = ""
-        """The last part of the child process's standard error."""
+        self._output_tail = b""
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
         self._close = asyncio.Event()
@@ -51,6 +52,16 @@ class ServerRun:
     def set_exit_cause(self, cause: str) -> None:
         """Set the cause of the server's end, unless a cause was set before."""
         self.exit_cause = self.exit_cause or cause
+
+    def add_output(self, data: bytes) -> None:
+        """Keep the last part of the text that the server's program writes besides messages."""
+        self._output_tail = (self._output_tail + data)[-_OUTPUT_TAIL_BYTES:]
+
+    @property
+    def output_note(self) -> str:
+        """The kept text as the end of an error message; empty without text."""
+        text = " ".join(self._output_tail.decode("utf-8", "replace").split())
+        return f"; it wrote: {visible(text[-_MAX_OUTPUT_CHARACTERS:])}" if text else ""
 
     def report_exit(self) -> None:
         """Report that the server has ended."""
@@ -269,8 +280,9 @@ class Link:
         except TimeoutError:
             await self._cancel_and_count_failure(run)
             raise ConnectionUnavailableError(
-                f"{self._name}: its MCP server did not start within {self._start_timeout:g} s",
-                hint="start_timeout in the connection's settings",
+                f"{self._name}: its MCP server did not start within {self._start_timeout:g} s"
+                f"{run.output_note}",
+                hint="if it is only slow, raise start_timeout in the connection's settings",
             ) from None
         except asyncio.CancelledError:
             await self._cancel_and_count_failure(run)

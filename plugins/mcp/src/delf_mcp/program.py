@@ -25,7 +25,6 @@ _END_SECONDS: Final = 2.0
 _FLUSH_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.01
 _READ_BYTES: Final = 65_536
-_STDERR_TAIL_BYTES: Final = 4000
 _ID_SEARCH_BYTES: Final = 200
 _NETWORK_VARIABLES: Final = frozenset(
     {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}
@@ -67,7 +66,7 @@ async def running(
         env: Environment variables in addition to PATH, HOME and similar variables, and to those
             that name certificates and proxies.
         cwd: The working directory.
-        run: Gets the cause when the server ends, and the last part of its standard error.
+        run: Gets the cause when the server ends, and what the program writes besides messages.
 
     Yields:
         The streams of messages from and to the server.
@@ -129,7 +128,8 @@ async def _read_messages(
             except ValueError:
                 run.set_exit_cause(f"it sent a message of more than {MAX_MESSAGE_BYTES:,} bytes")
                 break
-            if not line:  # the end of the output
+            if not line:
+                run.set_exit_cause("it closed its output")
                 break
             message = await _parse_in_time(line)
             if message is not None:
@@ -139,6 +139,7 @@ async def _read_messages(
                 except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                     break  # the session is over
             elif line.strip():  # blank lines do not count
+                run.add_output(line)
                 consecutive_invalid_lines += 1
                 if consecutive_invalid_lines > MAX_INVALID_LINES:
                     run.set_exit_cause("its output is not the protocol")
@@ -200,13 +201,11 @@ async def _write_messages(
 
 
 async def _read_stderr(process: asyncio.subprocess.Process, run: ServerRun) -> None:
-    """Read the program's standard error, and store its last part in ``run``."""
+    """Read the program's standard error into ``run``."""
     stderr = process.stderr
     assert stderr is not None  # noqa: S101 - it is a pipe
-    tail = b""
     while piece := await stderr.read(_READ_BYTES):
-        tail = (tail + piece)[-_STDERR_TAIL_BYTES:]
-        run.stderr_tail = tail.decode("utf-8", "replace")
+        run.add_output(piece)
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -18,7 +18,6 @@ from delf import __version__
 from delf.errors import ConnectionUnavailableError
 from delf.network.proxies import async_transport
 from delf.settings import reveal_secrets
-from delf.terminal import visible
 from delf_mcp.limits import MAX_MESSAGE_BYTES, limit_response_size
 from delf_mcp.link import ServerRun, first_of, watched
 from delf_mcp.listing import InvalidItemFilter, Omitted
@@ -31,7 +30,6 @@ _log = logging.getLogger(__name__)
 _RESUBSCRIBE_SECONDS: Final = 1.0
 _CONNECT_SECONDS: Final = 30.0
 _READ_SECONDS: Final = 300.0
-_MAX_STDERR_CHARACTERS: Final = 600
 
 
 class Target:
@@ -123,10 +121,9 @@ class Target:
             if has_started:
                 raise
             cause = run.exit_cause or first_of(error)
-            stderr = " ".join(run.stderr_tail.split())[-_MAX_STDERR_CHARACTERS:]
-            output_note = f"; it wrote: {visible(stderr)}" if stderr else ""
             raise ConnectionUnavailableError(
-                f"{self._name}: the MCP server {command!r} does not start: {cause}{output_note}",
+                f"{self._name}: the MCP server {command!r} does not start: {cause}"
+                f"{run.output_note}",
                 hint="run it by hand to see why; besides PATH and HOME, it gets only the variables "
                 "for certificates and proxies, and those of `env`",
             ) from None
