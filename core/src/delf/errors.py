@@ -195,6 +195,9 @@ class JournalUnavailableError(ConfigurationError):
     chosen = False
     """True if the user chose the journal, so delf must not fall back to no journal."""
 
+    is_outage: bool = True
+    """True if the journal may work again later, with the same settings."""
+
     code = "ERR-JOURNAL-004"
     default_hint = (
         'resume an interrupted task when the journal works again; journal = "none" keeps nothing'

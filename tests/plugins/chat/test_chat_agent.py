@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from unittest.mock import AsyncMock
 
 import pytest
 
@@ -18,6 +17,7 @@ from delf import (
     UnrecordedEventError,
     tool,
 )
+from delf.errors import JournalUnavailableError
 from delf.events import ModelReplied, TaskFinished, Warned
 from delf.messages import ModelReply, Usage
 from delf_journal_sql.conversations import SqlConversations
@@ -510,16 +510,44 @@ def test_journal_of_a_chat_is_used_on_one_event_loop(
     chat.close()
 
 
+@pytest.mark.parametrize(
+    "error", [JournalError("away"), JournalUnavailableError("away"), ConnectionError("away")]
+)
 async def test_task_whose_conversation_cannot_be_read_is_resumed(
-    make_agent, scripted_model, tmp_path, monkeypatch
+    make_agent, scripted_model, tmp_path, monkeypatch, error
 ):
     """The journal's database is away for a moment."""
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     scripted_model.writes("print('done')")
     agent = make_agent(Chat(persist=True), journal="sql")
-    with monkeypatch.context() as patch:
-        patch.setattr(SqlConversations, "load", AsyncMock(side_effect=JournalError("away")))
-        stopped = await agent.arun("Do it.")
+    load = SqlConversations.load
+    errors = [error]
+
+    async def fail_once(self, conversation, limit=None):
+        if errors:
+            raise errors.pop()
+        return await load(self, conversation, limit)
+
+    monkeypatch.setattr(SqlConversations, "load", fail_once)
+    stopped = await agent.arun("Do it.")
     assert isinstance(stopped.exception, UnrecordedEventError)
-    assert stopped.error == "the journal failed: away"
+    assert (stopped.error or "").startswith("the journal failed: ")
+    assert (stopped.error or "").endswith("away")
     assert (await agent.aresume(stopped.trace.task_id)).text == "done"
+
+
+async def test_task_whose_journal_has_a_bug_fails(
+    make_agent, scripted_model, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    agent = make_agent(Chat(persist=True), journal="sql")
+
+    async def load(_self, _conversation, _limit=None):
+        raise TypeError("an argument is missing")
+
+    monkeypatch.setattr(SqlConversations, "load", load)
+    events = []
+    failed = await agent.arun("Do it.", listeners=[events.append])
+    message = "the journal 'sql' failed in load(): TypeError: an argument is missing"
+    assert failed.error == message
+    assert isinstance(events[-1], TaskFinished)

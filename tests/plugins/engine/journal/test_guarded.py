@@ -75,6 +75,38 @@ def test_client_error_names_journal_and_method(
     assert isinstance(raised.value.__cause__, ConnectionError)
 
 
+class ClientError(Exception):
+    """An error of a database's client."""
+
+
+@pytest.mark.parametrize(
+    ("error", "is_outage"),
+    [
+        (ConnectionError("refused"), True),
+        (TimeoutError(), True),
+        (ClientError("away"), True),
+        (TypeError("an argument is missing"), False),
+        (KeyError("seq"), False),
+        (AttributeError("no such attribute"), False),
+    ],
+)
+async def test_bug_of_a_journal_is_no_outage(error: Exception, is_outage: bool) -> None:
+    class Failing(InProcessJournal):
+        async def read(self, task_id: str, after: int = 0) -> Any:
+            raise error
+
+        async def subscribe(self, task_id: str | None = None) -> AsyncIterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+            if task_id is None:
+                raise error
+            yield  # makes this an async generator
+
+    journal = guarded(Failing(), "redis")
+    for way in (journal.read("task_1"), anext(journal.subscribe())):
+        with pytest.raises(JournalFailedError) as raised:
+            await way
+        assert raised.value.is_outage is is_outage
+
+
 async def test_failed_subscription_names_the_journal() -> None:
     journal = guarded(Redis(), "redis")
     journal.away = frozenset({"subscribe"})

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from delf.errors import DelfError, JournalFailedError, raise_because, without_passwords
 from delf.protocols.journal import Journal
@@ -25,7 +25,7 @@ def guarded(journal: J, name: str) -> J:
     """Limit the time of a journal's async methods and convert its exceptions; return the journal.
 
     A method raises :class:`JournalFailedError` for an exception that is not a ``DelfError``, and if
-    it takes longer than :data:`ANSWER_SECONDS`.
+    it takes longer than :data:`ANSWER_SECONDS`. The journal's conversations are guarded, too.
 
     The object stays the same. Its class becomes a subclass of its former class, so that
     ``isinstance`` and all other methods work.
@@ -50,7 +50,12 @@ def guarded(journal: J, name: str) -> J:
     def safe_repr(self: Journal) -> str:
         return without_passwords(kind.__repr__(self))  # pyright: ignore[reportArgumentType]
 
+    def guarded_conversations(self: Any, namespace: str) -> Any:
+        return guarded(cast("Any", kind).conversations(self, namespace), name)
+
     methods["__repr__"] = safe_repr
+    if hasattr(kind, "conversations"):
+        methods["conversations"] = guarded_conversations
     with contextlib.suppress(TypeError):  # the class of an extension type cannot be replaced
         # Past the journal's own ``__setattr__``, with which a frozen dataclass raises.
         object.__setattr__(journal, "__class__", type(kind.__name__, (kind,), methods))
@@ -97,4 +102,8 @@ def _with_errors(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _failure(name: str, function: Callable[..., Any], error: Exception) -> JournalFailedError:
     message = f"the journal {name!r} failed in {function.__name__}(): {described(error)}"
-    return JournalFailedError(message)
+    failure = JournalFailedError(message)
+    # Clients of databases raise classes of their own. Python's, such as TypeError, are bugs.
+    is_of_python = type(error).__module__ == "builtins"
+    failure.is_outage = isinstance(error, (OSError, EOFError)) or not is_of_python
+    return failure

@@ -19,6 +19,7 @@ from typing import Any, Final
 from delf.errors import (
     DelfError,
     JournalFailedError,
+    JournalUnavailableError,
     PluginError,
     ReplayMismatch,
     TaskLeftError,
@@ -278,7 +279,8 @@ class TaskPipeline:
             return await self._time_out(work)
         # A strategy may have caught the first two errors, and failed with another one later.
         failure = host.stopped or self._log.lost or work.exception()
-        if isinstance(failure, JournalFailedError) and failure.is_outage:
+        is_of_journal = isinstance(failure, JournalFailedError | JournalUnavailableError)
+        if is_of_journal and failure.is_outage:
             # The task itself has not failed: the journal could not be read, for example for the
             # conversation. With this error, the task stays resumable.
             failure = UnrecordedEventError(f"the journal failed: {failure.message}")
