@@ -214,15 +214,27 @@ def _check_name(name: str, kind: str, package: str) -> None:
                 f"{module_of(delf_package)}",
                 param_hint="NAME",
             )
-    is_own_command = kind == "command" and name in COMMANDS
-    reserved_names = {*_RESERVED_NAMES, *_RESERVED_NAMES_BY_KIND.get(kind, ())}
+    use = _reserved_use(name, kind)
+    if use is not None:
+        raise click.BadParameter(f"{name!r} is a reserved name: {use}", param_hint="NAME")
+
+
+def _reserved_use(name: str, kind: str) -> str | None:
+    """Return what a name is reserved for; None if a plugin of the kind can have the name."""
+    if name in _RESERVED_NAMES:
+        return "it stands for delf itself"
+    if name in _RESERVED_NAMES_BY_KIND.get(kind, ()):
+        return f"the setting of the {kind} has another meaning for it"
+    if kind == "command" and name in COMMANDS:
+        return f"delf {name} is a command of delf"
+    if keyword.iskeyword(name):
+        return "it is a keyword of Python"
     if kind == "connection":
         from delf_engine.toolset import RESERVED  # takes long to import, which --help does not need
 
-        reserved_names |= {*RESERVED, *dir(builtins)}
-    is_reserved = not reserved_names.isdisjoint((name, name.replace("-", "_")))
-    if is_reserved or is_own_command or keyword.iskeyword(name):
-        raise click.BadParameter(f"{name!r} is a reserved name", param_hint="NAME")
+        if not {*RESERVED, *dir(builtins)}.isdisjoint((name, name.replace("-", "_"))):
+            return "scripts need it"
+    return None
 
 
 def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
