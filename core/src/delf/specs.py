@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 from delf.records import dataclass
-from delf.types import Isolation
+from delf.types import IN_PROCESS, Isolation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class Spec:
 
     An option of the agent selects a spec by its name, or by a value that matches one of its
     ``patterns``. A kind whose options have such values overrides ``patterns`` and ``arguments``.
+    The option's values in ``special_values`` select no plugin, so no plugin can have such a name.
 
     Args:
         name: The name that users type; unique among the specs of its kind.
@@ -46,6 +47,7 @@ class Spec:
     hook: ClassVar[str] = ""
     protocol: ClassVar[str | None] = None
     optional: ClassVar[Mapping[str, str]] = {}
+    special_values: ClassVar[tuple[str, ...]] = ()
 
     name: str
     summary: str
@@ -132,6 +134,7 @@ class SandboxSpec(Spec):
     """
 
     kind: ClassVar[str] = "sandbox"
+    special_values: ClassVar[tuple[str, ...]] = ("auto",)
     hook: ClassVar[str] = "delf_sandbox_backends"
     protocol: ClassVar[str | None] = "delf.protocols.sandbox:SandboxBackend"
     optional: ClassVar[Mapping[str, str]] = {
@@ -192,6 +195,7 @@ class PrefilterSpec(Spec):
     """
 
     kind: ClassVar[str] = "prefilter"
+    special_values: ClassVar[tuple[str, ...]] = ("auto", "off")
     hook: ClassVar[str] = "delf_prefilters"
     protocol: ClassVar[str | None] = "delf.protocols.prefilter:Prefilter"
 
@@ -429,6 +433,7 @@ class JournalSpec(Spec):
     """
 
     kind: ClassVar[str] = "journal"
+    special_values: ClassVar[tuple[str, ...]] = (IN_PROCESS,)
     hook: ClassVar[str] = "delf_journals"
     protocol: ClassVar[str | None] = "delf.protocols.journal:Journal"
     optional: ClassVar[Mapping[str, str]] = {

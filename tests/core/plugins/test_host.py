@@ -15,6 +15,7 @@ from delf.protocols.services import Service
 from delf.specs import (
     ConnectionSpec,
     JournalSpec,
+    PrefilterSpec,
     Provider,
     SandboxSpec,
     StrategySpec,
@@ -262,6 +263,17 @@ def test_unknown_name_hints_at_similar_and_available_names(site):
     assert caught.value.hint == "installed: tickets"
 
 
+@pytest.mark.parametrize(
+    ("kind", "typed", "value"),
+    [(PrefilterSpec, "of", "off"), (SandboxSpec, "autp", "auto"), (JournalSpec, "non", "none")],
+)
+def test_unknown_name_hints_at_similar_special_value(site, kind, typed, value):
+    with pytest.raises(PluginError) as caught:
+        site.host().spec(kind, typed)
+    assert caught.value.message == f"unknown {kind.kind} {typed!r}; did you mean {value!r}?"
+    assert f"(other values: {', '.join(kind.special_values)})" in (caught.value.hint or "")
+
+
 def test_unknown_name_recommends_no_package(site):
     with pytest.raises(PluginError) as caught:
         site.host().spec(ConnectionSpec, "xyzzy")
@@ -324,7 +336,7 @@ def test_hint_for_an_unknown_name_has_bounds(site):
     assert first == "plugin 'lost' is failed: give the file again"
     assert [line.split("'")[1] for line in others[:2]] == ["p0", "p1"]
     assert others[2:] == ["7 more failed: see delf plugins"]
-    assert last == "no sandbox is installed"
+    assert last == "no sandbox is installed (other values: auto)"
 
 
 # Models

@@ -39,10 +39,20 @@ def test_single_text_becomes_a_list():
     )
 
 
-@pytest.mark.parametrize(("wrong", "meant"), [("tool", "tools"), ("on_confirmed", "on_confirm")])
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ({"tool": None}, "tools"),
+        ({"on_confirmed": None}, "on_confirm"),
+        ({"temperature": 0}, "llm.settings.temperature"),
+        ({"memory_config": {"treshold": 0}}, "threshold"),
+        ({"llm": {"model": "m", "temprature": 0}}, "temperature"),
+        ({"llm": {"model": "m", "temperature": 0}}, "settings.temperature"),
+    ],
+)
 def test_misspelt_keyword_gets_a_suggestion(wrong, meant):
     with pytest.raises(ConfigurationError, match=f"did you mean '{meant}'"):
-        make_config({wrong: None})
+        make_config(wrong)
 
 
 def test_configuration_error_names_place_value_and_allowed_values():

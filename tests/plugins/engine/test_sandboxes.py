@@ -212,8 +212,10 @@ async def test_sandbox_options_reach_the_backend_without_limits(host):
     offer(host, "s", "process", factory=Strict)
     config = AgentConfig(sandbox="s", sandbox_config={"memory_limit": "1g", "colour": "blue"})
     assert (await choose_sandbox(host, config, {})).backend.colour == "blue"
-    with pytest.raises(ConfigurationError, match="size"):
-        await choose_sandbox(host, AgentConfig(sandbox="s", sandbox_config={"size": 1}), {})
+    for wrong, meant in (("colur", "colour"), ("memry_mb", "memory_mb")):
+        config = AgentConfig(sandbox="s", sandbox_config={wrong: 1})
+        with pytest.raises(ConfigurationError, match=f"{wrong!r}; did you mean {meant!r}"):
+            await choose_sandbox(host, config, {})
 
 
 @pytest.mark.parametrize(

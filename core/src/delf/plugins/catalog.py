@@ -269,14 +269,14 @@ class Catalog:
             return PluginError(f"no {kind} {name!r}: {_state_text(broken)}")
         if package is not None:
             return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
-        known_names = {*spec_names, *packages(kind)}
-        if spec_names:
-            installed_names = f"installed: {', '.join(spec_names)}"
-        else:
-            installed_names = f"no {kind} is installed"
-        return PluginError(
-            f"unknown {kind} {name!r}{did_you_mean(name, known_names)}", hint=installed_names
+        special_values = next(
+            (each.special_values for each in Spec.__subclasses__() if each.kind == kind), ()
         )
+        known_names = {*spec_names, *packages(kind), *special_values}
+        hint = f"installed: {', '.join(spec_names)}" if spec_names else f"no {kind} is installed"
+        if special_values:
+            hint += f" (other values: {', '.join(special_values)})"
+        return PluginError(f"unknown {kind} {name!r}{did_you_mean(name, known_names)}", hint=hint)
 
 
 def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) -> Candidate:

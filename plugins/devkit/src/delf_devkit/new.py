@@ -7,7 +7,7 @@ import keyword
 import re
 import string
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
@@ -17,7 +17,6 @@ import click
 from delf import __version__
 from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, HOOKS, PLUGIN_API
 from delf.packages.official import PLUGIN_PREFIX, all_packages, module_of, package_of
-from delf.types import IN_PROCESS
 from delf_cli.as_json import as_json_option
 from delf_cli.main import COMMANDS
 
@@ -26,14 +25,7 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _RESERVED_NAMES: Final = ("core", "delf", DISTRIBUTION, "testing")
-# The names that no setting can choose as a plugin of a kind, because they mean something else.
-_RESERVED_NAMES_BY_KIND: Final[Mapping[str, Collection[str]]] = {
-    "journal": (IN_PROCESS,),
-    "prefilter": ("auto", "off"),
-    "sandbox": ("auto",),
-}
-
-_HOOKS: Final = {spec.kind: (hook, spec.__name__) for hook, spec in HOOKS.items()}
+_HOOKS: Final = {spec.kind: (hook, spec) for hook, spec in HOOKS.items()}
 KINDS: Final = tuple(_HOOKS)
 
 
@@ -151,7 +143,8 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
     package = f"{prefix}{short}"
     _check_name(short, kind, package)
     template = template_of(kind)
-    hook, spec = _HOOKS[kind]
+    hook, spec_class = _HOOKS[kind]
+    spec = spec_class.__name__
     variable = short.replace("-", "_")
     title = short.replace("-", " ").title()
     names = {
@@ -223,7 +216,7 @@ def _reserved_use(name: str, kind: str) -> str | None:
     """Return what a name is reserved for; None if a plugin of the kind can have the name."""
     if name in _RESERVED_NAMES:
         return "it stands for delf itself"
-    if name in _RESERVED_NAMES_BY_KIND.get(kind, ()):
+    if name in _HOOKS[kind][1].special_values:
         return f"the setting of the {kind} has another meaning for it"
     if kind == "command" and name in COMMANDS:
         return f"delf {name} is a command of delf"

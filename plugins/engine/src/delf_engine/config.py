@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, Unpack, cast
 
@@ -66,9 +66,6 @@ LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 _AGENT: Final = "Agent"
 # The keywords of ``Agent`` that only a program can give, so that no setting has their name.
 _PROGRAM_ONLY: Final = ("tools", "on_confirm", "on_ask", "output", "host", "project")
-
-# The values with which a field that usually names a plugin requires none.
-_NO_PLUGIN: Final = {"sandbox": (AUTO,), "prefilter_mode": (AUTO, "off")}
 
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
 """The keys of a table that configures a model."""
@@ -151,15 +148,25 @@ def _as_rule(pattern: str, rule: Any) -> Any:
 
 
 def _check_llm_key(key: object) -> None:
-    if key in LLM_KEYS:
-        return
+    if key not in LLM_KEYS:
+        raise ModelConfigurationError(
+            f"unknown key {key!r}{suggest_llm_key(str(key))}",
+            hint=f"known keys: {', '.join(LLM_KEYS)}",
+        )
+
+
+def suggest_llm_key(key: str) -> str:
+    """Suggest a key in place of an unknown key of a model's table, as ``did_you_mean`` does."""
     if key in SETTINGS:
-        suggestion = f"; did you mean 'settings.{key}'?"
-    else:
-        suggestion = did_you_mean(str(key), LLM_KEYS)
-    raise ModelConfigurationError(
-        f"unknown key {key!r}{suggestion}", hint=f"known keys: {', '.join(LLM_KEYS)}"
-    )
+        return f"; did you mean 'settings.{key}'?"
+    return did_you_mean(key, (*LLM_KEYS, *SETTINGS))
+
+
+def suggest_agent_key(key: str, known: Iterable[str]) -> str:
+    """Suggest a key in place of an unknown key of the agent, as ``did_you_mean`` does."""
+    if key in SETTINGS:
+        return f"; did you mean 'llm.settings.{key}'?"
+    return did_you_mean(key, known)
 
 
 def _check_llm_value(key: str, value: Any) -> None:
@@ -522,12 +529,13 @@ class AgentConfig(FixedAttributes, BaseModel):
             for kind in info.metadata:
                 if isinstance(kind, type) and issubclass(kind, Spec):
                     for name in self._required_plugins(field):
-                        yield kind, name
+                        if name not in kind.special_values:
+                            yield kind, name
 
     def _required_plugins(self, field: str) -> Sequence[str]:
         value: str | Sequence[str] | None = getattr(self, field)
         if isinstance(value, str):
-            return () if value in _NO_PLUGIN.get(field, ()) else (value,)
+            return (value,)
         if value is None or field not in self.model_fields_set:
             return ()
         return value
@@ -678,8 +686,12 @@ def explain(
         key = ".".join(path)
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            problems.append(f"{where}: unknown key {key!r}{did_you_mean(key, option_names)}")
-            hints[f"known keys: {', '.join(option_names)}"] = None
+            *tables, last = path
+            known = option_names
+            if tables:  # as in ``memory_config.top``
+                known = list(getattr(model.model_fields[tables[0]].annotation, "model_fields", ()))
+            problems.append(f"{where}: unknown key {key!r}{suggest_agent_key(last, known)}")
+            hints[f"known keys: {', '.join(known)}"] = None
         else:
             exact_source = origin(path) or f"{where}: {key}"
             problems.append(f"{exact_source}: {message}")

@@ -389,6 +389,8 @@ def test_preferred_plugin_wins_a_contested_name(project):
     assert found.environ["DELF_PREFER_PLUGINS"] == "three"
     with pytest.raises(ConfigurationError, match="prefer: it is not a list of names"):
         project('[plugins]\nprefer = "one"\n')
+    with pytest.raises(ConfigurationError, match=r"'plugins\.prefr' .*; did you mean 'prefer'\?"):
+        project('[plugins]\nprefr = ["one"]\n')
 
 
 # Secrets

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from delf.errors import ConfigurationError, ToolDefinitionError, did_you_mean
 from delf.tools.signature import check_name
 from delf.trust.folders import parse_toml, read_file
-from delf_engine.config import LLM_KEYS, AgentConfig
+from delf_engine.config import LLM_KEYS, AgentConfig, suggest_agent_key
 
 SECTIONS: Final = ("agent", "connections", "plugins", "journal")
 PREFER: Final = "prefer"
@@ -75,8 +75,8 @@ def _require_known_keys(path: Path, document: Mapping[str, Any]) -> None:
     for name, content in document.get("plugins", {}).items():
         if name == PREFER:
             _check_prefer(path, content)
-        else:
-            _table(path, f"plugins.{name}", content)
+        elif not isinstance(content, Mapping):
+            raise _not_a_section(path, f"plugins.{name}", did_you_mean(name, (PREFER,)))
 
 
 def _require_known_section(path: Path, name: str, content: object) -> None:
@@ -123,7 +123,9 @@ def check_agent_key(location: str, key: str) -> None:
     fields = tuple(AgentConfig.model_fields)
     if key in fields:
         return
-    suggestion = f"; did you mean 'llm.{key}'?" if key in LLM_KEYS else did_you_mean(key, fields)
+    suggestion = suggest_agent_key(key, fields)
+    if key in LLM_KEYS:
+        suggestion = f"; did you mean 'llm.{key}'?"
     raise ConfigurationError(
         f"{location}: unknown key {key!r}{suggestion}", hint=f"known keys: {', '.join(fields)}"
     )
@@ -168,7 +170,7 @@ def _table(path: Path, section: str, content: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", content)
 
 
-def _not_a_section(path: Path, name: str) -> ConfigurationError:
+def _not_a_section(path: Path, name: str, suggestion: str = "") -> ConfigurationError:
     return ConfigurationError(
-        f"{path}: {name!r} is a value, not a section", hint=f"write it as [{name}]"
+        f"{path}: {name!r} is a value, not a section{suggestion}", hint=f"write it as [{name}]"
     )

@@ -9,8 +9,8 @@ from typing import Any, Final, get_args, get_origin
 
 from pydantic import BaseModel
 
-from delf.errors import ConfigurationError, did_you_mean
-from delf_engine.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig
+from delf.errors import ConfigurationError
+from delf_engine.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig, suggest_llm_key
 from delf_engine.project.files import check_agent_key, check_connection_key, check_instance_name
 
 NESTED: Final = "__"
@@ -180,7 +180,7 @@ def _check_llm_key(location: str, path: tuple[str, ...]) -> None:
     key = keys[0]
     if key not in LLM_KEYS:
         raise ConfigurationError(
-            f"{location}: unknown key {key!r}{did_you_mean(key, LLM_KEYS)}",
+            f"{location}: unknown key {key!r}{suggest_llm_key(key)}",
             hint=f"known keys: {', '.join(LLM_KEYS)}",
         )
 

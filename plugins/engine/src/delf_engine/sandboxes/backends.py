@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, Final
 
+from delf.errors import ConfigurationError, did_you_mean
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
@@ -53,6 +54,14 @@ def make_sandbox(
     for name in _IGNORED_IF_UNSUPPORTED:
         if name not in parameters:
             extra.pop(name, None)
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    known = sorted({*limits, *_IGNORED_IF_UNSUPPORTED, *parameters} - {"context"})
+    for name in extra:
+        if name not in parameters and not takes_any:
+            raise ConfigurationError(
+                f"sandbox_config of {spec.name!r}: unknown key {name!r}{did_you_mean(name, known)}",
+                hint=f"known keys: {', '.join(known)}",
+            )
     return make(host, spec, options, context, **extra)
 
 
