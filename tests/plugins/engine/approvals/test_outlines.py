@@ -743,6 +743,12 @@ def test_outline_parser_reads_any_answer(text):
     assert len(parse_calls(text)) <= 1
 
 
+@pytest.mark.parametrize("marker", ["", "- ", "* ", "1. ", "12) "])
+@pytest.mark.parametrize("call", ["pay(1)", "await pay(1)", "`pay(1)`", "`await pay(1)`"])
+def test_outline_parser_reads_the_items_of_a_list(marker, call):
+    assert [*map(ast.unparse, parse_calls(f"  {marker}{call}\n"))] == ["pay(1)"]
+
+
 @pytest.mark.parametrize(
     "text",
     ["find(name='Ada').items['sender']", "find('Ada').items[0].sender", "list(find('Ada').items.sender)"],

@@ -7,6 +7,7 @@ words alone, so its calls are calls that the user asked for.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -55,6 +56,8 @@ The user's words:
 FOLLOWED: Final = "The text that these words order to follow:"
 # The maximum number of characters of a model's outline that are parsed.
 _MAX_CHARACTERS: Final = 20_000
+# Matches the marker of an item in a list of Markdown.
+_LIST_MARKER: Final = re.compile(r"^(?:[-*+]|\d+[.)])\s+")
 # The maximum depth of a planned call. The analysis of a call is recursive.
 _MAX_DEPTH: Final = 100
 
@@ -649,7 +652,7 @@ def parse_calls(answer: str) -> Sequence[ast.Call]:
     """Parse a model's answer into calls; lines that are not calls are ignored."""
     calls: list[ast.Call] = []
     for line in answer[:_MAX_CHARACTERS].splitlines():
-        text = line.strip().strip("`").removeprefix("await ").removeprefix("- ")
+        text = _LIST_MARKER.sub("", line.strip()).strip("`").removeprefix("await ")
         try:
             call = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
