@@ -41,9 +41,19 @@ def test_resumed_task_replaces_its_own_file(tmp_path):
 
 def test_file_written_just_before_a_crash_is_not_duplicated(tmp_path):
     first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
-    assert OutputFolder(str(tmp_path), file_names={}).write("a.csv", b"one") == first
-    assert OutputFolder(str(tmp_path), file_names={}).write("a.csv", b"two") != first
+    start = Path(first).stat().st_mtime - 1
+    assert OutputFolder(str(tmp_path), since=start).write("a.csv", b"one") == first
+    assert OutputFolder(str(tmp_path), since=start).write("a.csv", b"two") != first
     assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a.csv"]
+
+
+def test_equal_file_from_before_a_resumed_task_is_not_overwritten(tmp_path):
+    first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
+    resumed = OutputFolder(str(tmp_path), since=Path(first).stat().st_mtime + 1)
+    resumed.write("a.csv", b"one")
+    resumed.write("a.csv", b"two")
+    assert Path(first).read_bytes() == b"one"
+    assert resumed.files == {"a.csv": str(tmp_path / "a-2.csv")}
 
 
 async def test_unexpected_writer_error_is_reported_as_a_problem(

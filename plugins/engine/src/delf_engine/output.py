@@ -6,6 +6,7 @@ import asyncio
 import errno
 import filecmp
 import logging
+import math
 import os
 import secrets
 import sys
@@ -22,6 +23,7 @@ from delf.values.sizes import has_too_many_values
 from delf_engine.formats import Formats
 from delf_engine.journal.log import TaskLog
 from delf_engine.retention import OUTPUT_PREFIX
+from delf_engine.views.copies import copied_event_count
 
 _log = logging.getLogger(__name__)
 MAX_TOOL_FILE_BYTES: Final = 200 * 1024 * 1024
@@ -41,13 +43,20 @@ class OutputFolder:
     Args:
         folder: The output folder; a new temporary folder for each task when None.
         file_names: For a resumed task, the absolute paths of the files that it wrote before, by
-            name. An existing file with the same content also counts as the task's own, because the
-            task may have died before it recorded the file.
+            name.
+        since: For a resumed task, the Unix time of its start. An existing file that is newer and
+            has the same content also counts as the task's own, because the task may have died
+            before it recorded the file.
     """
 
-    def __init__(self, folder: str | None, file_names: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | None,
+        file_names: Mapping[str, str] | None = None,
+        since: float = math.inf,
+    ) -> None:
         self._folder = Path(folder).expanduser().resolve() if folder is not None else None
-        self._resumed = file_names is not None
+        self._since = since
         self.files: dict[str, str] = dict(file_names or {})
 
     def write(self, name: str, data: bytes) -> str:
@@ -132,7 +141,7 @@ class OutputFolder:
             _link(temporary, path)
         except FileExistsError:
             # A resumed task writes its files again: an equal file is the one from before.
-            if not (self._resumed and _has_equal_content(path, temporary)):
+            if not _is_newer_and_equal(path, temporary, self._since):
                 return False
             temporary.unlink()
         return True
@@ -148,11 +157,13 @@ def _replace_unsupported_characters(name: str) -> str:
     return name
 
 
-def _has_equal_content(existing: Path, temporary: Path) -> bool:
-    """Return True if an existing file has the content of a temporary file."""
+def _is_newer_and_equal(existing: Path, temporary: Path, since: float) -> bool:
+    """Return True if an existing file equals a temporary file, and is not older than a time."""
     try:
         # A task writes no links: a link was put there meanwhile, and its target may change.
-        return not existing.is_symlink() and filecmp.cmp(existing, temporary, shallow=False)
+        if existing.is_symlink() or existing.stat().st_mtime < since:
+            return False
+        return filecmp.cmp(existing, temporary, shallow=False)
     except OSError:
         return False
 
@@ -177,18 +188,16 @@ def _link(temporary: Path, path: Path) -> None:
         temporary.unlink()
 
 
-def written_before(events: Sequence[Event]) -> dict[str, str] | None:
-    """Return the files that a resumed task has already written; None for a new task.
+def output_folder(folder: str | None, past: Sequence[Event]) -> OutputFolder:
+    """Return the output folder of a task.
 
     Args:
-        events: The events of the task.
-
-    Returns:
-        The absolute paths of the files, by name.
+        folder: The output folder; a new temporary folder for each task when None.
+        past: The events of a resumed task.
     """
-    if not events:
-        return None
-    return {event.label: event.path for event in events if isinstance(event, FileWritten)}
+    written = {event.label: event.path for event in past if isinstance(event, FileWritten)}
+    own_events = past[copied_event_count(past) :]  # a fork begins with events of another task
+    return OutputFolder(folder, written, own_events[0].at if own_events else math.inf)
 
 
 class OutputFiles:

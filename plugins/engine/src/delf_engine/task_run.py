@@ -46,7 +46,7 @@ from delf_engine.origins.fold import (
     Origins,
 )
 from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION, parse_calls
-from delf_engine.output import OutputFiles, OutputFolder, written_before
+from delf_engine.output import OutputFiles, output_folder
 from delf_engine.resources import Resources
 from delf_engine.strategies import with_strategy
 from delf_engine.task import TaskContext, TaskRequest, moment
@@ -179,7 +179,7 @@ class TaskRun:
         self.approvals = TaskApprovals(
             resources.approvals, request, self.log, permit, self.clock, flows
         )
-        folder = OutputFolder(self.config.output_dir, written_before(request.past))
+        folder = output_folder(self.config.output_dir, request.past)
         self.output = OutputFiles(folder, resources.files.formats, self.log)
 
     @classmethod
