@@ -44,6 +44,10 @@ def _waits_for(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.wait_for"
 
 
+def _normalizes(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "unicodedata.normalize"
+
+
 def _parses_deep_json_unguarded(node: ast.AST) -> bool:
     """True for a handler or ``suppress`` of JSON that is invalid, but not of JSON nested deeply."""
     if isinstance(node, ast.Try):
@@ -116,6 +120,13 @@ def test_handlers_of_invalid_json_cover_deep_nesting() -> None:
     """``json.loads`` raises ``RecursionError``, which is no ``ValueError``, for ``[[[…``."""
     found = list(_places(_parses_deep_json_unguarded))
     assert not found, "catch RecursionError, too: " + "\n".join(found)
+
+
+def test_texts_are_normalized_in_linear_time() -> None:
+    """``unicodedata.normalize`` takes a time that is quadratic in the accents of one letter."""
+    but = (CORE / "src/delf/values/unicode.py", CORE / "src/delf/machine/filenames.py")
+    found = list(_places(_normalizes, but=but))
+    assert not found, "use delf.values.unicode: " + "\n".join(found)
 
 
 def test_code_has_no_unimplemented_part() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 from delf.errors import ConfigurationError
 from delf.records import dataclass
+from delf.values.unicode import normalized
 
 Right = Literal["read", "run", "decide", "delete", "people"]
 EVERY_RIGHT: Final[tuple[Right, ...]] = get_args(Right)
@@ -318,7 +319,7 @@ def check_unique_names(person: Person, people: Iterable[Person]) -> None:
 
 def normalise_name(name: str) -> str:
     """Normalise a name for comparison: case and Unicode forms are ignored."""
-    return unicodedata.normalize("NFKC", name).casefold()
+    return normalized(name, "NFKC").casefold()
 
 
 def name_of_holder(holder: str | None) -> str:

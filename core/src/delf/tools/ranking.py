@@ -7,11 +7,12 @@ import heapq
 import math
 import re
 import threading
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, Literal
+from typing import Any, Final
+
+from delf.values.unicode import normalized
 
 # The number of words of a name from which one of the words may be missing in a text.
 _LONG_NAME_WORDS: Final = 3
@@ -21,9 +22,6 @@ _LENGTH_PENALTY: Final = 0.4
 # The share by which the score grows if all words of an item's name occur in the search.
 _NAME_BONUS: Final = 0.5
 _WORD: Final = re.compile(r"[^\W_]+")
-_PIECE_LENGTH: Final = 1000
-# Matches words up to a length, or the beginning of a longer word.
-_PIECE: Final = re.compile(rf".{{1,{_PIECE_LENGTH}}}(?!\S)|.{{1,{_PIECE_LENGTH}}}", re.DOTALL)
 # Matches a run of letters of writing systems without spaces between words.
 #
 # Writing systems of this kind are Thai, Lao, Burmese, Khmer, Japanese and Chinese. Korean is
@@ -78,23 +76,11 @@ def words_of(text: str) -> list[str]:
     Args:
         text: Plain words, ``snake_case`` or ``camelCase``.
     """
-    matches = _WORD.findall(plain_name(composed(text)))
+    matches = _WORD.findall(plain_name(normalized(text)))
     words = [singular(word) for word in map(str.lower, matches) if word not in _STOP_WORDS]
     if text.isascii():
         return words
     return [part for word in words for part in parts_of(word)]
-
-
-def composed(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
-    """Return a text with each accent as a part of its letter where Unicode has such a letter.
-
-    Args:
-        text: A text, perhaps of a stranger.
-        form: The form of Unicode; ``NFKC`` also replaces variants of letters, such as wide ones.
-    """
-    # In pieces: sorting the accents of one letter takes a time that is quadratic in their number.
-    pieces = [text] if len(text) <= _PIECE_LENGTH else _PIECE.findall(text)
-    return "".join(unicodedata.normalize(form, piece) for piece in pieces)
 
 
 def parts_of(word: str) -> list[str]:

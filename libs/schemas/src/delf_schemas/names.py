@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from delf.tools.json_schema import clean
+from delf.values.unicode import normalized
 
 _MAX_NAME: Final = 64
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_a-zA-Z]+")
@@ -102,10 +103,10 @@ def snake(text: str) -> str:
     """Convert a text to snake case; empty if the text has no letter or digit."""
     if not text.isascii():
         # NFKD separates a letter from its accent, which is then left out. It keeps ß as it is.
-        parts = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
+        parts = normalized(text.replace("ß", "ss"), "NFKD")
         text = "".join(c for c in parts if not unicodedata.combining(c))
     # Python itself normalizes the names in scripts to NFKC.
-    return unicodedata.normalize("NFKC", "_".join(_WORDS.findall(text)).lower())
+    return normalized("_".join(_WORDS.findall(text)).lower(), "NFKC")
 
 
 @lru_cache(4096)
@@ -158,7 +159,7 @@ def argument_name(name: str) -> str:
 
     A valid Python name stays unchanged.
     """
-    plain_name = unicodedata.normalize("NFKC", name)
+    plain_name = normalized(name, "NFKC")
     if plain_name.isidentifier() and len(plain_name) <= _MAX_NAME:
         if keyword.iskeyword(plain_name):
             return f"{plain_name}_"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from delf.protocols.connection import ConnectionLike
 from delf.protocols.formats import InputFile, InstalledFormats
 from delf.records import dataclass
 from delf.specs import ConnectionSpec
+from delf.values.unicode import normalized
 from delf_engine.formats import Formats
 
 
@@ -103,17 +103,13 @@ def check_inputs(files: Sequence[InputFile]) -> None:
             raise ConfigurationError(f"input file {file.path!r} has become a link to {path}")
 
 
-def _normalised(name: str) -> str:
-    return unicodedata.normalize("NFC", name)
-
-
 def _free_name(name: str, used_names: Iterable[str]) -> str:
     """Return the name with a number if it is used already, such as ``report-2.csv``."""
-    folded_names = {_normalised(item).casefold() for item in used_names}
+    folded_names = {normalized(item).casefold() for item in used_names}
     original = Path(name)
     number = 1
     free_name = name
-    while _normalised(free_name).casefold() in folded_names:
+    while normalized(free_name).casefold() in folded_names:
         number += 1
         free_name = f"{original.stem}-{number}{original.suffix}"
     return free_name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import unicodedata
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +19,7 @@ from delf.errors import (
 from delf.protocols.formats import InputFile, InstalledFormats
 from delf.tools.action import Action
 from delf.types import Trust
+from delf.values.unicode import normalized
 from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files.children import PRELOADS, readable_paths
@@ -273,7 +273,7 @@ class Files(Connection):
                 return file
         # A model writes one form of "é", and a file's name may have the other.
         for file in self._files:
-            if _nfc(name) in (_nfc(file.name), _nfc(file.visible)):
+            if normalized(name) in (normalized(file.name), normalized(file.visible)):
                 return file
         names = [file.name for file in self._files]
         raise ToolRefusedError(
@@ -358,7 +358,3 @@ def _size_and_mtime(file: InputFile) -> tuple[int, int]:
 
 def _kind(file: InputFile) -> str:
     return _KINDS.get(file.ending, "other")
-
-
-def _nfc(name: str) -> str:
-    return unicodedata.normalize("NFC", name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import unicodedata
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
@@ -12,6 +11,7 @@ from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf.protocols.formats import InputFile, InstalledFormats
 from delf.values.conversion import unique_names
+from delf.values.unicode import normalized
 from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files import query_child
@@ -155,7 +155,7 @@ def _names_in_statements(file: InputFile, files: Sequence[InputFile]) -> list[st
     """
     own_names = (file.name, file.visible)
     other_names = {name for other in files for name in (other.name, other.visible)}
-    composed_names = {unicodedata.normalize("NFC", name) for name in own_names} - other_names
+    composed_names = {normalized(name) for name in own_names} - other_names
     return list(dict.fromkeys([*own_names, *sorted(composed_names)]))
 
 

@@ -7,13 +7,13 @@ import datetime as dt
 import io
 import itertools
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from delf.notes import note
 from delf.values.conversion import unique_names
+from delf.values.unicode import normalized
 from delf_files.dialects import (
     LARGEST_CELL,
     TOO_LARGE,
@@ -343,7 +343,7 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
         value = header[index] if index < len(header) else None
         if isinstance(value, dt.datetime) and value.time() == dt.time():
             value = value.date()  # workbooks have dates as datetimes at midnight
-        text = "" if value is None else unicodedata.normalize("NFC", str(value).strip())
+        text = "" if value is None else normalized(str(value).strip())
         names.append(text or f"column_{index + 1}")
     return unique_names(names)
 

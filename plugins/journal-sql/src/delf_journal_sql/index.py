@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, cast
 from delf.errors import UnreadableEventError
 from delf.protocols.people import name_of_holder
 from delf.protocols.search import Place
+from delf.values.unicode import normalized
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import DAMAGE, value_of, warn_of_unreadable
 from delf_journal_sql.database import Connection, Database
@@ -114,9 +115,9 @@ def words_of(text: str) -> list[str]:
 
 def normal(text: str) -> str:
     """Truncate a text to the indexed length, convert it to lower case, and strip accents."""
-    folded_text = unicodedata.normalize("NFKD", text[:_MAX_INDEXED_LENGTH]).casefold()
+    folded_text = normalized(text[:_MAX_INDEXED_LENGTH], "NFKD").casefold()
     without_accents = "".join(c for c in folded_text if not unicodedata.combining(c))
-    return unicodedata.normalize("NFC", without_accents)
+    return normalized(without_accents)
 
 
 def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:

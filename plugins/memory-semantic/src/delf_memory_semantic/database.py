@@ -30,7 +30,8 @@ from delf.errors import MemoryRetrievalError, MemorySetupError
 from delf.machine.forks import reset_in_forks
 from delf.machine.own_files import make_private_file, make_private_folder
 from delf.protocols.memory import Fact
-from delf.tools.ranking import composed, parts_of, singular, words_of
+from delf.tools.ranking import parts_of, singular, words_of
+from delf.values.unicode import normalized
 from delf_memory_semantic.delfhos import is_delfhos
 
 _VERSION: Final = "2"
@@ -579,7 +580,7 @@ def significant_words(query: str) -> list[str]:
         query: The query in plain words.
     """
     index_words: dict[str, None] = {}  # a dict, because a set would lose the order
-    for word in re.findall(r"[^\W_]+", composed(query)):
+    for word in re.findall(r"[^\W_]+", normalized(query)):
         is_stop_word = not words_of(word)  # words_of() leaves out stop words, such as "the"
         if not is_stop_word:
             index_words |= dict.fromkeys(parts_of(word.lower()))
@@ -597,7 +598,9 @@ def prepare_for_index(content: str) -> str:
     """
     if content.isascii():
         return content
-    return re.sub(r"[^\W_]+", lambda match: " ".join(parts_of(match[0].lower())), composed(content))
+    return re.sub(
+        r"[^\W_]+", lambda match: " ".join(parts_of(match[0].lower())), normalized(content)
+    )
 
 
 def digest_of(content: str) -> str:
@@ -606,7 +609,7 @@ def digest_of(content: str) -> str:
     The word "the" and the last full stop do not count either. All other words and signs do: a
     flight "from Rome to Oslo" is not one "to Rome from Oslo".
     """
-    text = composed(content).lower()
+    text = normalized(content).lower()
     words = _LETTERS.sub(lambda match: singular(match[0]), text).split()
     counted_words = [word for word in words if word != "the"]
     text = " ".join(counted_words).removesuffix(".") or content.strip()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from delf.tools.ranking import composed
+from delf.values.unicode import normalized
 
 # The number of characters of each piece into which a long value is cut.
 _PIECE_LENGTH: Final = 24
@@ -193,7 +193,7 @@ def normalized_text(text: str) -> str:
 def letters_and_digits(text: str) -> str:
     """Return the letters and digits of a text in lower case, without invisible characters."""
     if not text.isascii():
-        text = _NON_ASCII_SYMBOLS.sub("", composed(text, "NFKC").casefold())
+        text = _NON_ASCII_SYMBOLS.sub("", normalized(text, "NFKC").casefold())
     data = text.lower().encode(errors="surrogatepass")  # may contain lone surrogates
     # No byte of another character equals an ASCII symbol, so that only the symbols are deleted.
     return data.translate(None, _ASCII_SYMBOLS).decode(errors="surrogatepass")
