@@ -153,7 +153,7 @@ def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
         code = compile(source, path, "exec", dont_inherit=True)
         exec(code, vars(module))  # noqa: S102 - what the user trusts
     except (KeyboardInterrupt, FolderNotTrustedError):
-        raise
+        raise  # FolderNotTrustedError comes from an untrusted neighbour that the file imports
     except SyntaxError as error:
         at = f"{error.filename}:{error.lineno}"
         raise ConfigurationError(f"{at}: {type(error).__name__}: {error.msg}") from error

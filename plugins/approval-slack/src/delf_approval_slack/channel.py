@@ -269,6 +269,7 @@ class SlackChannel:
         """Upload long values as files; return True if Slack then shows the whole request.
 
         The files come before the message with the buttons, so that nobody approves without them.
+        Remembers a request that is not shown whole in ``_incompletely_shown``.
         """
         layout = lay_out(request)
         self._incompletely_shown.discard(request.request_id)
@@ -739,7 +740,10 @@ def _answer_to(request: ApprovalRequest, text: str) -> Answered:
 
 
 def _with_only_changes(decision: Decision, arguments: Mapping[str, Any]) -> Decision:
-    """Return a decision without the edited arguments that are equal to the call's arguments."""
+    """Return a decision without the edited arguments that are equal to the call's arguments.
+
+    The answer in the journal carries only changes: the process that asked still has the others.
+    """
     if not isinstance(decision, Edited):
         return decision
     changed = {k: v for k, v in decision.arguments.items() if arguments.get(k) != v}

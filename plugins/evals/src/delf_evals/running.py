@@ -132,7 +132,7 @@ class _CaseRun:
 
 
 # The run of the case that the current asyncio task evaluates.
-_CASE_RUN: ContextVar[_CaseRun] = ContextVar("delf_evals_course")
+_CASE_RUN: ContextVar[_CaseRun] = ContextVar("delf_evals_case_run")
 
 
 @asynccontextmanager
