@@ -538,7 +538,7 @@ async def test_login_with_a_key_that_is_also_in_the_settings_is_a_session_of_the
         holder=caller.holder,
         key=caller.digest.hex(),
     )
-    assert keys.of_session(session) == caller
+    assert keys.caller_of_session(session) == caller
 
 
 async def test_all_callers_of_the_first_load_know_the_people():
@@ -554,7 +554,7 @@ async def test_all_callers_of_the_first_load_know_the_people():
 
     async def owner() -> object:
         await keys.reload(journal)
-        return keys.of_holder(ada.holder)
+        return keys.caller_of(ada.holder)
 
     assert None not in await asyncio.gather(owner(), owner())
 

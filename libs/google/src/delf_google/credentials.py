@@ -72,7 +72,7 @@ class Tokens:
 
     @property
     def project(self) -> str | None:
-        """The quota project, if the credentials name one."""
+        """The quota project, if the credentials name one; None before the first :meth:`get`."""
         return getattr(self._credentials, "quota_project_id", None)
 
     async def get(self, rejected_token: str | None = None) -> str:

@@ -32,7 +32,7 @@ def insert_blocks(blocks: Sequence[Block], index: int) -> list[Request]:
     fills_empty_paragraph = True
     for block in reversed(blocks):
         if isinstance(block, Table):
-            requests += _table(block, index)
+            requests += _table_requests(block, index)
             fills_empty_paragraph = True  # the API inserts a paragraph before each table
             continue
         texts = _lines(block)
@@ -40,12 +40,13 @@ def insert_blocks(blocks: Sequence[Block], index: int) -> list[Request]:
         end = "" if fills_empty_paragraph else "\n"
         if joined + end:
             requests.append({"insertText": {"location": {"index": index}, "text": joined + end}})
-        requests += _styles(block, texts, index, utf16_length(joined))
+        requests += _style_requests(block, texts, index, utf16_length(joined))
         fills_empty_paragraph = False
     return requests
 
 
 def _lines(block: Paragraph | List) -> list[tuple[str, Sequence[Mark]]]:
+    """Return the text and the marks of each line of a block."""
     if isinstance(block, Paragraph):
         return [(block.content.text, block.content.marks)]
     # Leading tabs set an item's depth; the service removes them when it makes the list.
@@ -55,7 +56,7 @@ def _lines(block: Paragraph | List) -> list[tuple[str, Sequence[Mark]]]:
     ]
 
 
-def _styles(
+def _style_requests(
     block: Paragraph | List, lines: Sequence[tuple[str, Sequence[Mark]]], index: int, size: int
 ) -> list[Request]:
     full_range = _range(index, index + size + 1)
@@ -80,7 +81,7 @@ def _styles(
         requests.append({"updateTextStyle": plain})
     offset = index
     for text, marks in lines:
-        requests += _marks(marks, offset)
+        requests += _mark_requests(marks, offset)
         offset += utf16_length(text) + 1
     if isinstance(block, List):
         preset = "NUMBERED_DECIMAL_ALPHA_ROMAN" if block.ordered else "BULLET_DISC_CIRCLE_SQUARE"
@@ -89,7 +90,7 @@ def _styles(
     return requests
 
 
-def _table(table: Table, index: int) -> list[Request]:
+def _table_requests(table: Table, index: int) -> list[Request]:
     columns = max(len(row) for row in table.rows)
     requests: list[Request] = [
         {
@@ -113,13 +114,13 @@ def _table(table: Table, index: int) -> list[Request]:
                 requests.append(
                     {"insertText": {"location": {"index": cell_index}, "text": cell.text}}
                 )
-                requests += _marks(cell.marks, cell_index)
+                requests += _mark_requests(cell.marks, cell_index)
                 if row_number == 0:
-                    requests += _marks([Mark(0, cell.size, "bold")], cell_index)
+                    requests += _mark_requests([Mark(0, cell.size, "bold")], cell_index)
     return requests
 
 
-def _marks(marks: Sequence[Mark], offset: int) -> list[Request]:
+def _mark_requests(marks: Sequence[Mark], offset: int) -> list[Request]:
     """Return the API requests that format the marked parts of a text which begins at an offset.
 
     A link keeps its text and loses its address, unless the address is one of web or mail.

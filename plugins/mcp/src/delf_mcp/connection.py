@@ -334,7 +334,9 @@ class MCP(Connection[MCPSettings]):
     def _apply_effects(
         self, actions: dict[str, Action], selectors: Mapping[str, list[str]]
     ) -> Applied:
-        """Set the effect of each action; without a selector, an action counts as irreversible.
+        """Set the effect of each action, and remember the tools that only read.
+
+        Without a selector, an action counts as irreversible.
 
         Args:
             actions: The actions by name; updated.

@@ -229,7 +229,7 @@ class Served:
         If the client's transport cannot carry the server's requests, the result is a question. The
         client then calls the tool again with the answer.
         """
-        await self._list_once()
+        tools = await self._list_once()
         if params.request_state:
             suspended = self._suspended.pop(params.request_state, None)
             if suspended is None:  # starting the work again could repeat its earlier calls
@@ -239,7 +239,7 @@ class Served:
             responses = params.input_responses or {}
             if _ANSWER in responses:
                 work.answer(responses[_ANSWER])
-        elif params.name in self._tools:
+        elif params.name in tools:
             work = Work(self._run_task_or_call(params.name, params.arguments or {}))
         else:
             return _failed(f"there is no tool {params.name!r}")

@@ -145,7 +145,7 @@ class Target:
             item_filter.version = client.protocol_version
             # A pattern in the server's schema could make the library's check run forever.
             client.session.validate_tool_result = _skip_validation
-            self._on_tools_changed()
+            self._on_tools_changed()  # a restarted server may be another version
             watcher = asyncio.create_task(self._watch_tools(client))
             try:
                 yield client

@@ -277,7 +277,7 @@ def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
         result.schema,
         _OUTPUT,
         description,
-        sentences(text_of(document, result.schema), _MAX_RESULT_DOC),
+        sentences(description_of(document, result.schema), _MAX_RESULT_DOC),
     )
 
 
@@ -304,7 +304,7 @@ def _parameter_argument(
     rest of the description.
     """
     schema = param.schema
-    description = param.doc or text_of(document, schema)
+    description = param.doc or description_of(document, schema)
     doc, notes = _doc_and_notes(description, schema, document, limits)
     type_as_text = safe_text(shapes, schema, _INPUT, limits.argument)
     return Argument(
@@ -332,7 +332,7 @@ def _body_arguments(
             doc = hints_of(document, body.schema, limits.doc, limits.depth)
         else:
             doc = clean(body.media, 60)
-        description = text_of(document, body.schema)
+        description = description_of(document, body.schema)
         _, notes = _doc_and_notes(description, body.schema, document, limits)
         whole_body = Argument(
             arg=body.whole_argument or "body",
@@ -371,11 +371,11 @@ def _field_argument(
         default = None  # every call must have the argument
     else:
         default = _OPTIONAL  # a call may omit the whole body, but not only this field
-    texts = _doc_and_notes(text_of(document, item.schema), item.schema, document, limits)
+    texts = _doc_and_notes(description_of(document, item.schema), item.schema, document, limits)
     return Argument(item.arg, item.name, "body", type_text, default, *texts)
 
 
-def text_of(document: Document, schema: Any, depth: int = 0) -> str:
+def description_of(document: Document, schema: Any, depth: int = 0) -> str:
     """Return the description of a schema, and the meanings of its enumeration's values.
 
     A schema without a description has that of its first described alternative.
@@ -395,7 +395,7 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     if _VALUE_LINE.search(description):
         description = _join_value_lines(description)
     if not description and depth < _MAX_DEPTH:
-        texts = (text_of(document, part, depth + 1) for part in parts)
+        texts = (description_of(document, part, depth + 1) for part in parts)
         description = next(filter(None, texts), "")
     values = value_texts(resolved, [document.resolve_or_empty(part) for part in parts])
     if not values and isinstance(resolved.get("items"), dict) and depth < _MAX_DEPTH:

@@ -24,6 +24,7 @@ from delf.types import Permission, Trust
 from delf_openapi.cache import Cache, Learned
 from delf_openapi.calls import CONTEXT, Call, Caller
 from delf_openapi.compiler import Argument, Entry, apply_samples, compile_full
+from delf_openapi.operations import locate_operation
 from delf_openapi.requests import FULL_RESPONSE
 from delf_openapi.security import asks_for_key, has_credentials, secured_names
 from delf_openapi.selection import resolved_confirm
@@ -472,13 +473,8 @@ def _few(names: Sequence[str]) -> str:
 
 def _description(api: API, entry: Entry) -> str:
     """Return an operation's full description, for the search for actions."""
-    node: Any = api.document.at("#")
-    for token in entry.endpoint.tokens:
-        node = cast("Any", node).get(token) if isinstance(node, dict) else None
-    description: Any = (
-        cast("dict[str, Any]", node).get("description") if isinstance(node, dict) else ""
-    )
-    return clean(description, _MAX_DESCRIPTION)
+    operation = locate_operation(api.document, entry.endpoint)
+    return clean(operation.raw.get("description"), _MAX_DESCRIPTION)
 
 
 def _parameter(argument: Argument) -> Parameter:

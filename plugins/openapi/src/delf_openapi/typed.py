@@ -40,6 +40,7 @@ _DATE_TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6}0*)?(?:[Zz]|[+-]\d\d:\d\d)"
 )
 
+# A context variable, because responses are validated in several threads at the same time.
 _deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline")
 
 

@@ -146,7 +146,7 @@ class Budgets:
         ledgers = [] if own_ledger is None else [(caller.name, own_ledger)]
         for team in sorted(caller.teams & self._limits.keys()):
             # Read again for each refresh, because the team may change during the month.
-            members = partial(self._keys.of_team, team)
+            members = partial(self._keys.holders_of_team, team)
             ledger = await self._up_to_date_ledger(("team", team), team, members)
             ledgers.append((team, ledger))
         return ledgers

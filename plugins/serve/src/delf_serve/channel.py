@@ -325,7 +325,7 @@ class EndNotices:
 
     def _recipients(self, owner: str | None) -> list[Person]:
         """Return the owner of a task, if the owner has access and opted in."""
-        person = self._keys.known(owner)
+        person = self._keys.person_of(owner)
         if person is None or person.revoked_at is not None or "ended" not in person.notices:
             return []
         return [person]

@@ -63,6 +63,7 @@ class EventStreamResponse(Response):
         finally:
             sending.cancel()
             disconnection.cancel()
+            # The frames can be closed only once nothing reads them any more.
             await asyncio.gather(sending, return_exceptions=True)
             await self._frames.aclose()
         if not sending.cancelled():

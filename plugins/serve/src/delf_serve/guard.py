@@ -160,7 +160,7 @@ class Guard:
                 caller: Caller | None = scope["delf.caller"]
                 access.log_request(
                     scope,
-                    client=_host(scope),
+                    client=_client_host(scope),
                     caller=None if caller is None else caller.name,
                     status=sender.status,
                     began=began,
@@ -220,7 +220,7 @@ class Guard:
         """Refuse clients from other machines and proxied requests if the server has no keys."""
         if self._keys:
             return
-        is_local = is_loopback(_host(scope)) or _host(scope) == TEST_CLIENT
+        is_local = is_loopback(_client_host(scope)) or _client_host(scope) == TEST_CLIENT
         if not is_local or any(name in headers for name in _FORWARDED):
             raise ProblemError(
                 403,
@@ -402,7 +402,7 @@ class Guard:
         if match is None:
             return False
         name = match[1].lower().strip("[]")
-        if name == "testserver" and _host(scope) == TEST_CLIENT:
+        if name == "testserver" and _client_host(scope) == TEST_CLIENT:
             return True
         return is_address(name) or name in self._hosts or name.endswith(".localhost")
 
@@ -535,8 +535,9 @@ def path_of(scope: Scope) -> str:
     return scope["path"][len(scope.get("root_path", "")) :] or "/"
 
 
-def _host(scope: Scope) -> str:
-    client = scope.get("client")  # (host, port); None for a Unix socket
+def _client_host(scope: Scope) -> str:
+    """Return the client's address; empty for a Unix socket."""
+    client = scope.get("client")  # (host, port), or None
     return str(client[0]) if client else ""
 
 

@@ -173,7 +173,7 @@ class Keys:
                 match = caller
         return match
 
-    def of_session(self, session: SessionRecord) -> Caller | None:
+    def caller_of_session(self, session: SessionRecord) -> Caller | None:
         """Return the person of a session; None if the person or the API key is revoked."""
         if session.key:  # the digest of the API key with which the session began
             caller = self._callers_by_digest.get(bytes.fromhex(session.key))
@@ -217,7 +217,7 @@ class Keys:
         yield from self._callers_by_holder.values()
         yield from self._callers_of_settings
 
-    def of_holder(self, holder: str) -> Caller | None:
+    def caller_of(self, holder: str) -> Caller | None:
         """Return the caller with the owner name (:attr:`Caller.holder`) ``holder``, or None.
 
         The caller is a person, or has a key of the settings.
@@ -230,14 +230,14 @@ class Keys:
                 return caller
         return None
 
-    def known(self, holder: str | None) -> Person | None:
+    def person_of(self, holder: str | None) -> Person | None:
         """Return the person whose tasks are stored with the owner ``holder``; None if unknown.
 
         Removed people are found, too.
         """
         return next((person for person in self._all_people if person.holder == holder), None)
 
-    def of_team(self, team: str) -> frozenset[str]:
+    def holders_of_team(self, team: str) -> frozenset[str]:
         """Return the owner names with which the tasks of a team's members are stored.
 
         Removed members are included.

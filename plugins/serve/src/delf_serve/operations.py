@@ -635,7 +635,7 @@ def _require_all_rights(call: Call) -> None:
     Otherwise such a key could send to an address of its own what only the person may see.
     """
     caller = call.caller
-    person = call.service.keys.of_holder(caller.holder or "")
+    person = call.service.keys.caller_of(caller.holder or "")
     if person is not None and (caller.rights, caller.scope) != (person.rights, person.scope):
         raise ProblemError(
             403,
@@ -669,7 +669,7 @@ def _with_webhook(person: Person, address: str | None, new_secret: str) -> Perso
 
 
 def _own_person(call: Call) -> Person:
-    person = call.service.keys.known(call.caller.holder)
+    person = call.service.keys.person_of(call.caller.holder)
     if person is None:
         raise ProblemError(404, "your key is of no person who could get notices")
     return person

@@ -134,7 +134,7 @@ def _name_without_provider(model: str) -> str:
 async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Session:
     service = call.service
     is_by_proxy = bool(call.http.scope.get("delf.proxy"))
-    person = service.keys.known(caller.holder)
+    person = service.keys.person_of(caller.holder)
     csrf = None
     if not service.keys:  # a server without people and logins
         login_method = "none"

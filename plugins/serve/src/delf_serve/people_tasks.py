@@ -58,7 +58,7 @@ class ServedPeople:
             The ledger; None if the owner is unknown, or no budget covers the task.
         """
         await self._keys.reload(self._journal)
-        owner = self._keys.of_holder(holder)
+        owner = self._keys.caller_of(holder)
         if owner is None:
             return None
         # The task is already accepted: if a budget is exhausted, the task ends at its next model

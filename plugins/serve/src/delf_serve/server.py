@@ -71,7 +71,9 @@ class Protocol(HttpToolsProtocol):
         self._is_gone = False
         self._is_reading_head = False
         self._unread_bytes = 0
-        # The response to an invalid request, unless a more exact one is set before.
+        # The response to an invalid request, unless a more exact one is set before. An exception in
+        # a callback of the parser, such as on_header(), makes uvicorn call send_400_response(),
+        # which sends this response.
         self._refusal = ProblemError(400, "the request is not valid HTTP")
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -324,6 +326,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams and waiting requests, then shut down."""
+        # uvicorn waits until all responses have ended, and a stream does not end by itself.
         self._application.begin_stop()
         await super().shutdown(sockets)
 

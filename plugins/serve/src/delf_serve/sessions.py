@@ -96,7 +96,7 @@ class Sessions:
         Return None if the session is unknown or has ended, or the person is revoked.
         """
         records = await self._tasks.journal.logins([digest_of(cookie)])
-        return self._keys.of_session(records[0]) if records else None
+        return self._keys.caller_of_session(records[0]) if records else None
 
     async def of(self, caller: Caller) -> list[SessionRecord]:
         """Return the login sessions of the caller, oldest first."""

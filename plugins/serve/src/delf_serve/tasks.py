@@ -780,7 +780,7 @@ class Tasks:
             caller: The authenticated caller.
         """
         record = await self.record(id_or_prefix, caller)
-        return _files(await self.journal.read(record.task_id))
+        return snapshot(await self.journal.read(record.task_id)).files
 
     # -- stopping and resuming ------------------------------------------------------------
 
@@ -950,7 +950,7 @@ class Tasks:
 
         An exhausted budget does not refuse the task, because it was accepted before.
         """
-        known_owner = None if owner is None else self._keys.of_holder(owner)
+        known_owner = None if owner is None else self._keys.caller_of(owner)
         if known_owner is None:
             return None
         return await self.budgets.ledger(known_owner, self._agent.ledger, checked=False)
@@ -995,6 +995,8 @@ class Tasks:
             self._tasks_not_to_resume.add(task_id)
             return
         try:
+            # The start of the task checks the owner, too, but leaves the task interrupted: it would
+            # be tried again every few seconds.
             await self._check_owner(first_event.key)
         except ConfigurationError as error:
             await self._fail(task_id, error)
@@ -1091,10 +1093,6 @@ def _check_output(schema: Mapping[str, Any]) -> None:
 def _digest(order: RunRequest) -> str:
     order_text = order.model_dump_json(exclude={"wait"})
     return hashlib.sha256(order_text.encode("utf-8", "replace")).hexdigest()[:32]
-
-
-def _files(events: Sequence[Event]) -> dict[str, str]:
-    return snapshot(events).files
 
 
 def _encode_cursor(record: TaskRecord) -> str:

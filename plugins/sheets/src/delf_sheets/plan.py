@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 
 from delf.errors import ToolRefusedError, did_you_mean
 from delf_sheets.cells import FORMATS, cell_of, column_names
-from delf_sheets.ranges import Area, Book, Sheet, a1, growth
+from delf_sheets.ranges import Area, Book, Sheet, a1
 
 ChartKind = Literal["column", "bar", "line", "area", "scatter", "pie"]
 _NAMED_COLORS: Final = {
@@ -25,6 +25,8 @@ _NAMED_COLORS: Final = {
     "grey": "#808080",
     "gray": "#808080",
 }
+# Google's limit for a spreadsheet, of which only the sheet that grows is counted.
+_MAX_CELLS: Final = 10_000_000
 
 _LITERAL: Final = re.compile(r'"[^"]*"|\\.|[_*].')
 _BRACKETS: Final = re.compile(r"\[[^\]]*\]")
@@ -78,10 +80,23 @@ class Plan:
         self._first_row_changes.setdefault(sheet.id, []).append((left, values))
 
     def _grow(self, area: Area, height: int, width: int) -> None:
-        """Enlarge a sheet if needed, which makes the plan unsafe to send twice."""
-        needed = growth(area, height, width)
-        self.requests += needed
-        self._is_unsafe_to_repeat = self._is_unsafe_to_repeat or bool(needed)
+        """Enlarge the sheet of an area, if needed for cells of this size from the area's start.
+
+        Raises:
+            ToolRefusedError: If a sheet cannot be so large.
+        """
+        sheet = area.sheet
+        rows = max(sheet.rows, area.top + height)
+        columns = max(sheet.columns, area.left + width)
+        if rows * columns > _MAX_CELLS:
+            raise ToolRefusedError(f"{sheet.title} would have over {_MAX_CELLS:,} cells")
+        added_counts = (("ROWS", rows - sheet.rows), ("COLUMNS", columns - sheet.columns))
+        for dimension, added_count in added_counts:
+            if added_count > 0:
+                body = {"sheetId": sheet.id, "dimension": dimension, "length": added_count}
+                self.requests.append({"appendDimension": body})
+                self._is_unsafe_to_repeat = True  # a second sending would enlarge the sheet again
+        sheet.rows, sheet.columns = rows, columns
 
     # -- cells --------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 from delf.errors import ToolRefusedError, did_you_mean
 
 _CORNER: Final = re.compile(r"\$?(?P<column>[A-Za-z]{0,3})\$?(?P<row>[0-9]{0,8})")
-_MAX_CELLS: Final = 10_000_000
 
 
 @dataclass(slots=True)
@@ -175,27 +174,6 @@ def _sheet(properties: Mapping[str, Any]) -> Sheet:
         rows=int(grid.get("rowCount") or 0),
         columns=int(grid.get("columnCount") or 0),
     )
-
-
-def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
-    """Return requests that enlarge the sheet of an area; update ``area.sheet`` to the new size.
-
-    Raises:
-        ToolRefusedError: If a sheet cannot be so large.
-    """
-    sheet = area.sheet
-    requests: list[dict[str, Any]] = []
-    rows = area.top + height
-    columns = area.left + width
-    if max(rows, sheet.rows) * max(columns, sheet.columns) > _MAX_CELLS:
-        raise ToolRefusedError(f"{sheet.title} would have over {_MAX_CELLS:,} cells")
-    for dimension, missing in (("ROWS", rows - sheet.rows), ("COLUMNS", columns - sheet.columns)):
-        if missing > 0:
-            body = {"sheetId": sheet.id, "dimension": dimension, "length": missing}
-            requests.append({"appendDimension": body})
-    sheet.rows = max(rows, sheet.rows)
-    sheet.columns = max(columns, sheet.columns)
-    return requests
 
 
 def quoted_title(title: str) -> str:

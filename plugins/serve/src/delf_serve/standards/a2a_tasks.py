@@ -219,7 +219,8 @@ class A2ATasks(RequestHandler):
             raise TaskNotFoundError
         return detail
 
-    async def _new(self, message: pb.Message, conversation: str | None) -> str:
+    async def _begin_task(self, message: pb.Message, conversation: str | None) -> str:
+        """Start a task for a message, and return the id of the task."""
         # Another agent writes the message, so it holds no user's words.
         return await begin(self._call, _read_turn(message, conversation), trust="outside")
 
@@ -232,7 +233,7 @@ class A2ATasks(RequestHandler):
         """
         self._require_right("run")
         if not message.task_id:
-            return await self._new(message, message.context_id or None), 0
+            return await self._begin_task(message, message.context_id or None), 0
         detail = await self._detail(message.task_id)
         answer = _parse_decision(message)
         if answer is not None:
@@ -246,7 +247,7 @@ class A2ATasks(RequestHandler):
                 "`reject REQUEST`"
             )
         # The task has ended: begin another task in its context.
-        return await self._new(message, detail.conversation_id), 0
+        return await self._begin_task(message, detail.conversation_id), 0
 
     @_errors_for_client()
     async def _task(

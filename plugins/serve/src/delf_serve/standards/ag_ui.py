@@ -91,11 +91,11 @@ class RunInput(CamelBody):
 @AG_UI.add("POST", "/ag-ui", "run")
 async def run_agent(call: Call, body: RunInput) -> Response:
     """Start a task for the last message, and stream its progress as AG-UI events."""
-    task_id, after = await _task(call, body)
+    task_id, after = await _start_or_continue(call, body)
     return EventStreamResponse(call, _run(call, body, task_id, after))
 
 
-async def _task(call: Call, body: RunInput) -> tuple[str, int]:
+async def _start_or_continue(call: Call, body: RunInput) -> tuple[str, int]:
     """Start or continue the task of a run.
 
     Returns:

@@ -120,10 +120,11 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
     """Run a task for the last message, and return the answer or a question as a completion."""
     if body.n not in (None, 1):
         raise ProblemError(422, "a task has one answer", param="n")
+    # Also before a stream, so that a refusal has an HTTP status.
+    task_id = await _start_or_continue(call, body)
     if body.stream:
-        # Begin the task before the stream, so that a refusal has an HTTP status.
-        return EventStreamResponse(call, _chunks(call, body, await _task(call, body)))
-    task_outcome = await outcome(call, await _task(call, body))
+        return EventStreamResponse(call, _chunks(call, body, task_id))
+    task_outcome = await outcome(call, task_id)
     message = _message(call, body, task_outcome)
     choice = {"index": 0, "message": message, "finish_reason": _finish(message)}
     head = _head(body, task_outcome.detail.task_id, "chat.completion")
@@ -131,7 +132,7 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
     return response_of_json({**head, "choices": [choice], **more})
 
 
-async def _task(call: Call, body: ChatBody) -> str:
+async def _start_or_continue(call: Call, body: ChatBody) -> str:
     """Decide an approval request, continue a task, or start a new task, as a chat message asks.
 
     Return the id of the task.

@@ -82,7 +82,7 @@ class ResponseBody(ClientBody):
 @RESPONSES.add("POST", "/v1/responses", "run")
 async def create_response(call: Call, body: ResponseBody) -> Response:
     """Run a task for the input, and return the answer or a question as a response."""
-    task_id = await _task(call, body)
+    task_id = await _start_or_continue(call, body)
     if body.stream:
         return EventStreamResponse(call, _events(call, body, task_id))
     task_outcome = await outcome(call, task_id, 0 if body.background else WAIT_SECONDS)
@@ -106,7 +106,7 @@ async def cancel_response(call: Call) -> Response:
     return response_of_json(_response(call, body=None, task_outcome=task_outcome))
 
 
-async def _task(call: Call, body: ResponseBody) -> str:
+async def _start_or_continue(call: Call, body: ResponseBody) -> str:
     """Decide an approval request, continue a task, or start a new task; return the task's id."""
     if isinstance(body.input, list):
         items = body.input
