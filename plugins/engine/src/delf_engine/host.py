@@ -272,6 +272,7 @@ class TaskHost:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
+            # The strategy gives up the call. After close(), the whole task is cancelled instead.
             if not self._is_closed:
                 self._gate.abandon(request.call_id)  # records that nobody waits for the result
             work.cancel()

@@ -161,14 +161,9 @@ class Runtime:
                     return await self._outcome_of_stopped_task(request.task_id)
                 raise  # code of the task has cancelled the task
             finally:
-                if _has_final_end(work):
-                    # Nobody can resume the task. There is no await, at which the caller could be
-                    # cancelled and lose the outcome.
-                    self._claims.claimed.discard(request.task_id)
-                else:
-                    # First wait for the end of the work: another process must not resume the task
-                    # while the work of a cancelled caller is ending.
-                    await await_despite_cancellation(self._release_claim(work, request.task_id))
+                # Even if the caller is cancelled, wait until the work has ended: another process
+                # must not resume the task before.
+                await await_despite_cancellation(self._release_claim(work, request.task_id))
 
     @asynccontextmanager
     async def permit_of_caller_released(
@@ -278,7 +273,7 @@ class Runtime:
             return await TaskRun.begin(self.resources, request, permit)
         except asyncio.CancelledError:
             # Without a recorded end, another process can resume the task.
-            stays_resumable = self._stopped or self._stays_resumable(request)
+            stays_resumable = self._stopped or self._stays_resumable(request.task_id)
             if not stays_resumable:
                 await await_despite_cancellation(self._record_cancelled_start(request))
             raise
@@ -307,9 +302,6 @@ class Runtime:
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
         """Run a pipeline, which is listed in ``_pipelines`` meanwhile."""
         self._pipelines[request.task_id] = pipeline
-        # keep_resumable() may have been called before the task had a pipeline.
-        if self._stays_resumable(request):
-            pipeline.keep_resumable()
         try:
             return await pipeline.run(self.resources.agent.agent_id)
         finally:
@@ -482,28 +474,24 @@ class Runtime:
 
     def _prepare(self, run: TaskRun, children: ChildTasks) -> TaskPipeline:
         """Build the pipeline that runs a task in one sandbox."""
-        resources, task_id = self.resources, run.request.task_id
+        task_id = run.request.task_id
         gate = Gate(run, CallContexts(run, children), self._threads)
         close_in_background = partial(self._close_in_background, task_id)
         scripts = ScriptRunner(run, gate, children, close_in_background)
         host = TaskHost(run, gate, scripts, children)
-        strategy = resources.strategy(run.config.strategy)
-        return TaskPipeline(run, host, strategy, lambda: self._stops.author_of(task_id))
+        stopped_by = partial(self._stops.author_of, task_id)
+        return TaskPipeline(run, host, stopped_by, partial(self._stays_resumable, task_id))
 
-    def _stays_resumable(self, request: TaskRequest) -> bool:
-        return self._all_stay_resumable or request.task_id in self._resumable_ids
+    def _stays_resumable(self, task_id: str) -> bool:
+        return self._all_stay_resumable or task_id in self._resumable_ids
 
     def keep_all_resumable(self) -> None:
         """Make all tasks resumable: from now on, a cancellation is not recorded as an end."""
         self._all_stay_resumable = True
-        for pipeline in self._pipelines.values():
-            pipeline.keep_resumable()
 
     def keep_resumable(self, task_id: str) -> None:
         """Record no end of the task if it is cancelled, so that it can be resumed."""
         self._resumable_ids.add(task_id)
-        if (pipeline := self._pipelines.get(task_id)) is not None:
-            pipeline.keep_resumable()
 
     def _close_in_background(self, task_id: str, work: Awaitable[None]) -> None:
         """Close a task's sandbox in the background, so that the answer is returned earlier."""

@@ -21,7 +21,7 @@ from delf.messages import ModelRequest, Purpose, user
 from delf.protocols.conversation import KeptVariables
 from delf.protocols.formats import InputFile
 from delf.protocols.sandbox import SessionSpec
-from delf.protocols.strategy import ToolChoice, ToolDescription
+from delf.protocols.strategy import ToolChoice, ToolDescription, takes_changes
 from delf.tools.stubs import stubs_of
 from delf.types import Trust
 from delf_engine.agent_tools import AgentTools
@@ -127,6 +127,7 @@ class TaskRun:
         self.inputs = inputs
         config = resources.config if child is None else child.config
         self.config: AgentConfig = _config_of(request, config, resources)
+        self.strategy = resources.strategy(self.config.strategy)
         self.is_continued = before is not None
         """True if an earlier run of the task ended because its sandbox died."""
         self.replay = Replay(request.past)
@@ -177,7 +178,14 @@ class TaskRun:
             rules = resources.approvals.approved_flows
             flows = TaskFlows(self._value_origins, self._ask_for_outline, self.log, rules)
         self.approvals = TaskApprovals(
-            resources.approvals, request, self.log, permit, self.clock, flows
+            resources.approvals,
+            request,
+            self.log,
+            permit,
+            self.clock,
+            flows,
+            # Only a model that plans again can follow the requested changes.
+            can_request_changes=takes_changes(self.strategy),
         )
         folder = output_folder(self.config.output_dir, request.past)
         self.output = OutputFiles(folder, resources.files.formats, self.log)

@@ -68,6 +68,7 @@ class TaskApprovals:
         permit: The task's permit to run, released while a person decides.
         clock: The task's clock, paused while a person decides.
         flows: Finds out where the values of calls came from; None if this is switched off.
+        can_request_changes: Whether the strategy of the task can act on requested changes.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class TaskApprovals:
         permit: Permit,
         clock: TaskClock,
         flows: TaskFlows | None = None,
+        *,
+        can_request_changes: bool = False,
     ) -> None:
         self._approvals = approvals
         self._task = task
@@ -94,8 +97,7 @@ class TaskApprovals:
         self._course = Course()
         self._shaper_names: list[str] = []
         self._shapers_read_count = 0
-        self.can_request_changes = False
-        """True if the strategy of the task can act on requested changes."""
+        self._can_request_changes = can_request_changes
         self._mode = ModeJudge(approvals, task)
         self._plan = PlanJudge()
         self._flows = FlowsJudge(approvals, flows, self._decisions, task.worker)
@@ -441,7 +443,7 @@ class TaskApprovals:
         asker = name_of_holder(self._task.on_behalf_of)
         # A request about an interrupted call never expires.
         expires_after = None if outcome_unknown else self._approvals.config.approval_timeout
-        takes_changes = self.can_request_changes and not outcome_unknown and not is_question
+        takes_changes = self._can_request_changes and not outcome_unknown and not is_question
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,

@@ -42,7 +42,7 @@ from delf.events import (
     Warned,
     cost_of,
 )
-from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts, takes_changes
+from delf.protocols.strategy import SupportsOwnTools, runs_scripts
 from delf_engine.bounded import EndedItselfError, convert_exits_to_errors
 from delf_engine.changes import refusal_of, used_tools
 from delf_engine.host import TaskHost
@@ -82,34 +82,29 @@ class TaskPipeline:
     Args:
         run: The task.
         host: The host for its strategy.
-        strategy: The strategy of the task.
         stopped_by: Returns the person who stopped the task, if any.
+        stays_resumable: Returns True if no end is recorded when the task is cancelled now, so that
+            the task can be resumed.
     """
 
     def __init__(
         self,
         run: TaskRun,
         host: TaskHost,
-        strategy: Strategy,
-        stopped_by: Callable[[], StoppedBy | None] = lambda: None,
+        stopped_by: Callable[[], StoppedBy | None],
+        stays_resumable: Callable[[], bool],
     ) -> None:
         self._stopped_by = stopped_by
+        self._stays_resumable = stays_resumable
         self._run = run
         self._log = run.log
         self._host = host
-        self._strategy = strategy
-        # A person can request changes only if the strategy's model can plan again.
-        run.approvals.can_request_changes = takes_changes(strategy)
-        self._stays_resumable = False
+        self._strategy = run.strategy
 
     @property
     def under_way(self) -> list[str]:
         """Descriptions of the calls in flight, for messages."""
         return self._host.under_way
-
-    def keep_resumable(self) -> None:
-        """From now on, record no end of a cancelled task, so that the task can be resumed."""
-        self._stays_resumable = True
 
     async def run(self, origin: str) -> TaskOutcome:
         """Run the task within its timeout.
@@ -376,8 +371,8 @@ class TaskPipeline:
         Args:
             work: The running work; None if it has not started.
         """
-        # Read once: a shutdown may change the attribute while the end is being written.
-        stays_resumable = self._stays_resumable
+        # Called once: a shutdown may change the result while the end is being written.
+        stays_resumable = self._stays_resumable()
         self._log.hurry(_FINAL_JOURNAL_SECONDS)
         try:
             # Closed before the work is cancelled, so that its clean-up code cannot call tools.
