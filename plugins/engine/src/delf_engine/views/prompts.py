@@ -7,17 +7,11 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Final
 
 from delf.events import Event, ModelCalled, ModelFailed, ModelReplied
 from delf.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall, Usage
 from delf.records import dataclass
 from delf_engine.views.copies import PERSON, copied_event_count
-
-# The zlib compression level.
-_LEVEL: Final = 6
-# The maximum size of a decompressed prompt in bytes; the rest is omitted.
-_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +87,7 @@ def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, s
             break
         shared_count += 1
     new_messages = [[message.role, _text_of(message)] for message in messages[shared_count:]]
-    raw = zlib.compress(json.dumps(new_messages).encode(), _LEVEL)
+    raw = zlib.compress(json.dumps(new_messages).encode())
     return shared_count, base64.b64encode(raw).decode("ascii")
 
 
@@ -163,14 +157,9 @@ def _unpack_messages(
     shared = previous_messages[: event.same]
     if event.prompt is None or len(shared) < event.same:
         return None
-    raw = zlib.decompressobj().decompress(base64.b64decode(event.prompt), _MAX_BYTES)
     shared_messages = [PromptMessage(message.role, message.text, same=True) for message in shared]
-    try:
-        new: Any = json.loads(raw)
-    except (ValueError, RecursionError):  # cut at the maximum size: show the rest as one message
-        new = [["", raw.decode("utf-8", "replace")]]
-    new_messages = [PromptMessage(str(role), str(text)) for role, text in new]
-    return (*shared_messages, *new_messages)
+    new: list[list[str]] = json.loads(zlib.decompress(base64.b64decode(event.prompt)))
+    return (*shared_messages, *(PromptMessage(role, text) for role, text in new))
 
 
 def _text_of(message: Message) -> str:

@@ -71,13 +71,12 @@ class Trace:
         self._current_step = ""
         # The duration of the latest script.
         self._script_ms = 0.0
-        self._printed_lines: list[str] = []
-        self._timeline: list[TimelineEntry] = []
-        # The parts of the last printed line, which has no line break yet.
-        self._unfinished_line_parts: list[str] = []
-        self._unfinished_line_entry = TimelineEntry(
-            kind="say", label="", status="success", started_at=0
-        )
+        self.utterances: list[str] = []
+        """The lines that the task's scripts have printed."""
+        self.timeline: list[TimelineEntry] = []
+        """The history of a task for a person: steps, calls and printed lines in order."""
+        # The timeline entry of the last printed line while the line has no line break yet.
+        self._unfinished_line: TimelineEntry | None = None
         # The events of scripts and calls, from which the property ``changes`` is computed.
         self._events_of_changes: list[ev.Event] = []
         for event in events:
@@ -204,7 +203,7 @@ class Trace:
         self, kind: str, label: str, at: float, status: str = "running"
     ) -> TimelineEntry:
         entry = TimelineEntry(kind=kind, label=label, status=status, started_at=at)
-        self._timeline.append(entry)
+        self.timeline.append(entry)
         return entry
 
     def _close_running_entries(self, at: float) -> None:
@@ -221,44 +220,29 @@ class Trace:
         *complete_texts, rest = text.split("\n")  # the first may continue an unfinished line
         for complete_text in complete_texts[: self._remaining_line_count()]:
             self._continue_printed_line(complete_text, event.at)
-            self._finish_printed_line()
+            self._unfinished_line = None
         if rest and self._remaining_line_count() > 0:
             self._continue_printed_line(rest, event.at)
 
-    def _finish_printed_line(self) -> None:
-        self._join_unfinished_line()
-        self._unfinished_line_parts.clear()
-
     def _remaining_line_count(self) -> int:
         """Return how many more lines a trace takes, the unfinished line included."""
-        complete_line_count = len(self._printed_lines)
-        if self._unfinished_line_parts:
+        complete_line_count = len(self.utterances)
+        if self._unfinished_line is not None:
             # Text that continues the last line must not be cut off at the limit.
             complete_line_count -= 1
         return MAX_LINES - complete_line_count
 
     def _continue_printed_line(self, text: str, at: float) -> None:
         """Append text to the unfinished printed line; begin a line if there is none."""
-        if not self._unfinished_line_parts:
-            # The line is printed, and is the label of an entry in the timeline.
-            self._unfinished_line_entry = self._add_timeline_entry("say", text, at, "success")
-            self._unfinished_line_entry.duration_ms = 0
-            self._printed_lines.append(text)
-        # _join_unfinished_line() adds further parts to the line and the label, when they are read.
-        # Joining at each part would take quadratic time.
-        self._unfinished_line_parts.append(text)
-
-    def _join_unfinished_line(self) -> None:
-        """Join the parts of the last printed line into one text.
-
-        The text replaces the first part in the two places that have the line: its timeline entry
-        and the list of printed lines.
-        """
-        if len(self._unfinished_line_parts) > 1:
-            text = "".join(self._unfinished_line_parts)
-            self._unfinished_line_parts = [text]
-            self._unfinished_line_entry.label = text
-            self._printed_lines[-1] = text
+        entry = self._unfinished_line
+        if entry is None:
+            entry = self._add_timeline_entry("say", text, at, "success")
+            entry.duration_ms = 0
+            self.utterances.append(text)
+            self._unfinished_line = entry
+        else:
+            entry.label += text
+            self.utterances[-1] = entry.label
 
     def _start_call(self, event: ev.CallStarted) -> None:
         call = ToolCallTrace(
@@ -357,18 +341,6 @@ class Trace:
         return [str(change) for change in changes_of(self._events_of_changes)]
 
     @property
-    def utterances(self) -> list[str]:
-        """The lines that the task's scripts have printed."""
-        self._join_unfinished_line()
-        return self._printed_lines
-
-    @property
-    def timeline(self) -> list[TimelineEntry]:
-        """The history of a task for a person: steps, calls and printed lines in order."""
-        self._join_unfinished_line()
-        return self._timeline
-
-    @property
     def usage_by_model(self) -> dict[str, ModelUse]:
         """Calls, tokens and cost of each model."""
         return self._uses("model")
@@ -398,7 +370,7 @@ class Trace:
         """Return the trace as JSON-ready data; types that JSON does not support are tagged."""
         values = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         # Properties are not in vars().
-        for name in ("utterances", "timeline", "usage_by_model", "usage_by_step", "changes"):
+        for name in ("usage_by_model", "usage_by_step", "changes"):
             values[name] = getattr(self, name)
         values["approvals"] = [_fields_of(each, _APPROVAL_FIELDS) for each in self.approvals]
         values["tool_calls"] = [_fields_of(each, _CALL_FIELDS) for each in self.tool_calls]
