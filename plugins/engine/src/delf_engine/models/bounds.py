@@ -36,14 +36,14 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
     deadline: float | None = None  # set at the first piece
     async with aclosing(pieces):
         while True:
+            limit = asyncio.timeout_at(deadline)
             try:
-                async with asyncio.timeout_at(deadline):
+                async with limit:
                     piece = await anext(pieces)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                is_over = deadline is not None and clock() >= deadline
-                if not is_over:  # the stream itself has timed out, such as its connection
+                if not limit.expired():  # the stream itself has timed out, such as its connection
                     raise
                 raise EndlessAnswerError(
                     f"the answer of {config.model} has no end after {seconds:g} s",

@@ -72,6 +72,7 @@ def input_tokens(request: ModelRequest) -> int:
                 case FilePart() if part.media_type.startswith("text/"):
                     text_bytes += len(part.data)
                 case FilePart():
+                    # A provider also sees each page as an image, and there is at least one page.
                     file_tokens = len(part.data) // _FILE_BYTES_PER_TOKEN
                     attachment_tokens += max(_IMAGE_TOKENS, file_tokens)
                 case ToolCall():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from delf.errors import DelfError, ModelConfigurationError, PluginError
 from delf.llm import LLMConfig
@@ -32,6 +33,17 @@ The user's own price overrides the provider's price.
 """
 
 
+class _Client(NamedTuple):
+    """A model's client, as it was made for a configuration."""
+
+    model: Model
+    """The client, in a recorder if recording is enabled."""
+    name: str
+    """The name of the model and its plugin, for error messages."""
+    price_source: SupportsPrice | None
+    """The client itself if it knows its price before a call, which a recorder would hide."""
+
+
 class ModelPool:
     """The model clients of an agent, created on first use.
 
@@ -56,10 +68,7 @@ class ModelPool:
         self._redactor = Redactor() if redactor is None else redactor
         self._context = context
         self._record_path = record_path
-        self._models: dict[str, Model] = {}
-        self._names: dict[str, str] = {}  # the names of the models, as messages show them
-        # Apart from ``_models``, whose recorders hide whether a client knows its price.
-        self._price_sources: dict[str, SupportsPrice] = {}
+        self._clients: dict[str, _Client] = {}
 
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
         """Return a configuration with the provider and the model that its model name stands for."""
@@ -72,17 +81,24 @@ class ModelPool:
             PluginError: If no plugin serves the model.
             ModelConfigurationError: If the plugin refuses the configuration.
         """
+        return self._client(config).model
+
+    def price_source(self, config: LLMConfig) -> SupportsPrice | None:
+        """Return the model's client if the client knows its price before a call, else None."""
+        return self._client(config).price_source
+
+    def _client(self, config: LLMConfig) -> _Client:
         config = self.resolve_provider(config)
         key = _key(config)
-        model = self._models.get(key)
-        if model is None:
-            spec = self._host.model_spec(config)
-            client: Model = self._make(spec, config)
-            if isinstance(client, SupportsPrice):
-                self._price_sources[key] = client
-            self._names[key] = self.name_of(config)
-            model = self._models[key] = self._with_recorder(client)
-        return model
+        client = self._clients.get(key)
+        if client is None:
+            model = self._make(self._host.model_spec(config), config)
+            client = self._clients[key] = _Client(
+                model=self._with_recorder(model),
+                name=self.name_of(config),
+                price_source=model if isinstance(model, SupportsPrice) else None,
+            )
+        return client
 
     def name_of(self, config: LLMConfig) -> str:
         """Return the name of a model and its plugin, for error messages."""
@@ -104,11 +120,6 @@ class ModelPool:
         except DelfError as error:
             self.add_load_failures_to(error)
             raise
-
-    def price_source(self, config: LLMConfig) -> SupportsPrice | None:
-        """Return the model's client if the client knows its price before a call, else None."""
-        self.get(config)  # creates the client, and adds it to _price_sources if it knows prices
-        return self._price_sources.get(_key(self.resolve_provider(config)))
 
     def _with_recorder(self, model: Model) -> Model:
         """Return the client, wrapped in a recorder if recording is enabled."""
@@ -140,7 +151,7 @@ class ModelPool:
                     await model.check()
             except DelfError as error:
                 self.add_load_failures_to(error)
-                failure = failure or error
+                failure = failure or error  # that of the model itself, not of a fallback
             else:
                 return
         if failure is not None:
@@ -157,11 +168,10 @@ class ModelPool:
         """Close every model."""
         # Numbered, because one name may stand for several keys or addresses.
         models = {
-            f"{self._names[key]}, number {number}": model
-            for number, (key, model) in enumerate(self._models.items(), 1)
+            f"{client.name}, number {number}": client.model
+            for number, client in enumerate(self._clients.values(), 1)
         }
-        self._models.clear()
-        self._price_sources.clear()
+        self._clients.clear()
         await close_all(models)
 
 
