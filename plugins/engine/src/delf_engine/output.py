@@ -333,6 +333,7 @@ def check_output_folder(folder: str | None) -> None:
         return
     try:
         path = Path(folder).expanduser().resolve()
+        # A folder that does not exist yet is created with the first file, so its parent decides.
         existing = next(each for each in (path, *path.parents) if each.exists())
         is_folder = existing.is_dir()
         usable = is_folder and os.access(existing, os.W_OK | os.X_OK)

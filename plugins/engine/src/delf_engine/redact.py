@@ -263,6 +263,7 @@ class Redactor:
 
     def _clean(self, value: Any) -> Any:
         """Redact a value of any type; see :meth:`redact_value`."""
+        # The exact types of nearly all values first: a result may have millions of values.
         kind = cast("type[Any]", type(value))
         if kind is str:
             return self.redact_text(value)

@@ -444,6 +444,7 @@ class Origins:
         task's outline do not count, because the user asked for them.
         """
         for call in self._history.calls.values():
+            # An action of delf itself, such as ``files.read``, sends its arguments to no service.
             is_built_in = call.tool is not None and call.tool.built_in
             if call.changes_data or call.has_failed or is_built_in:
                 continue

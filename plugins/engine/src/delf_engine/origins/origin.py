@@ -279,7 +279,10 @@ def _delimited(letters: str) -> str:
 
 
 def _value_with(pattern: str, calls: Iterable[PastCall]) -> tuple[PastCall, SearchableValue] | None:
-    """Return a value that contains a pattern, and its call; prefer untrusted values."""
+    """Return a value that contains a pattern, and its call; prefer untrusted values.
+
+    If a stranger's text and the user's data both have the value, either may be its source.
+    """
     matching_calls = [call for call in calls if pattern in call.searchable_text]
     for trust in ("outside", "own"):
         for call in matching_calls:

@@ -105,11 +105,14 @@ class Outline:
         self._planned_calls: list[list[ast.Call]] = []
         # Planned calls that read a text, if the user asks the agent to obey that text.
         self._calls_with_instructions: list[ast.Call] = []
-        self.answers = 0
-        """The number of the model's answers that list planned calls."""
         # How many calls :meth:`admit_call` has admitted. Equal calls have the same key: the action
         # with the values that decide the effect of the call.
         self._admitted_counts: Counter[tuple[str, ...]] = Counter()
+
+    @property
+    def answers(self) -> int:
+        """The number of the model's answers that list planned calls."""
+        return len(self._planned_calls)
 
     def add(self, answer: str) -> None:
         """Add the calls in a model's answer to the planned calls.
@@ -128,7 +131,6 @@ class Outline:
             if dotted(call.func) == "follow" and is_first_answer:
                 self._calls_with_instructions += planned_calls
         self._planned_calls.append(calls_of_answer)
-        self.answers += 1
 
     def differing_arguments(
         self,

@@ -78,6 +78,8 @@ class Values:
             for key, item in cast("Mapping[object, object]", value).items():
                 self.put((*path, str(key)), item, origin, folder, source)
             return
+        # A value replaces a whole table, and a key of a table replaces a value: ``llm.model`` an
+        # earlier ``llm``.
         for other_path in list(self._leaves):
             if _overlaps(path, other_path):
                 self._not_in_force.append((other_path, self._leaves.pop(other_path)))
