@@ -536,7 +536,10 @@ async def test_task_of_the_servers_own_project_is_not_named_by_project(serve, tm
         assert [one["project"] for one in (await server.client.get(path)).json()[key]] == [None]
 
 
-async def test_server_of_another_project_leaves_an_interrupted_task_alone(serve, tmp_path):
+@pytest.mark.parametrize("is_moved", [False, True])
+async def test_server_of_another_project_leaves_an_interrupted_task_alone(
+    serve, tmp_path, is_moved
+):
     shop, bank = [tmp_path / name for name in ("shop", "bank")]
     shop.mkdir()
     bank.mkdir()
@@ -554,8 +557,10 @@ async def test_server_of_another_project_leaves_an_interrupted_task_alone(serve,
         "the task belongs to the project shop, whose tools this server does not have",
     )
     assert (await other.client.get(f"/tasks/{task_id}")).json()["state"] == "interrupted"
-    again = await serve(agent={"project": load_project(shop)})
-    await again.until(task_id, "waiting")
+    moved = {"project": load_project(bank), "former_folders": [str(shop)]}
+    again = await serve(agent=moved if is_moved else {"project": load_project(shop)})
+    view = await again.until(task_id, "waiting")
+    assert view["project"] is None
 
 
 @pytest.mark.slow

@@ -383,6 +383,11 @@ class AgentConfig(FixedAttributes, BaseModel):
         description="Seconds of silence after which other processes may claim this process's "
         "tasks; if not set, only after it has ended.",
     )
+    former_folders: Annotated[tuple[LocalPath, ...], _LOOSENS] = Field(
+        default=(),
+        description="Earlier folders of the project, for example on another machine: runners and "
+        "servers continue those tasks here.",
+    )
     chat: bool | Table[Any] | None = Field(
         default=None, description="Let tasks continue a conversation: true, or its options."
     )
@@ -394,6 +399,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         "own_files",
         "approvals",
         "observers",
+        "former_folders",
         mode="before",
     )
     @classmethod

@@ -60,4 +60,5 @@ class AgentOptions(TypedDict, total=False):
     timeout: float | None
     journal: str | None
     lease: float | None
+    former_folders: Sequence[str] | None
     output_dir: str | None

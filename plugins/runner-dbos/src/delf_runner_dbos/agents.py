@@ -71,7 +71,7 @@ class Agents:
             raise ConfigurationError(
                 f"the task belongs to the folder {folder_of(setup)}, not to {Path.cwd()}",
                 hint=f"start a runner in {folder_of(setup)}; if the project was moved here, name "
-                "that folder in former_folders under [plugins.runner-dbos]",
+                "that folder in former_folders under [agent]",
             )
         setup = {name: setup[name] for name in _AGENT_FIELDS if name in setup}
         key = json.dumps(setup, sort_keys=True, default=str)

@@ -72,7 +72,7 @@ def runner(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace:
         concurrency=concurrency,
         lease=settings.lease,
         grace=grace,
-        former_folders=settings.former_folders,
+        former_folders=project.agent.former_folders,
     )
     asyncio.run(_work(state, project, settings, options))
 

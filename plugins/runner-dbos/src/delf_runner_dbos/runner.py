@@ -675,7 +675,7 @@ class Runner:
         for folder, count in task_count_by_missing_folder.items():
             _log.warning(
                 "%d tasks belong to the folder %s, which does not exist; if the project was "
-                "moved to %s, name that folder in former_folders under [plugins.runner-dbos]",
+                "moved to %s, name that folder in former_folders under [agent]",
                 count,
                 folder,
                 Path.cwd(),

@@ -287,7 +287,7 @@ def open_schedules(project: AnyProject) -> DbosSchedules:
     """
     settings = settings_of(project)
     queue = DbosQueue(database_url(project, settings))
-    return DbosSchedules(queue, project.root, settings.former_folders)
+    return DbosSchedules(queue, project.root, project.agent.former_folders)
 
 
 def settings_of(project: AnyProject) -> RunnerSettings:

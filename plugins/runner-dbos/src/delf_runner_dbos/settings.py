@@ -73,13 +73,6 @@ class RunnerSettings(PluginSettings, QueueSettings):
         ge=1,
         description="Seconds of silence after which other runners take over a runner's tasks.",
     )
-    former_folders: list[str] = Field(
-        default_factory=list,
-        description=(
-            "Earlier folders of the project, for example on another machine: runners run "
-            "those tasks here."
-        ),
-    )
     queues: dict[str, QueueSettings] = Field(
         default_factory=dict,
         description=(

@@ -733,7 +733,7 @@ class Tasks:
     def foreign_project(self, record: TaskRecord) -> str | None:
         """Return the name of a task's project; None if this server serves the project."""
         # The server may have been started in a folder below the project's root.
-        own_folders = {str(Path.cwd())}
+        own_folders = {str(Path.cwd()), *self._agent.config.former_folders}
         if self._agent.project is not None:
             own_folders.add(str(self._agent.project.root))
         return None if record.folder in own_folders else record.project
@@ -835,7 +835,8 @@ class Tasks:
             raise ProblemError(
                 409,
                 f"the task belongs to the project {project}, whose tools this server does not have",
-                "a server of that project can resume it",
+                "a server of that project can resume it; if the project was moved here, name its old "
+                "folder in former_folders under [agent]",
             )
         if _has_own_options(events):
             raise ProblemError(
