@@ -25,6 +25,7 @@ SETUP = {
         CREATE TABLE lines (order_id int, nr int, "from" text, PRIMARY KEY (order_id, nr));
         CREATE VIEW big_orders AS SELECT id, total FROM orders WHERE total > 100;
         CREATE VIRTUAL TABLE docs USING fts5(body);
+        CREATE TABLE docs_notes (body text);
     """,
     "duckdb": """
         CREATE TABLE customers (id int PRIMARY KEY, name varchar NOT NULL);
@@ -66,6 +67,7 @@ LINES = {
 view big_orders(id integer, total numeric(10,2))
 customers(id integer pk, name text)
 docs(body any)
+docs_notes(body text)
 lines(order_id int pk, nr int pk, "from" text)
 orders(id integer pk, customer_id int -> customers.id, total numeric(10,2))""",
     "duckdb": """\

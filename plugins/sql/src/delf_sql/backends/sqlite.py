@@ -55,9 +55,10 @@ _ALL: Final = 1_000_000
 # Matches the column types for which SQLite converts integers to floats.
 _FLOAT_TYPE: Final = re.compile(r"real\b|float|double")
 
+# The type of the tables in which a virtual table keeps its data is ``shadow``.
 _RELATIONS: Final = """
-SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
-WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
+SELECT name, type = 'view' FROM pragma_table_list
+WHERE schema = ? AND type <> 'shadow' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
 """
 # Queries for the rows of :func:`tables_of`. Their parameter is a JSON list of (name, schema) pairs;
 # in each row, ``key`` is the index of the table in this list.
@@ -334,8 +335,8 @@ class SqliteBackend:
         bound = bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
         return self._run(session, bound.text(), bound.values, limit)
 
-    def _run(self, session: _Child, text: str, values: Sequence[Any] | None, limit: int) -> Fetched:
-        return session.run(Work([(text, list(values or ()))], limit, many=False))
+    def _run(self, session: _Child, text: str, values: Sequence[Any], limit: int) -> Fetched:
+        return session.run(Work([(text, list(values))], limit, many=False))
 
     def write(
         self, session: _Child, changes: Sequence[tuple[Statement, Sequence[Params]]]
@@ -347,7 +348,7 @@ class SqliteBackend:
             for params in parameter_sets
         ]
         self._refuse_integers_that_would_be_rounded(session, bound_statements)
-        statements = [(bound.text(), list(bound.values or ())) for bound in bound_statements]
+        statements = [(bound.text(), bound.values) for bound in bound_statements]
         is_batch = (
             len(changes) == 1
             and can_batch(changes[0][0], bound_statements)
@@ -400,18 +401,15 @@ class SqliteBackend:
     def _relations(self, session: _Child, schema: str | None) -> list[Relation]:
         """Return a schema's tables and views, without the internal tables of virtual tables."""
         sqlite_schema = schema or "main"
-        query = _RELATIONS.format(schema=sqlite_schema)
-        rows = self._run(session, query, None, _ALL).rows
-        internal_prefixes = tuple(f"{name}_" for name, _, is_virtual in rows if is_virtual)
-        relations: list[Relation] = []
-        for name, sqlite_kind, _ in rows:
-            if name.startswith(internal_prefixes):
-                continue
-            kind = "view" if sqlite_kind == "view" else "table"
-            relations.append(
-                Relation(name=name, schema=schema, kind=kind, key=(name, sqlite_schema))
+        return [
+            Relation(
+                name=name,
+                schema=schema,
+                kind="view" if is_view else "table",
+                key=(name, sqlite_schema),
             )
-        return relations
+            for name, is_view in self._run(session, _RELATIONS, [sqlite_schema], _ALL).rows
+        ]
 
     def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
         """Return tables with their columns; a broken table does not affect the others."""
