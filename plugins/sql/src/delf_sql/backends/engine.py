@@ -67,8 +67,6 @@ class EngineBackend:
         # The engine for read-only sessions has the key True, the other engine the key False.
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
-        # The tables of earlier writes by name; cleared when a write may change a definition.
-        self._tables_by_name: dict[str, Table] = {}
 
     def check_driver(self) -> None:
         """Create the engine, which does not connect yet.
@@ -243,12 +241,9 @@ class EngineBackend:
         return kinds_of(bound, self.target.dialect, lambda name: self._table_named(session, name))
 
     def _table_named(self, session: sa.Connection, name: str) -> Table | None:
-        if name not in self._tables_by_name:
-            relation = find_relation(name, self.relations(session))
-            if relation is None:
-                return None
-            (self._tables_by_name[name],) = self.tables(session, [relation])
-        return self._tables_by_name[name]
+        # Read the catalogue each time: anybody may have changed the table since the last write.
+        relation = find_relation(name, self.relations(session))
+        return None if relation is None else self.tables(session, [relation])[0]
 
     def _check(self, session: sa.Connection, statement: Statement, bound: BoundStatement) -> None:
         """Refuse a query if the database knows more about it than the statement gate.
@@ -320,8 +315,6 @@ class EngineBackend:
         written: WriteResult,
     ) -> None:
         """Run a statement for each set of values, in one batch if ``can_batch`` allows that."""
-        if not statement.is_dml:  # such as ALTER TABLE
-            self._tables_by_name.clear()
         bound_statements = self._convert_values(session, bound_statements, is_write=True)
         if can_batch(statement, bound_statements):
             clause = bound_statements[0].clause()
