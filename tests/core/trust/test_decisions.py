@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -302,3 +303,11 @@ class TestTheEnvFile:
                 }[case]
             )
         assert "PLANTED" not in current_environ()
+
+
+def test_files_that_are_trusted_at_the_same_time_are_all_kept(folder):
+    items = {f"routines/{number}.py": digest_items(b"%d" % number) for number in range(24)}
+    with ThreadPoolExecutor(len(items)) as pool:
+        kept = [pool.submit(remember, folder, {name: items[name]}) for name in items]
+    assert all(done.exception() is None for done in kept)
+    assert trusts(folder, items)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from delf.errors import ConfigurationError, FolderNotTrustedError
-from delf.machine.own_files import is_private_folder, read_private, write_private_text
+from delf.machine.own_files import is_private_folder, locked, read_private, write_private_text
 from delf.records import dataclass
 from delf.trust.folders import CONFIG_FILE, parse_toml, values_by_path
 
@@ -252,23 +252,10 @@ def remember(root: Path, items: Items) -> None:
             f"trust in {root} cannot be kept, as {folder} lies in it",
             hint=f"{VARIABLE}={root} trusts it for a process; XDG_STATE_HOME names another place",
         )
-    before = load_trusted(root)
-    # The same salt for all parts of a record, or the earlier digests would no longer match.
-    salt = secrets.token_hex(16) if before is None else before.salt
-    digests = {} if before is None else dict(before.digests)
-    for file, parts in items.items():
-        digests[file] = {key: _digest(salt, file, key, value) for key, value in parts.items()}
-    text = json.dumps(
-        {
-            "format": _FORMAT,
-            "root": str(root),
-            "at": time.time(),
-            "salt": salt,
-            "digests": digests,
-        }
-    )
+    record_file = _file(folder, root)
     try:
-        write_private_text(_file(folder, root), text)
+        with locked(record_file):
+            write_private_text(record_file, _extended_record(root, items))
     except ConfigurationError as error:
         raise ConfigurationError(
             f"trust cannot be kept: {error.message}", hint=error.hint
@@ -280,13 +267,34 @@ def remember(root: Path, items: Items) -> None:
         ) from error
 
 
+def _extended_record(root: Path, items: Items) -> str:
+    """Return the text of a folder's record, with the given files in addition to earlier ones."""
+    before = load_trusted(root)
+    # The same salt for all parts of a record, or the earlier digests would no longer match.
+    salt = secrets.token_hex(16) if before is None else before.salt
+    digests = {} if before is None else dict(before.digests)
+    for file, parts in items.items():
+        digests[file] = {key: _digest(salt, file, key, value) for key, value in parts.items()}
+    return json.dumps(
+        {
+            "format": _FORMAT,
+            "root": str(root),
+            "at": time.time(),
+            "salt": salt,
+            "digests": digests,
+        }
+    )
+
+
 def revoke(root: Path) -> bool:
     """Remove a folder's trust record; return False if there was none."""
     folder = store()
     real = root.resolve()
     was_trusted = load_trusted(real) is not None
     if was_trusted:
-        _file(folder, real).unlink(missing_ok=True)
+        record_file = _file(folder, real)
+        with locked(record_file):  # else a process that extends the record would write it again
+            record_file.unlink(missing_ok=True)
     return was_trusted
 
 

@@ -835,8 +835,8 @@ class Tasks:
             raise ProblemError(
                 409,
                 f"the task belongs to the project {project}, whose tools this server does not have",
-                "a server of that project can resume it; if the project was moved here, name its old "
-                "folder in former_folders under [agent]",
+                "a server of that project can resume it; if the project was moved here, name its "
+                "old folder in former_folders under [agent]",
             )
         if _has_own_options(events):
             raise ProblemError(
