@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from delf.errors import FixedAttributeError, did_you_mean
@@ -80,8 +79,8 @@ class FixedAttributes:
         return is_set_attribute or is_constructor_argument
 
 
-class FrozenDict(dict[str, V]):
-    """A dict that refuses every change, for tables of a frozen configuration."""
+class FixedTable(dict[str, V]):
+    """A copy of a table of a configuration that refuses every change."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise FixedAttributeError(
@@ -91,10 +90,5 @@ class FrozenDict(dict[str, V]):
 
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
 
-    def __reduce__(self) -> tuple[type[FrozenDict[V]], tuple[dict[str, V]]]:
-        return FrozenDict, (dict(self),)
-
-
-def frozen(table: Mapping[str, V]) -> FrozenDict[V]:
-    """Return a copy of a table that cannot be changed."""
-    return FrozenDict(table)
+    def __reduce__(self) -> tuple[type[FixedTable[V]], tuple[dict[str, V]]]:
+        return FixedTable, (dict(self),)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
-from delf.attributes import frozen
+from delf.attributes import FixedTable
 from delf.errors import ModelConfigurationError, did_you_mean
 from delf.network.urls import without_login
 from delf.values.sequences import one_or_more
@@ -145,7 +145,7 @@ class LLMConfig:
         fallbacks = tuple(map(as_llm_config, _as_sequence(self.fallbacks)))
         object.__setattr__(self, "fallbacks", fallbacks)
         settings = normalise_settings(self.settings or {})
-        object.__setattr__(self, "settings", frozen(settings))
+        object.__setattr__(self, "settings", FixedTable(settings))
         # A fallback that is equal to an earlier model would only fail again.
         earlier_models: list[list[Any]] = []
         for each in (self, *fallbacks):

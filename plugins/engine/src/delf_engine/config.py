@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from delf.attributes import FixedAttributes, FrozenDict, frozen
+from delf.attributes import FixedAttributes, FixedTable
 from delf.errors import (
     AgentConfirmationError,
     ConfigurationError,
@@ -207,7 +207,7 @@ Text = Annotated[str, PlainValidator(_text)]
 
 
 V = TypeVar("V")
-Table = Annotated[dict[str, V], AfterValidator(frozen)]
+Table = Annotated[dict[str, V], AfterValidator(FixedTable)]
 """The type of a setting that is a dict, which validation replaces with an immutable copy."""
 
 
@@ -264,10 +264,10 @@ class AgentConfig(FixedAttributes, BaseModel):
         default=None, description=("Instructions added to every model call.")
     )
     providers: Table[Text] = Field(
-        default=FrozenDict(), description="API keys by provider.", repr=False
+        default=FixedTable(), description="API keys by provider.", repr=False
     )
     api_key_for: Table[Text] = Field(
-        default=FrozenDict(),
+        default=FixedTable(),
         description="API keys by the address to which they may go, such as gateway.example.",
         repr=False,
     )
@@ -308,7 +308,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         default="auto", description="The sandbox backend's name, or auto."
     )
     sandbox_config: Annotated[Table[Any], _LOOSENS] = Field(
-        default=FrozenDict(), description="Limits, and options of the backend."
+        default=FixedTable(), description="Limits, and options of the backend."
     )
     min_isolation: Annotated[Isolation, _LOOSENS] = Field(
         default="process",
@@ -346,7 +346,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         "(ask, even if such a call was approved before), or deny.",
     )
     approval_rules: Annotated[Table[Literal["approve"] | ApprovalRule], _LOOSENS] = Field(
-        default=FrozenDict(),
+        default=FixedTable(),
         description="By patterns of actions such as bank.*: approve, or who may decide. By flows "
         "such as 'mail.read.sender -> mail.send.to': approve.",
     )
