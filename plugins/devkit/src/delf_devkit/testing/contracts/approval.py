@@ -314,6 +314,7 @@ class ApprovalContract(Contract):
         requests = [_with_unique_id(n, request_for(to="Ann", amount=n)) for n in range(3)]
         pending = {asyncio.ensure_future(channel.decide(request)) for request in requests}
         await asyncio.wait(pending, timeout=_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        # After the first decision, wrong decisions about the other requests may follow.
         decided, waiting = await asyncio.wait(pending, timeout=0.1)
         # A channel that shows one request at a time may leave the others undecided for long.
         for each in waiting:
@@ -464,9 +465,9 @@ class ApprovalContract(Contract):
             channel = channel_to_person_who("is silent")
             waiting = asyncio.ensure_future(channel.decide(request_for()))
             for seconds in _LONG_WAITS:
-                await asyncio.wait({waiting}, timeout=0.02)
+                await asyncio.wait({waiting}, timeout=0.02)  # the channel begins to wait
                 advance_clock(seconds)
-            await asyncio.wait({waiting}, timeout=0.05)
+            await asyncio.wait({waiting}, timeout=0.05)  # the timers that are due now fire
             decision = await _decision_or_cancel(waiting)
         assert decision is None or isinstance(decision, (Rejected, Expired)), (
             f"after some hours without an answer it returned {decision!r}: silence is never a yes"

@@ -88,6 +88,8 @@ class Contract:
         __tracebackhide__ = True
         task = asyncio.ensure_future(work)
         try:
+            # Unlike wait_for(), wait() does not cancel the task at the timeout, so that the message
+            # can name the line at which the task waits.
             finished, _ = await asyncio.wait({task}, timeout=seconds)
         except asyncio.CancelledError:
             task.cancel()
@@ -122,6 +124,7 @@ class Contract:
                 pytest.fail(f"it waits on the event loop, in {calls[0]}; use a thread, or await")
             if watch.longest_pause_at:
                 where = f" at {watch.longest_pause_at}"
+            # A first run may be slow once, because it imports modules, but not for seconds.
             is_first = attempt == 0
             if is_first and pause > _FIRST_SECONDS:
                 pytest.fail(

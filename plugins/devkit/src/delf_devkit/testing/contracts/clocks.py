@@ -32,6 +32,7 @@ def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
             dt.datetime,
             now=later(dt.datetime.now),
             today=later(dt.datetime.today),
+            # Not by utcnow() itself, which warns that it is deprecated.
             utcnow=later(lambda: real_now(dt.UTC).replace(tzinfo=None)),
         ),
         dt.date: _shifted_class(dt.date, today=later(dt.date.today)),

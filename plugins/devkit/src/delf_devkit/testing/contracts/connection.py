@@ -190,7 +190,7 @@ class ConnectionContract(Contract):
         for action in actions:
             assert action.effect in EFFECTS
             if action.schema is not None:
-                schema = json.loads(json.dumps(action.schema()))
+                schema = json.loads(json.dumps(action.schema()))  # raises if it is not JSON
                 assert set(schema.get("properties", {})) == {p.name for p in action.parameters}
             assert action.declares_effect, (
                 f"{action.name} has no effect: delf takes it for irreversible, and a person is "
@@ -321,7 +321,7 @@ class ConnectionContract(Contract):
 
     async def test_results_can_be_stored(self, connection: Any) -> None:
         for call in self._calls():
-            loads(dumps(await self._make(call, connection)))
+            loads(dumps(await self._make(call, connection)))  # raises if it cannot be stored
 
     async def test_results_have_the_declared_type(self, connection: Any) -> None:
         for call in self._calls():
@@ -591,9 +591,11 @@ class ConnectionContract(Contract):
         host = TestHost.discover(environ={})
         if not host.specs(SandboxSpec):
             pytest.skip("needs a sandbox: delf plugins install sandbox-local")
+        # The replies after the script are for actions that ask a model.
         model = ScriptedModel(default=self._reply)
         host.provide(model.spec, model.factory)
         lines = [f"print(repr({self._source(call, connection)})[:200])" for call in self._calls()]
+        # The calls have the reprs of their arguments, such as ``datetime.date(2026, 10, 31)``.
         model.writes("\n".join(["import datetime, decimal", "from decimal import Decimal", *lines]))
         async with Agent(
             tools=self._tools_of(connection),

@@ -40,17 +40,14 @@ _TRUNCATION_NOTE = re.compile(
 )
 
 
-def _journal() -> Any:
-    """Make a journal that can be rolled back to the state at which a process was killed."""
+class _RewindableJournal(InProcessJournal):
+    """A journal that can be set back to the state in which a killed process left it."""
 
-    class Journal(InProcessJournal):
-        async def reset_to(self, events: Sequence[Event]) -> None:
-            """Keep only these events, as if the process had died after the last event."""
-            self._tasks.clear()
-            for event in events:
-                await self.append(event)
-
-    return Journal()
+    async def reset_to(self, events: Sequence[Event]) -> None:
+        """Keep only these events, as if the process had died after the last event."""
+        self._tasks.clear()
+        for event in events:
+            await self.append(event)
 
 
 class _SimulatedTools:
@@ -262,7 +259,7 @@ class StrategyContract(Contract):
         # A strategy may truncate these long results, but must tell the model.
         simulated.long_filler = ". Nothing else happened" * _REPEATED
         model = ScriptedModel()
-        journal = _journal()
+        journal = _RewindableJournal()
         async with self._agent(
             strategy, self.replies_that_write, simulated, journal, model
         ) as agent:
@@ -288,7 +285,7 @@ class StrategyContract(Contract):
             return Rejected(reason=_MARK)
 
         model = ScriptedModel()
-        journal = _journal()
+        journal = _RewindableJournal()
         options: dict[str, Any] = {"on_confirm": reject, "approval_mode": "interactive"}
         async with self._agent(
             strategy, self.replies_that_need_approval, _SimulatedTools(), journal, model, **options
@@ -475,7 +472,7 @@ class StrategyContract(Contract):
 
     async def test_task_can_be_cancelled_during_a_call(self, strategy: Any) -> None:
         simulated = _SimulatedTools()
-        journal = _journal()
+        journal = _RewindableJournal()
         simulated.may_add.clear()
         async with self._agent(strategy, self.replies, simulated, journal) as agent:
             task = asyncio.ensure_future(agent.arun("Add 1 and 2.", timeout=20))
@@ -491,7 +488,7 @@ class StrategyContract(Contract):
     async def test_model_calls_count_against_the_budget(self, strategy: Any) -> None:
         costly = [_costly(answer) for answer in self.replies]
         simulated = _SimulatedTools()
-        journal = _journal()
+        journal = _RewindableJournal()
         async with self._agent(strategy, costly, simulated, journal, budget_usd=100.0) as agent:
             response = await agent.arun("Add 1 and 2.", timeout=20)
             response.raise_for_status()
@@ -506,7 +503,7 @@ class StrategyContract(Contract):
     ) -> None:
         """Resume a task from each of its events, with interrupted calls either made or not."""
         simulated = _SimulatedTools()
-        journal = _journal()
+        journal = _RewindableJournal()
         model = ScriptedModel()
         replies = self.replies_that_write or fail_without(self, "`replies_that_write`")
         options: dict[str, Any] = {"on_confirm": simulated.decide, "approval_mode": "interactive"}
@@ -567,7 +564,7 @@ class StrategyContract(Contract):
         host.provide(model.spec, model.factory)
         spec = StrategySpec(name="under-test", summary="The one under test.", factory="x:y")
         host.provide(spec, strategy)
-        journal_used = _journal() if journal is None else journal
+        journal_used = _RewindableJournal() if journal is None else journal
         host.provide(JournalSpec(name="kept", summary="Kept.", factory="x:y"), lambda: journal_used)
         everything: dict[str, Any] = {"approval_mode": "strict", **options}
         return Agent(
