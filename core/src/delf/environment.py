@@ -149,6 +149,7 @@ class EnvFile:
         for binding in parse_stream(io.StringIO(text)):
             if binding.error:
                 warnings.append(f"{path}:{binding.original.line}: this line is not NAME=VALUE")
+            # A comment has no key, and a name without ``=`` has no value.
             elif binding.key is not None and binding.value is not None:
                 assignments.append((binding.key, binding.value))
         return cls(path, tuple(assignments), tuple(warnings))

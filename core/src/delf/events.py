@@ -1079,6 +1079,7 @@ def decode(record: Mapping[str, Any]) -> Event:
             hint="it was written by a newer delf",
         )
     data = from_jsonable(record["data"])
+    # A field that was added or removed since the event was stored has its default, or is dropped.
     known_data = {name: data[name] for name in _FIELDS[cls] if name in data}
     known_fields = frozen_fields(cls, known_data)
     if "usage" in known_fields:

@@ -90,6 +90,7 @@ def hidden_characters(text: str) -> Iterator[str]:
     text = text.replace("\r\n", "\n")
     if not _is_all_visible(text):
         for at, character in enumerate(text):
+            # A no-break space is shown as a space: it hides nothing.
             if character not in _SPACES and _escape_at(text, at) != character:
                 yield character
     if not text.isascii():

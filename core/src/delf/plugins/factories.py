@@ -63,6 +63,7 @@ def make(
     offered_arguments["context"] = context
     accepted_arguments = {k: v for k, v in offered_arguments.items() if k in signature.parameters}
     arguments = {**plugin_options, **accepted_arguments, **extras}
+    # Before the call: a TypeError of the call itself may also come from inside the factory.
     try:
         signature.bind(**arguments)
     except TypeError as error:

@@ -186,7 +186,7 @@ def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[S
     seen_specs: set[tuple[str, str]] = set()
     for caller in callers:
         for impl in caller.get_hookimpls():
-            if impl.plugin is not plugin:
+            if impl.plugin is not plugin:  # all plugins share the callers of the manager
                 continue
             if impl.hookwrapper or impl.wrapper:
                 raise _BadPluginError(f"{caller.name} is a wrapper; a hook only returns specs")

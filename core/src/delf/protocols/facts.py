@@ -173,7 +173,7 @@ def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str
             prefix = mark if fact.required and fact.weight != "information" else ""
             separator = "\n" if "\n" in text else " "
             text = f"{prefix}{fact.heading}:{separator}{text}"
-        elif fact.note:
+        elif fact.note:  # the mark of the effect
             text = f"{fact.note} {text}"
         yield text.replace("\n", "\n    ")
 
@@ -568,7 +568,7 @@ def _team_facts(request: ApprovalRequest, later_events: Iterable[Event]) -> Iter
     for event in later_events:
         if getattr(event, "request_id", None) != request.request_id:
             continue
-        if isinstance(event, ApprovalAssigned):
+        if isinstance(event, ApprovalAssigned):  # only the latest counts
             assigned = event
         elif (fact := reaction_fact(event)) is not None:
             yield fact
@@ -612,6 +612,7 @@ def _rule_texts(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
         yield f"two of {', '.join(rule.two_of)} have to approve"
     if rule.four_eyes:
         yield f"{request.asked_by} asked for the task and may only reject"
+    # With four eyes, the text above has named the submitter already.
     askers = (request.asked_by,) if rule.four_eyes else ()
     shapers = [name for name in request.shaped_by if name not in askers]
     if rule.needs_others and shapers:

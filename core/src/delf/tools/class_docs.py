@@ -128,6 +128,7 @@ def _attribute_docstrings_in_file(path: str) -> Mapping[str, Mapping[str, str]]:
     except (SyntaxError, ValueError, RecursionError):
         return {}
     docs_by_class: dict[str, dict[str, str]] = {}
+    # The nodes to search, each with the beginning of the qualified names of classes in the node.
     pending: list[tuple[str, ast.AST]] = [("", tree)]
     while pending:
         prefix, node = pending.pop()
@@ -138,7 +139,7 @@ def _attribute_docstrings_in_file(path: str) -> Mapping[str, Mapping[str, str]]:
                 child_prefix = f"{prefix}{child.name}."
             elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 child_prefix = f"{prefix}{child.name}.<locals>."
-            elif not isinstance(child, (ast.If, ast.Try, ast.With)):
+            elif not isinstance(child, (ast.If, ast.Try, ast.With)):  # it has no class inside
                 continue
             pending.append((child_prefix, child))
     return docs_by_class

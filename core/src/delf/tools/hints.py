@@ -142,6 +142,7 @@ def doc_of(hint: Any) -> str:
         for item in hint.__metadata__:
             texts += _texts_of(item)
         hint = typing.get_args(hint)[0]
+    # ``Ticket | None`` has the description of ``Ticket``.
     if _is_union(typing.get_origin(hint)):
         members = [arg for arg in typing.get_args(hint) if arg is not type(None)]
         if len(members) == 1:
@@ -295,13 +296,13 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
     config: Mapping[str, Any] = getattr(hint, "model_config", {})
     fields: list[RecordField] = []
     for name, field in cast("dict[str, Any]", hint.model_fields).items():
-        if field.exclude is True and not as_input:
+        if field.exclude is True and not as_input:  # pydantic leaves the field out of results
             continue
         shown_name = _alias_in_use(field, config, as_input) or name
         doc = _join_texts(field.description or "", *map(_limits_of, field.metadata))
         is_always_present = not as_input or field.is_required()
         fields.append(RecordField(shown_name, field.annotation, is_always_present, doc, name))
-    if not as_input:
+    if not as_input:  # computed fields are in results alone
         computed = cast("dict[str, Any]", getattr(hint, "model_computed_fields", {}))
         for name, item in computed.items():
             alias = item.alias if config.get("serialize_by_alias") else None

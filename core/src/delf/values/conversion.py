@@ -291,34 +291,19 @@ def _convert_to_table(value: Any, convert_unsupported: Converter) -> Table | Non
         value: Any value.
         convert_unsupported: Converts a cell, or a part of a cell, of an unsupported type.
     """
-    library = _library(value)
-    kind = kind_name(value)
-    if library == "pandas" and hasattr(value, "index") and hasattr(value, "iloc"):
-        if not hasattr(value, "columns"):  # a Series
-            name = value.name
-            value = value.to_frame(_ONE_COLUMN if name is None else name)
-        return _pandas_table(value, convert_unsupported)
-    if library == "polars":
-        if kind == "LazyFrame":
-            value = value.collect()
-        elif kind == "Series":
-            value = value.to_frame(value.name or _ONE_COLUMN)
-        if hasattr(value, "iter_slices"):
-            return _table_of_chunks(value.columns, _polars_chunks(value), convert_unsupported)
-    if library == "pyarrow":
-        if kind == "RecordBatchReader":
-            value = value.read_all()
-        if hasattr(value, "column_names"):
-            return _table_of_chunks(value.column_names, _arrow_chunks(value), convert_unsupported)
-    if library in ("duckdb", "_duckdb") and hasattr(value, "fetchall"):
-        rows = value.fetchall()
-        columns = unique_names(map(str, value.columns))
-        return Table(columns, _convert_rows(rows, convert_unsupported))
-    if library == "numpy" and getattr(value, "ndim", 0) == 1:
-        names = value.dtype.names
-        if names:  # an array of records
-            return Table(unique_names(names), _convert_records(value, names, convert_unsupported))
-    return None
+    match _library(value):
+        case "pandas":
+            return _pandas_table(value, convert_unsupported)
+        case "polars":
+            return _polars_table(value, convert_unsupported)
+        case "pyarrow":
+            return _arrow_table(value, convert_unsupported)
+        case "duckdb" | "_duckdb":
+            return _duckdb_table(value, convert_unsupported)
+        case "numpy":
+            return _numpy_table(value, convert_unsupported)
+        case _:
+            return None
 
 
 def _convert_rows(
@@ -396,8 +381,17 @@ def _cell(value: Any, convert_unsupported: Converter) -> Any:
 # -- pandas -----------------------------------------------------------------------------------
 
 
-def _pandas_table(frame: Any, convert_unsupported: Converter) -> Table:
-    """Convert a pandas data frame; an index other than row numbers becomes leading columns."""
+def _pandas_table(value: Any, convert_unsupported: Converter) -> Table | None:
+    """Convert a data frame or series of pandas to a table; None for any other value.
+
+    An index other than row numbers becomes leading columns.
+    """
+    if not (hasattr(value, "index") and hasattr(value, "iloc")):
+        return None
+    if hasattr(value, "columns"):
+        frame = value
+    else:  # a series
+        frame = value.to_frame(_ONE_COLUMN if value.name is None else value.name)
     index_names = [] if _is_default_index(frame.index) else _index_names(frame.index)
     chunks = _pandas_chunks(frame, len(index_names))
     return _table_of_chunks([*index_names, *frame.columns], chunks, convert_unsupported)
@@ -468,6 +462,14 @@ def _pandas_scalar(value: Any) -> Any:
 # -- numpy ------------------------------------------------------------------------------------
 
 
+def _numpy_table(value: Any, convert_unsupported: Converter) -> Table | None:
+    """Convert an array of records to a table; None for any other value of numpy."""
+    names = value.dtype.names if getattr(value, "ndim", 0) == 1 else None
+    if not names:
+        return None
+    return Table(unique_names(names), _convert_records(value, names, convert_unsupported))
+
+
 def _numpy_value(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a numpy array or scalar; return ``_NOT_CONVERTED`` for any other value."""
     dtype = getattr(value, "dtype", None)
@@ -528,7 +530,35 @@ def _numpy_moment(value: Any) -> Any:
     return str(value)
 
 
-# -- polars and Arrow -------------------------------------------------------------------------
+# -- polars, Arrow and DuckDB -----------------------------------------------------------------
+
+
+def _polars_table(value: Any, convert_unsupported: Converter) -> Table | None:
+    """Convert a data frame or series of polars to a table; None for any other value."""
+    frame = value
+    if kind_name(value) == "LazyFrame":
+        frame = value.collect()
+    elif kind_name(value) == "Series":
+        frame = value.to_frame(value.name or _ONE_COLUMN)
+    if not hasattr(frame, "iter_slices"):
+        return None
+    return _table_of_chunks(frame.columns, _polars_chunks(frame), convert_unsupported)
+
+
+def _arrow_table(value: Any, convert_unsupported: Converter) -> Table | None:
+    """Convert a table, batch or reader of Arrow to a table; None for any other value."""
+    table = value.read_all() if kind_name(value) == "RecordBatchReader" else value
+    if not hasattr(table, "column_names"):
+        return None
+    return _table_of_chunks(table.column_names, _arrow_chunks(table), convert_unsupported)
+
+
+def _duckdb_table(value: Any, convert_unsupported: Converter) -> Table | None:
+    """Convert a relation or result of DuckDB to a table; None for any other value."""
+    if not hasattr(value, "fetchall"):
+        return None
+    rows = value.fetchall()
+    return Table(unique_names(map(str, value.columns)), _convert_rows(rows, convert_unsupported))
 
 
 def _polars_chunks(frame: Any) -> Iterator[list[list[Any]]]:

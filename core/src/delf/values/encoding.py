@@ -404,9 +404,9 @@ def _encode_other(value: Any) -> Any:
         return encode_mapping(cast("dict[Any, Any]", value))
     if isinstance(value, list):
         return [_encode(item) for item in cast("list[Any]", value)]
-    if kind_name(value) in _MISSING:
+    if kind_name(value) in _MISSING:  # before the encoders: a NaT of pandas is a datetime, too
         return None
-    if isinstance(value, enum.Enum):
+    if isinstance(value, enum.Enum):  # before texts and numbers, which a member may be, too
         return _encode(value.value)
     # A Timestamp or Timedelta of pandas is a datetime or timedelta of Python, whose encoder would
     # drop the nanoseconds.
