@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -44,6 +44,7 @@ from delf.environment import (
 )
 from delf.errors import ConnectionConfigurationError, KeyAddressError, did_you_mean
 from delf.network.urls import split_http_url
+from delf.trust.folders import texts_in
 from delf.values.sequences import one_or_more
 
 __all__ = [
@@ -289,24 +290,13 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
         )
 
 
-def _strings_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in cast("Mapping[Any, Any]", value).values():
-            yield from _strings_in(item)
-    elif isinstance(value, (list, tuple)):
-        for item in cast("list[Any]", value):
-            yield from _strings_in(item)
-
-
 def _source_of_any(value: Any) -> Source:
     """Return the source of the strings in a value, which may be a table or list.
 
     Return ``project`` if any of the strings is from a project file, otherwise the source of the
     first string. A value without strings has the source ``program``.
     """
-    sources: list[Source] = [source_of(text) for text in _strings_in(value)]
+    sources: list[Source] = [source_of(text) for text in texts_in(value)]
     if "project" in sources:
         return "project"
     return sources[0] if sources else "program"
@@ -359,6 +349,7 @@ def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...
 
 
 def _is_secret(cls: type[PluginSettings], field: str) -> bool:
+    """Return True if the type of a field contains ``SecretStr``, as in ``SecretStr | None``."""
     if field not in cls.model_fields:
         return False
     types_to_visit: list[Any] = [cls.model_fields[field].annotation]
@@ -371,7 +362,7 @@ def _is_secret(cls: type[PluginSettings], field: str) -> bool:
 
 
 def _is_address(field: str, value: Any) -> bool:
-    return bool(_ADDRESS.search(field)) or any("://" in text for text in _strings_in(value))
+    return bool(_ADDRESS.search(field)) or any("://" in text for text in texts_in(value))
 
 
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:

@@ -227,16 +227,16 @@ def path_text(path: tuple[str, ...]) -> str:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yield all strings in a value of a TOML document, at any depth."""
+    """Yield all strings in a value of a TOML document, at any depth, in their order."""
     pending = [value]
     while pending:
         item = pending.pop()
         if isinstance(item, str):
             yield item
         elif isinstance(item, Mapping):
-            pending += cast("Mapping[Any, Any]", item).values()
+            pending += reversed(list(cast("Mapping[Any, Any]", item).values()))
         elif isinstance(item, (list, tuple)):
-            pending += cast("list[Any]", item)
+            pending += reversed(cast("list[Any]", item))
 
 
 @dataclass(frozen=True, kw_only=True)

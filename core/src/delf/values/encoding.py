@@ -337,6 +337,11 @@ def from_jsonable(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
+    """Convert a value to JSON types.
+
+    The exact types that most values have come first; for speed, a plain item of a list or dict is
+    not passed to this function.
+    """
     kind = _type_of(value)
     if kind in PLAIN:
         return value
