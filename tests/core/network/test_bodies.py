@@ -188,10 +188,9 @@ async def _model_stream(url: str) -> None:
 @pytest.mark.parametrize("ask", [_web, _websearch, _openapi, _model, _model_stream])
 @pytest.mark.slow
 async def test_http_client_stops_at_a_decompression_bomb(ask: Callable[..., object]) -> None:
-    def send_bomb(_: object) -> Reply:
-        return Reply(200, bomb(), {"Content-Type": "text/html", "Content-Encoding": "gzip"})
-
-    async with raw_server(send_bomb) as server:
+    # Made here, because its making takes more memory than the block may take.
+    reply = Reply(200, bomb(), {"Content-Type": "text/html", "Content-Encoding": "gzip"})
+    async with raw_server(lambda _: reply) as server:
         with little_memory(), pytest.raises(DelfError):
             await ask(server.url)  # pyright: ignore[reportGeneralTypeIssues]
         assert server.last.header("accept-encoding") == "gzip, deflate"
@@ -216,8 +215,9 @@ def test_specification_download_refuses_a_truncated_body():
 
 @pytest.mark.slow
 def test_specification_download_stops_at_a_decompression_bomb() -> None:
-    headers = {"Content-Type": "text/html", "Content-Encoding": "gzip"}
-    with threaded_server(lambda _: Reply(200, bomb(), headers)) as server:
+    # Made here, because its making takes more memory than the block may take.
+    reply = Reply(200, bomb(), {"Content-Type": "text/html", "Content-Encoding": "gzip"})
+    with threaded_server(lambda _: reply) as server:
         with little_memory(), pytest.raises(DelfError, match="too large"):
             read(f"{server.url}/openapi.json", MAX)
         assert server.last.header("accept-encoding") == "gzip, deflate"
