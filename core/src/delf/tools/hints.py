@@ -20,8 +20,6 @@ _MAX_CHARACTERS: Final = 6_000
 _MAX_NOTES: Final = 40
 # The maximum number of fields written for a type, with the fields of nested records.
 _MAX_FIELDS: Final = 400
-# How often a generic alias may occur inside itself, with other arguments.
-_MAX_ALIAS_LEVELS: Final = 4
 # Names of type qualifiers, because typing and typing_extensions have different objects.
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
 # The names of the types that scripts get for values of other collection types.
@@ -369,9 +367,7 @@ def _alias_text(hint: Any, alias: Any, args: tuple[Any, ...], context: _Context)
         context: Options and state.
     """
     is_recursive = hint in context.enclosing_aliases  # as in ``type Json = str | list[Json]``
-    # A recursive alias may have other arguments at each level: ``type X[T] = T | X[list[T]]``.
-    levels = [typing.get_origin(each) for each in context.enclosing_aliases].count(alias)
-    if is_recursive or levels == _MAX_ALIAS_LEVELS:
+    if is_recursive:
         return alias.__name__
     arg_by_variable = dict(zip(alias.__type_params__, args, strict=False))
     return _hint_text(_substitute(alias.__value__, arg_by_variable), context.enter_alias(hint))
