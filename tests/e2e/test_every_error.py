@@ -7,7 +7,7 @@ import socket
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -248,9 +248,8 @@ def _(w: World) -> None:
 @raises(SQLSchemaError)
 def _(w: World) -> None:
     path = w.folder / "bad.db"
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE t (a INT)")
-    database.close()
     data = path.read_bytes()
     path.write_bytes(data[:100] + b"\xff" * (len(data) - 100))
     w.fails("print(1)", SQL(url=f"sqlite:///{w.folder}/bad.db"))

@@ -11,6 +11,7 @@ import email.message
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -145,7 +146,7 @@ def prepared(folder: Path, chosen: dict[int, dict[str, Any]], **environ: str) ->
     book = openpyxl.Workbook()
     book.active["A1"] = "product"
     book.save(data / "product_catalog.xlsx")
-    with sqlite3.connect(folder / "shop.db") as database:
+    with closing(sqlite3.connect(folder / "shop.db")) as database, database:
         database.executescript(
             "CREATE TABLE users (id INTEGER, name TEXT); INSERT INTO users VALUES (1, 'Ada')"
         )

@@ -106,8 +106,9 @@ def test_read_file_does_not_block_on_a_swapped_pipe(tmp_path, monkeypatch):
         os.mkfifo(path)
         return opens(name, flags, *more)
 
-    monkeypatch.setattr(os, "open", swap)
-    assert read_file(path, tmp_path) is None
+    with monkeypatch.context() as patch:  # the removal of tmp_path calls os.open, too
+        patch.setattr(os, "open", swap)
+        assert read_file(path, tmp_path) is None
 
 
 def test_unreadable_subfolder_is_named(tmp_path):

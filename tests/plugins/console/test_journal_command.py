@@ -8,6 +8,7 @@ import itertools
 import json
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +96,11 @@ def test_journal_backup_is_a_working_journal(run: Any, place: str, tmp_path: Pat
 
 def test_journal_backup_ignores_uncommitted_changes(run: Any, place: str, tmp_path: Path) -> None:
     fill(place)
-    with sqlite3.connect(place, isolation_level=None) as other:
+    with closing(sqlite3.connect(place, isolation_level=None)) as other, other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("DELETE FROM delf_events")
         assert run("backup", tmp_path / "copy.db").exit_code == 0
         other.execute("ROLLBACK")
-    other.close()
     assert contents(str(tmp_path / "copy.db")) == contents(place)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -48,10 +49,9 @@ def project(here: Any, model: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DELF_TRUST", str(here))
     monkeypatch.setenv("DELF_PLUGINS_JOURNAL_SQL_URL", str(here / "journal.db"))
     (here / "tools.py").write_text(TOOLS)
-    with sqlite3.connect(here / "shop.db") as database:
+    with closing(sqlite3.connect(here / "shop.db")) as database, database:
         database.execute("CREATE TABLE orders (id INTEGER, total REAL)")
         database.execute("INSERT INTO orders VALUES (1, 40.0)")
-    database.close()
     (here / "delf.toml").write_text(
         '[agent]\nllm = "recorded:model.jsonl"\nsandbox = "monty"\nretry_count = 0\n'
         '[connections.shop]\ntype = "sql"\nurl = "sqlite:///shop.db"\n'

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -360,9 +361,8 @@ def test_live_reads_never_change_anything(cases, model, report, project):
         model(("Empty", script.format(action)))
         name = cases("cases:\n- name: empty\n  inputs: Empty the table\n")
         assert report(name, "--live-reads")[1] == 1
-    with sqlite3.connect(project / "shop.db") as database:
+    with closing(sqlite3.connect(project / "shop.db")) as database, database:
         assert database.execute("SELECT COUNT(*) FROM orders").fetchone() == (1,)
-    database.close()
 
 
 def test_page_escapes_foreign_text(cases, model, run, project):

@@ -10,6 +10,7 @@ import os
 import re
 import sqlite3
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -202,10 +203,9 @@ def _book(path: Any, rows: Any):
 
 
 def _database(path: Any, rows: Any):
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE t (id, n, kind)")
         database.executemany("INSERT INTO t VALUES (:id, :n, :kind)", rows)
-    database.close()
 
 
 @pytest.mark.parametrize(("count", "is_part"), [(400, False), (60_000, True)])

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -202,9 +202,8 @@ def test_unstorable_turn_is_a_warning(make_agent, scripted_model, sqlite_place):
     def break_it(_request):
         import sqlite3
 
-        with sqlite3.connect(sqlite_place) as connection:
+        with closing(sqlite3.connect(sqlite_place)) as connection, connection:
             connection.execute("DROP TABLE delf_messages")
-        connection.close()
         return "```python\nprint('done')\n```"
 
     scripted_model.says(break_it)

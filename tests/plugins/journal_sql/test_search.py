@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -366,7 +367,7 @@ async def test_search_index_of_another_version_is_rebuilt(
     journal = open_journal(sqlite_place)
     await Written(journal).task("task_a", "words")
     assert await found(journal, "words") == ["task_a"]
-    with sqlite3.connect(sqlite_place) as raw:
+    with closing(sqlite3.connect(sqlite_place)) as raw, raw:
         raw.execute("UPDATE delf_index SET version = 0")
         raw.execute("DELETE FROM delf_index_words")
     assert await found(journal, "words") == ["task_a"]

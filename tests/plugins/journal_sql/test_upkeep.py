@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -198,17 +199,17 @@ async def test_skipped_heartbeat_is_not_recorded_as_written(
     await journal.append(TaskStarted(task_id="second", seq=1, at=1.0, task="x"))
     due_at = clock.now
     await journal.append(TaskStarted(task_id="third", seq=1, at=1.0, task="x"))
-    with sqlite3.connect(sqlite_place) as database:
+    with closing(sqlite3.connect(sqlite_place)) as database, database:
         assert database.execute("SELECT heartbeat FROM delf_owners").fetchone() == (due_at,)
 
 
 async def test_rows_of_dead_processes_are_removed(sqlite_place, open_journal):
     def rows():
-        with sqlite3.connect(sqlite_place) as database:
+        with closing(sqlite3.connect(sqlite_place)) as database, database:
             return database.execute("SELECT COUNT(*) FROM delf_owners").fetchone()[0]
 
     await open_journal(sqlite_place).append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
-    with sqlite3.connect(sqlite_place) as database:
+    with closing(sqlite3.connect(sqlite_place)) as database, database:
         for number in range(50):
             dead = (f"dead{number}", 1, "0", "elsewhere", "elsewhere", 1.0)
             database.execute(
@@ -281,7 +282,7 @@ async def test_claim_does_not_wait_for_a_dead_process(sqlite_place, open_journal
     before = await other.claim("silent")
     assert before is not None
     assert (before.process.split()[:2], before.lease) == (["pid", str(os.getpid())], 4.0)
-    with sqlite3.connect(sqlite_place) as database:
+    with closing(sqlite3.connect(sqlite_place)) as database, database:
         database.execute(
             "UPDATE delf_owners SET birth = 'another' WHERE owner = "
             "(SELECT owner FROM delf_tasks WHERE task_id = 'dead')"

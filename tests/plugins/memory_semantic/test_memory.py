@@ -4,6 +4,8 @@ import asyncio
 import json
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -21,8 +23,10 @@ from delf_memory_semantic.texts import split_into_pieces
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Memory:
-    return Memory(path=tmp_path / "m.db", embedding_model="off")
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    memory = Memory(path=tmp_path / "m.db", embedding_model="off")
+    yield memory
+    memory.close()
 
 
 def test_saved_lines_become_separate_facts(memory: Memory) -> None:
@@ -177,17 +181,18 @@ def test_memory_command_refuses_another_store(
 
 def test_memory_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    Memory(path=path, embedding_model="off").save("Ada likes tea.")
-    with sqlite3.connect(path) as connection:
+    memory = Memory(path=path, embedding_model="off")
+    memory.save("Ada likes tea.")
+    memory.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE delf_memory_meta SET value = '1' WHERE key = 'version'")
-    connection.close()
     with pytest.raises(MemorySetupError, match=r"the memory .*m\.db has the format 1"):
         Memory(path=path, embedding_model="off").save("More.")
 
 
 def of_delfhos(path: Path, *rows: tuple[str, str, str | None]) -> Path:
     """Write a memory file in the form of Delfhos 0.9."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
             "CREATE TABLE memories (id INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL,"
             " content TEXT NOT NULL, timestamp DATETIME DEFAULT CURRENT_TIMESTAMP)"
@@ -199,7 +204,6 @@ def of_delfhos(path: Path, *rows: tuple[str, str, str | None]) -> Path:
         connection.executemany(
             "INSERT INTO memories (namespace, content, timestamp) VALUES (?, ?, ?)", rows
         )
-    connection.close()
     return path
 
 
@@ -230,9 +234,8 @@ def test_facts_of_delfhos_are_imported_with_their_dates(delf: Any, tmp_path: Pat
 
 
 def test_database_with_foreign_tables_is_refused_as_memory(delf: Any, tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "other.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection, connection:
         connection.execute("CREATE TABLE memories (id INTEGER)")
-    connection.close()
     assert "not a memory of Delfhos" in delf("import", str(tmp_path / "other.db"), code=1)
 
 

@@ -622,7 +622,7 @@ async def test_killed_writer_leaves_only_complete_batches(tmp_path: Path) -> Non
     for batch in range(len(facts) // 10):
         assert len(await store.search(f"batch {batch} fact 9", top_k=1, threshold=0.9)) == 1
     await store.aclose()
-    with sqlite3.connect(tmp_path / "memory.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as connection, connection:
         check = "INSERT INTO delf_memory_words(delf_memory_words) VALUES ('integrity-check')"
         connection.execute(check)
 

@@ -1,6 +1,7 @@
 """Drift of services: detected before anything changes, and repaired by a model if enabled."""
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -35,12 +36,12 @@ def query(connection):
 @pytest.fixture
 def shop(tmp_path):
     """A database of orders, and a function that renames its column."""
-    with sqlite3.connect(tmp_path / "shop.db") as db:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db, db:
         db.execute("create table orders (day text, total integer)")
         db.execute("insert into orders values ('2026-10-03', 40), ('2026-11-07', 2)")
 
     def rename():
-        with sqlite3.connect(tmp_path / "shop.db") as db:
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as db, db:
             db.execute("alter table orders rename column total to amount")
 
     return rename

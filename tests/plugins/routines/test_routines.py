@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def send(to: str, city: str, amount: float{more}) -> str:
 @pytest.fixture
 def project(here: Any, run: Any):
     """A folder with a shop, and a recorded model that does one task there."""
-    with sqlite3.connect(here / "shop.db") as db:
+    with closing(sqlite3.connect(here / "shop.db")) as db, db:
         db.execute("create table orders (city text, day text, total integer)")
         rows = [
             ("Berlin", "2026-10-03", 40),

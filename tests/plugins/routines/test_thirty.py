@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -435,7 +435,7 @@ MAILS = [
 
 def files(folder: Path) -> None:
     """Write the database and the reports."""
-    with sqlite3.connect(folder / "shop.db") as db:
+    with closing(sqlite3.connect(folder / "shop.db")) as db, db:
         db.execute("create table orders (id, city text, day text, total integer, status, customer)")
         db.execute("create table customers (name text, mail text, city text)")
         db.executemany("insert into orders values (?, ?, ?, ?, ?, ?)", ORDERS)

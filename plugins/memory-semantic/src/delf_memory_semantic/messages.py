@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,10 +97,20 @@ class MessageIndex:
         self._file = file
         self._owner = owner
         self._lock = threading.Lock()
-        self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._database.executescript(_SCHEMA)
         self._vectors: dict[bytes, Any] = {}
         self._model: str | None = None
+
+    @cached_property
+    def _database(self) -> sqlite3.Connection:
+        """The database, created at its first use: only methods run in a thread."""
+        database = sqlite3.connect(":memory:", check_same_thread=False)
+        database.executescript(_SCHEMA)
+        return database
+
+    def close(self) -> None:
+        """Close the index; it cannot be used any more."""
+        with self._lock:
+            self._database.close()
 
     def replace_messages(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
         """Replace all messages of a conversation in the index."""

@@ -144,7 +144,7 @@ class Recall(Connection[RecallSettings]):
                 file = context.data_dir / "recall.db"
                 # Journals share the file, and each deletes the vectors of removed messages.
                 owner = f"{self.settings.namespace} of {self._journal.place}"
-                self._index = await asyncio.to_thread(MessageIndex, file, owner)
+                self._index = MessageIndex(file, owner)
             namespace = self.settings.namespace
             conversations_of_namespace = self._journal.conversations(namespace)
             await self._index_changes(conversations_of_namespace, self._index)
@@ -244,11 +244,14 @@ class Recall(Connection[RecallSettings]):
         return self._context
 
     async def aclose(self) -> None:
-        """Close the journal. Idempotent. A later use opens it again."""
+        """Close the journal and the index. Idempotent. A later use opens both again."""
         embedding, self._embedding = self._embedding, None
         if embedding is not None:
             embedding.cancel()
             await asyncio.wait({embedding})
+        index, self._index = self._index, None
+        if index is not None:
+            await asyncio.to_thread(index.close)  # it may wait for a search
         journal, self._journal = self._journal, None
         if journal is not None:
             await journal.aclose()

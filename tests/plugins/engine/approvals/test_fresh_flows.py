@@ -3,6 +3,7 @@
 import datetime as dt
 import sqlite3
 import tomllib
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -250,10 +251,9 @@ def test_outgoing_content_requires_approval(asked, code):
 @pytest.mark.parametrize("code", FLOWS["results"].values(), ids=FLOWS["results"])
 def test_result_inherits_the_origin_of_tool_and_arguments(asked, tmp_path, code):
     path = tmp_path / "shop.db"
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE bills (iban TEXT)")
         database.execute("INSERT INTO bills VALUES ('GB44')")
-    database.close()
     shop = SQL(name="db", url=f"sqlite:///{path}", confirm=False)
     found = asked(READ + code, tools=[*TOOLS, Store(confirm=False), shop], says=["GB44"])
     assert found[-1:] == (["db.write"] if "db.write" in code else ["pay"])
@@ -392,10 +392,9 @@ def test_connection_declared_own_requires_no_approval(asked, kind):
 @pytest.mark.parametrize(("trust", "asks"), [(None, True), ("own", False)])
 def test_database_rows_declared_own_require_no_approval(asked, tmp_path, trust, asks):
     path = tmp_path / "shop.db"
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE bills (iban TEXT)")
         database.execute("INSERT INTO bills VALUES ('GB44')")
-    database.close()
     shop = SQL(name="db", url=f"sqlite:///{path}", trust=trust)
     code = "mails()\npay(db.query('SELECT iban FROM bills')[0]['iban'], 1)"
     assert bool(asked(code, tools=[mails, pay, shop])) is asks
@@ -443,14 +442,13 @@ QUERIES = {
 
 def database_in(folder):
     path = folder / "shop.db"
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.executescript(
             "CREATE TABLE bills (iban TEXT); INSERT INTO bills VALUES ('GB44');"
             "CREATE TABLE tickets (id TEXT, text TEXT); INSERT INTO tickets VALUES ('7', 'GB55');"
             "CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('GB66');"
             "CREATE VIEW shown AS SELECT iban FROM bills"
         )
-    database.close()
     return SQL(name="db", url=f"sqlite:///{path}", trust=TABLES)
 
 

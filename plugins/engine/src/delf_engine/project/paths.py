@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -80,9 +81,12 @@ def _joined(path: str, root: Path) -> Path:
 def _resolved(path: Path) -> Path | None:
     """Return a path without links; None if its links have no end."""
     try:
-        return path.resolve()
-    except (OSError, RuntimeError):
-        return None
+        path.stat()
+    except OSError as error:
+        # From Python 3.13 on, resolve() returns such a path as if it were inside the folder.
+        if error.errno == errno.ELOOP:
+            return None
+    return path.resolve()
 
 
 def _paths_of(text: str) -> Iterator[str]:
