@@ -12,7 +12,6 @@ from delf.errors import ToolRefusedError
 from delf_google.errors import GoogleError
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-_NO_HEADERS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Request:
     query: Mapping[str, Any] = field(default_factory=dict[str, Any])
     body: Any = None
     content: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     send_once: bool = False
     read_only: bool = False
     max_bytes: int | None = None

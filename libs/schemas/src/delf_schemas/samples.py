@@ -188,15 +188,11 @@ def _parse_types(data: Any) -> Iterable[Found]:
     if not isinstance(data, list):
         return
     for pair in cast("list[Any]", data):
-        if not _is_pair(pair):
-            continue
-        place, kind = pair
-        if isinstance(place, list) and isinstance(kind, str):
-            yield tuple(map(str, cast("list[Any]", place))), kind
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(cast("list[Any]", value)) == 2
+        match pair:
+            case [place, str() as kind] if isinstance(place, list):
+                yield tuple(map(str, cast("list[Any]", place))), kind
+            case _:  # of a damaged file
+                pass
 
 
 def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:

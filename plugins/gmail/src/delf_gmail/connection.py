@@ -327,6 +327,7 @@ class Gmail(GoogleConnection):
         """Move messages to the trash, from which Gmail deletes them after 30 days."""
         ids = _distinct(messages)
         paths = [f"{_ME}/messages/{segment(key)}/trash" for key in ids]
+        # After a failure, the others are still moved, so that their number is known.
         results = await asyncio.gather(
             *(self._post("trash a message", path, {}) for path in paths), return_exceptions=True
         )

@@ -163,6 +163,7 @@ def verified_sender(payload: Resource) -> str | None:
     """
     senders = [person.address for _, person in _people(payload, "From")]
     results = headers_of(payload).get("authentication-results", "").strip().lower()
+    # The check is about one sender, and of two results, the sender may have written one.
     if len(senders) != 1 or results.count("dmarc=") != 1:
         return None
     server, *checks = _QUOTED.sub("", results).split(";")
@@ -293,7 +294,7 @@ def body_text(payload: Resource, depth: int = 0) -> str:
     """Return the text of a MIME part: plain text if available, else text extracted from HTML."""
     kind = _kind(payload)
     children = cast("Sequence[Resource]", payload.get("parts") or ())
-    if payload.get("filename"):
+    if payload.get("filename"):  # an attachment, such as a forwarded message
         return ""
     if children:
         if depth >= _MAX_PART_DEPTH:

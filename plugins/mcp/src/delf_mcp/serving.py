@@ -134,11 +134,11 @@ class Work:
         sender = asyncio.create_task(self._send_progress(context))
         try:
             yield
-        except BaseException:
+        except BaseException:  # the client is gone, so that messages to it may wait forever
             sender.cancel()
             raise
         finally:
-            self._progress.put_nowait(None)
+            self._progress.put_nowait(None)  # ends the sender, after the messages before it
             await asyncio.wait({sender})
             if not sender.cancelled() and (error := sender.exception()) is not None:
                 _log.debug("a client gets no more progress of its call: %s", error)

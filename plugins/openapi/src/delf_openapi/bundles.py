@@ -190,8 +190,9 @@ def _convert_pattern(copy: dict[str, Any]) -> None:
         pattern = copy.pop("pattern", _FORMATS.get(format_name))
     else:
         pattern = copy.pop("pattern", None)
-    if pattern is not None and (pattern := usable_pattern(pattern)) is not None:
-        copy["pattern"] = pattern
+    checkable_pattern = usable_pattern(pattern)
+    if checkable_pattern is not None:
+        copy["pattern"] = checkable_pattern
 
 
 def _nullable(copy: dict[str, Any]) -> dict[str, Any]:

@@ -279,13 +279,11 @@ class APITool(Connection[OpenAPISettings]):
             if self._caller.samples is not None:
                 apply_samples(api.entries.values(), self._caller.samples)
         configured = self._configured_parameters(api)
-        # Many operations share arguments; their parameters are made once.
-        parameters: dict[Argument, Parameter] = {}
         # The servers become part of the version of every action: another server makes another
         # action, although all other fields of the action stay the same.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
         entries = api.entries.values()
-        return tuple(self._action(api, entry, configured, parameters, servers) for entry in entries)
+        return tuple(self._action(api, entry, configured, servers) for entry in entries)
 
     # -- set-up -------------------------------------------------------------------------
 
@@ -385,7 +383,6 @@ class APITool(Connection[OpenAPISettings]):
         api: API,
         entry: Entry,
         configured: set[tuple[str, str]],
-        parameter_cache: dict[Argument, Parameter],
         servers: str,
     ) -> Action:
         """Make the action of an operation.
@@ -394,14 +391,12 @@ class APITool(Connection[OpenAPISettings]):
             api: The specification.
             entry: The compiled operation.
             configured: The place and the lower-case name of each parameter that the settings set.
-            parameter_cache: The parameters made so far, which are reused for equal arguments.
             servers: The addresses of the service; a change of them changes the action's version.
         """
         accepted = self._accepted_arguments(entry, configured)
         hidden = frozenset(a.arg for a in entry.arguments) - {a.arg for a in accepted}
         # Headers that most operations have are accepted, but left out of the stub for the model.
         stub_arguments = [a for a in accepted if (a.place, a.name) not in api.common_headers]
-        parameters = tuple(parameter_cache.setdefault(a, _parameter(a)) for a in stub_arguments)
         stub_names = {a.arg for a in stub_arguments}
         call = Call(self._caller, api, entry, hidden, accepted)
         return Action(
@@ -409,7 +404,7 @@ class APITool(Connection[OpenAPISettings]):
             permission=entry.endpoint.name,
             effect=entry.effect,
             summary=entry.summary,
-            parameters=parameters,
+            parameters=tuple(map(_parameter, stub_arguments)),
             returns=entry.returns,
             validate=call.validate,
             call=call.call,

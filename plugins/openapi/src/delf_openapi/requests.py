@@ -393,10 +393,12 @@ class RequestBuilder:
         self, credentials: Credentials, cookies: list[tuple[str, str]]
     ) -> dict[str, str]:
         """Return the headers with secrets: configured headers, credentials and all cookies."""
+        # The settings override the credentials, whatever the case of the headers' names is.
         configured = reveal_secrets(self._settings.headers)
         configured_names = {name.lower() for name in configured}
         secret = {k: v for k, v in credentials.headers.items() if k.lower() not in configured_names}
         secret |= configured
+        # A request has only one header with cookies: a configured one gets the other cookies, too.
         pairs = [*cookies, *credentials.cookies.items()]
         if pairs:
             texts = [f"{name}={value}" for name, value in pairs]

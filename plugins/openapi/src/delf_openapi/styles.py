@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -148,17 +149,16 @@ def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str)
     delimiter = _DELIMITERS.get(style, ",")
     if isinstance(value, list):
         parts = [_quoted(item, safe) for item in cast("list[Any]", value)]
-        if explode or not parts:
+        if explode:
             return [(name, part) for part in parts]
-        return [(name, delimiter.join(parts))]
+        return [(name, delimiter.join(parts))] if parts else []
     if isinstance(value, dict):
         mapping = cast("dict[str, Any]", value)
         items = [(_quoted(k), _quoted(v, safe)) for k, v in mapping.items()]
-        if explode and style == "form":
+        if explode and style == "form":  # OpenAPI does not explode objects in the other styles
             return items
-        if items:
-            return [(name, delimiter.join(part for item in items for part in item))]
-        return []
+        keys_and_values = itertools.chain.from_iterable(items)
+        return [(name, delimiter.join(keys_and_values))] if items else []
     return [(name, _quoted(value, safe))]
 
 

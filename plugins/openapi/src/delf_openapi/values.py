@@ -91,7 +91,7 @@ class Checker:
             return [self.coerced(items, item, depth + 1) for item in listed]
         if isinstance(value, dict):
             return cast("Any", value)
-        if type_names == {"array"}:
+        if type_names == {"array"}:  # a script may pass the only item without a list
             return [self.coerced(resolved.get("items", {}), value, depth + 1)]
         return _coerced_scalar(value, type_names)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,23 +13,17 @@ TEST_CLIENT: Final = "testclient"
 """The host name that Starlette's TestClient sends as the client's address."""
 
 
-def client_of(address: Sequence[Any] | None) -> str:
-    """Return the client's IPv4 address, or the IPv6 network that contains its address.
-
-    Args:
-        address: Host and port; None for a Unix socket.
-    """
-    return _client_of(str(address[0])[:_MAX_ADDRESS_CHARACTERS] if address else "")
-
-
-@functools.lru_cache(1000)
-def _client_of(host: str) -> str:
+def client_of(host_and_port: Sequence[Any] | None) -> str:
     """Return the text that identifies a client, for example when its wrong API keys are counted.
 
     An IPv4 address identifies the client. For an IPv6 address, the text is the network of the
     address, such as ``2001:db8::/64``: a client usually has all addresses of such a network, and
     could use another one for each request.
+
+    Args:
+        host_and_port: The client, as ASGI has it; None for a Unix socket.
     """
+    host = str(host_and_port[0])[:_MAX_ADDRESS_CHARACTERS] if host_and_port else ""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -43,7 +36,6 @@ def _client_of(host: str) -> str:
     return host
 
 
-@functools.lru_cache(1000)
 def is_loopback(host: str) -> bool:
     """Return True if an address is a loopback address."""
     try:
@@ -55,7 +47,6 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback
 
 
-@functools.lru_cache(1000)
 def is_address(name: str) -> bool:
     """Return True if a host is an IP address and not a name. DNS rebinding needs a name."""
     try:

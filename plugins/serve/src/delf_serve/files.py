@@ -69,7 +69,9 @@ class Uploads:
                 size = await self._write(owner, folder / name, chunks)
                 # Only complete files get the id with which a task can name them.
                 await asyncio.to_thread(folder.rename, folder.with_name(file_id))
-            except BaseException as error:
+            except (
+                BaseException
+            ) as error:  # also if the client disconnects, which cancels the upload
                 shutil.rmtree(folder, ignore_errors=True)
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise ProblemError(507, "the server's disk is full") from None

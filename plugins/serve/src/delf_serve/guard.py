@@ -506,9 +506,7 @@ def _sent_key(headers: Mapping[bytes, bytes]) -> bytes | None:
     return token.strip() if scheme.lower() == b"bearer" else None
 
 
-def _headers(
-    scope: Scope, unrepeatable: frozenset[bytes] = _UNREPEATABLE_HEADERS
-) -> dict[bytes, bytes]:
+def _headers(scope: Scope, unrepeatable: frozenset[bytes]) -> dict[bytes, bytes]:
     """Return the headers as a mapping from name to value.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, TypedDict
 
@@ -195,8 +194,17 @@ class Sheets(GoogleConnection):
         """Change how a range looks. Colors are #ff8800 or names; number formats are patterns, as
         `0.00`, `#,##0 €`, `0%`, `yyyy-mm-dd`.
         """  # noqa: D205 - the model reads the whole paragraph
-        # Of this function's arguments, those that change the look.
-        properties = {name: value for name, value in locals().items() if name in _FORMAT_NAMES}
+        properties = {
+            "bold": bold,
+            "italic": italic,
+            "font_size": font_size,
+            "color": color,
+            "background": background,
+            "number_format": number_format,
+            "align": align,
+            "borders": borders,
+            "freeze_rows": freeze_rows,
+        }
         plan = Plan(await self._book(spreadsheet))
         plan.format(range, properties)
         if not plan.requests:
@@ -434,13 +442,6 @@ class Sheets(GoogleConnection):
             ids.add(int(sheet["properties"].get("sheetId") or 0))
             ids.update(int(chart["chartId"]) for chart in sheet.get("charts") or ())
         return ids
-
-
-_FORMAT_NAMES: Final = frozenset(inspect.signature(Sheets.format).parameters) - {
-    "self",
-    "spreadsheet",
-    "range",
-}
 
 
 def _title(book: Book) -> str:

@@ -58,7 +58,8 @@ def forced_function(
     functions = _functions_by_name(tools)
     functions.pop(ignored_name, None)
     may_call_any = choice == "required"
-    name = next(iter(functions), None) if may_call_any else _chosen_name(choice)
+    first_name = next(iter(functions), None)
+    name = first_name if may_call_any else _chosen_name(choice)
     if name is None or name == ignored_name:
         return None
     is_ambiguous = may_call_any and len(functions) > 1
