@@ -37,11 +37,11 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
         scripts: Whether the model writes scripts, which have further limits.
     """
     ledger = run.models.ledger
+    tools = [*run.tools]
     parts = [f"{run.clock.seconds:g} s without waiting for people"]
     if scripts:
-        has_tools = next(iter(run.tools), None) is not None
-        parts += _script_limits(run.session_spec.limits, has_tools=has_tools)
-    if any(may_delegate(bound_action) for bound_action in run.tools):
+        parts += _script_limits(run.session_spec.limits, has_tools=bool(tools))
+    if any(map(may_delegate, tools)):
         parts.append(
             f"at most {run.config.max_children} child tasks, all scripts together (for more, give "
             "each several pieces of the work)"

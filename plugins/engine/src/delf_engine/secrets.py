@@ -71,7 +71,7 @@ def redactable(secrets: Iterable[str]) -> set[str]:
     Args:
         secrets: Declared secrets.
     """
-    texts = {str(text.strip()) for text in secrets}
+    texts = {text.strip() for text in secrets}
     return {
         text
         for text in texts
@@ -350,7 +350,7 @@ def _of_login(url: str) -> Iterator[str]:
         parts = urlsplit(url)
         user = parts.username or ""
         host = parts.hostname or ""
-    except ValueError:
+    except ValueError:  # such as ``http://[::1``; the pattern may find a password all the same
         user = host = ""
     has_password = _LOGIN.search(url) is not None
     if len(user) >= _MIN_TOKEN_LENGTH and not has_password:

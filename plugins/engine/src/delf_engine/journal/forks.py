@@ -173,6 +173,7 @@ def forked(
         f"forked from {events[0].task_id} at event {at}: what came before is not done again, and "
         "its answers of models cost nothing here"
     )
+    # All events are numbered below.
     copied.append(Warned(task_id=task_id, seq=0, at=copied[-1].at, message=warning))
     added_setup = dict(setup or {})
     added_setup[COPIED] = len(copied)

@@ -93,10 +93,7 @@ class InProcessJournal:
                 f"no task {task_id!r} is known",
                 hint="this journal keeps the last tasks of this process; the journal sql keeps all",
             )
-        events = entry.events
-        if after <= 0:
-            return tuple(events)
-        return tuple(event for event in events if event.seq > after)
+        return tuple(event for event in entry.events if event.seq > after)
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
         """Yield the events that are appended after this call, of one task or all tasks."""

@@ -161,10 +161,8 @@ class _CallOrder:
         Called after a call was made again or an answer was removed.
         """
         steps = self._remaining_steps
-        while steps:
-            was_repeated = steps[0].call_id not in self._unrepeated_calls
-            if steps[0].is_answer or not was_repeated:
-                break
+        # Skip the calls that were made again. An answer is removed when it is given.
+        while steps and not steps[0].is_answer and steps[0].call_id not in self._unrepeated_calls:
             steps.popleft()
         if self._remaining_answer_count == 0:
             self._wake(_AFTER_ALL_ANSWERS)

@@ -179,6 +179,7 @@ class Origins:
                     self._record_script(code)
                 case ModelReplied(purpose="outline", text=text):
                     self.outline.add(text)
+                # A script may have written the note from what others wrote, as for ``rerun()``.
                 case Noted(topic=topic, text=text) if text:
                     self._record_text(ContextText("outside", text, f"a {topic}"))
                 case ScriptFinished():

@@ -72,6 +72,7 @@ def mentions(text: str, value: str, *, is_code: bool = False) -> bool:
     ``ada@example.co`` is not in a text with ``ada@example.com``, and ``250`` is not in a text with
     ``1,250``, except in code, where the comma separates two numbers.
     """
+    # People write ``example.com`` for ``https://example.com/``.
     words = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip()).split()
     if not words:
         return False

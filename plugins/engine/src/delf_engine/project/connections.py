@@ -208,7 +208,7 @@ def _require_accepted(
     """Raise for settings that a constructor does not accept, and for missing settings."""
     try:
         signature = inspect.signature(factory)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # a factory that tells no signature, such as one in C
         return
     parameters = signature.parameters
     # A constructor with ``**settings`` checks its settings itself, as that of Connection does.

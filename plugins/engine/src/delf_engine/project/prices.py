@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,6 +16,8 @@ PRICES_FILE: Final = "pricing.json"
 KEYS: Final = ("input", "cached_input", "output")
 """The keys of a model's prices in :data:`PRICES_FILE`."""
 _PER_MILLION: Final = "_per_million"
+# The maximum price in USD per million tokens, far above any real one.
+_MAX_AMOUNT: Final = 1e9
 _HINT: Final = 'write {"gpt-*": {"input": 2.5, "output": 10}}, in USD per million tokens'
 
 
@@ -128,10 +129,7 @@ def _parse_price(entry: Any) -> Price:
 
 def _parse_amount(value: Any) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    try:
-        amount = float(value) if is_number else math.nan
-    except OverflowError:  # an int that is too large for a float
-        amount = math.inf
-    if not math.isfinite(amount) or amount < 0:
+    # NaN, which JSON may contain, is in no range.
+    if not is_number or not 0 <= value <= _MAX_AMOUNT:
         raise ValueError(f"{value!r} is not a price")
-    return amount
+    return float(value)
