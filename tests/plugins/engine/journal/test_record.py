@@ -203,12 +203,12 @@ async def test_abandoned_task_records_only_outcomes_of_calls():
     journal = Journal()
     log = TaskLog("t", journal, [])
     log.buffer_output("before")
-    log.leave()
+    log.accept_only_outcomes()
     log.buffer_output("after")
     with pytest.raises(TaskLeftError):
         await log.record(ev.Warned, message="late")
     fields = {"call_id": 1, "action": "pay", "status": "ok", "duration_ms": 1.0}
-    await log.record(ev.CallFinished, even_if_leaving=True, **fields)
+    await log.record(ev.CallFinished, is_outcome=True, **fields)
     await log.aclose()
     assert [type(event) for event in journal.kept] == [ev.Printed, ev.CallFinished]
     assert journal.kept[0].text == "before"

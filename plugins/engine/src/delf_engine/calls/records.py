@@ -190,7 +190,7 @@ class CallRecords:
             await self._log.record(
                 CallFinished,
                 unredacted_fields=unredacted_fields,
-                even_if_leaving=not _may_be_caused_by_leaving(call, status, cancellation),
+                is_outcome=not _may_be_caused_by_leaving(call, status, cancellation),
                 call_id=call.number,
                 action=call.bound.name,
                 status=status,

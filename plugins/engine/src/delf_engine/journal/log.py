@@ -109,10 +109,9 @@ class TaskLog:
         # The event whose append has begun, until the append ends. After a cancelled append, the
         # journal may or may not have stored the event, so the next write appends it once more.
         self._unconfirmed_event: Event | None = None
-        # True after leave() or end(), when this process gives the task up: of new events, only the
-        # outcomes of calls are recorded.
-        self._is_leaving = False
-        # True after end() or the task's last event: no event is recorded any more.
+        # True after accept_only_outcomes() or aclose(), when this process gives the task up.
+        self._accepts_only_outcomes = False
+        # True after aclose() or the task's last event: no event is recorded any more.
         self._is_ended = False
         self.lost: UnrecordedEventError | None = None
         """The error of the first required event that the journal did not store, if any.
@@ -120,7 +119,7 @@ class TaskLog:
         Further events are not recorded then, and the task has to stop.
         """
         # The time, on the event loop's clock, until which record() waits for the journal; None for
-        # no limit. Set by hurry().
+        # no limit. Set by limit_waits().
         self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
@@ -152,7 +151,7 @@ class TaskLog:
         kind: type[Event],
         *,
         unredacted_fields: Collection[str] = SAFE,
-        even_if_leaving: bool = False,
+        is_outcome: bool = False,
         **fields: Any,
     ) -> None:
         """Record an event, and wait until the journal has stored it.
@@ -162,8 +161,8 @@ class TaskLog:
         Args:
             kind: The event's class.
             unredacted_fields: The names of fields that need no redaction.
-            even_if_leaving: Whether the event is recorded even after :meth:`leave`, as the certain
-                outcome of a call is.
+            is_outcome: Whether the event is the certain outcome of a call, which is recorded even
+                after :meth:`accept_only_outcomes`.
             fields: The fields of the event, except task, sequence number and time, which are added.
 
         Raises:
@@ -172,7 +171,7 @@ class TaskLog:
                 cannot go on, now or earlier.
             DelfError: If the journal does not store another event.
         """
-        if self._is_ended or (self._is_leaving and not even_if_leaving):
+        if self._is_ended or (self._accepts_only_outcomes and not is_outcome):
             raise self._ended_error(kind)
         if self.lost is not None and not issubclass(kind, _NOT_REQUIRED):
             raise self.lost
@@ -203,7 +202,7 @@ class TaskLog:
             f"task {self.task_id} has ended in this process: no {kind.__name__} is kept"
         )
 
-    def hurry(self, seconds: float) -> None:
+    def limit_waits(self, seconds: float) -> None:
         """Set a deadline for all further waits for the journal; no-op after the first call."""
         # The end of a task calls this at several steps, which must not add up.
         if self._deadline is None:
@@ -277,14 +276,13 @@ class TaskLog:
             for name, value in fields.items()
         }
 
-    def leave(self) -> None:
+    def accept_only_outcomes(self) -> None:
         """Refuse all further events except outcomes of calls, so that the task can be resumed."""
-        self._is_leaving = True
+        self._accepts_only_outcomes = True
 
     async def aclose(self) -> None:
         """Flush buffered events, then refuse all further events."""
-        # During the flush, refuse new events except outcomes of calls, as leave() does.
-        self._is_leaving = True
+        self.accept_only_outcomes()
         try:
             async with asyncio.timeout_at(self._deadline):
                 await self._flush()
@@ -307,7 +305,7 @@ class TaskLog:
     def _print(self, text: str) -> None:
         """Buffer redacted text that a script printed, except text that is recorded already."""
         text = self._replay.skip_recorded_part(text)
-        if text and not self._is_leaving:
+        if text and not self._accepts_only_outcomes:
             self._printed.append(text)
             self._flush_soon()
 
@@ -317,7 +315,7 @@ class TaskLog:
         Args:
             readings: The returned Unix times in nanoseconds.
         """
-        if not self._is_leaving:
+        if not self._accepts_only_outcomes:
             self._clock_reads += readings
             self._flush_soon()
 
@@ -328,7 +326,7 @@ class TaskLog:
             turns: Pairs of numbers in one list. ``[7, 2, 8, -1]`` means: in iteration 7 of the
                 script's event loop, call 2 was answered; in iteration 8, timer 1 fired.
         """
-        if not self._is_leaving:
+        if not self._accepts_only_outcomes:
             self._loop_turns += turns
             self._flush_soon()
 

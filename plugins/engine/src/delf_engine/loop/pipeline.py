@@ -360,7 +360,7 @@ class TaskPipeline:
         work.cancel()
         # The cancelled work records the ends of its calls, and a journal that hangs must not delay
         # the timeout or the shutdown.
-        self._log.hurry(_FINAL_JOURNAL_SECONDS)
+        self._log.limit_waits(_FINAL_JOURNAL_SECONDS)
         # First the sandbox: a busy script does not notice a cancellation.
         await self._host.scripts.sandbox.end(GRACE_SECONDS)
         await asyncio.wait({work}, timeout=GRACE_SECONDS)
@@ -373,7 +373,7 @@ class TaskPipeline:
         """
         # Called once: a shutdown may change the result while the end is being written.
         stays_resumable = self._stays_resumable()
-        self._log.hurry(_FINAL_JOURNAL_SECONDS)
+        self._log.limit_waits(_FINAL_JOURNAL_SECONDS)
         try:
             # Closed before the work is cancelled, so that its clean-up code cannot call tools.
             self._host.close(stays_resumable=stays_resumable, is_timeout=self._run.clock.is_over)
@@ -381,7 +381,7 @@ class TaskPipeline:
                 # Left before the work is cancelled: a resumed task must not find events that only
                 # the shutdown caused, such as a failed script. Ends of calls are still recorded,
                 # so that a resumed task need not ask whether these calls were made.
-                self._log.leave()
+                self._log.accept_only_outcomes()
             if work is not None:
                 await self._abandon(work)
             if stays_resumable:
