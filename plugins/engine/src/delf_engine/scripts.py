@@ -87,8 +87,6 @@ class ScriptRunner(ScriptHost):
         self._permit_to_run = run.permit
         self.sandbox = TaskSandbox(run, close_in_background)
         self._restarts_after_crashes = run.restarts
-        # True if a script has run in the session, so that the session may hold its variables.
-        self._is_session_used = False
         self._is_running = False
         # A future of the latest script. Its result is the reason for which the host ends the
         # script: a failed call or a limit.
@@ -168,7 +166,6 @@ class ScriptRunner(ScriptHost):
             outcome = await self._run_or_recall(code, attempt, guard, is_approved=is_approved)
             self._gate.end_script()
             self._log.flush_held_back_output()
-            self._restarts_after_crashes.reset()
             if isinstance(outcome, Done):
                 self.variables = outcome.variables
             else:
@@ -181,7 +178,6 @@ class ScriptRunner(ScriptHost):
             is_session_lost = isinstance(outcome, (Crashed, LimitReached))
             if is_session_lost:
                 await self.sandbox.end_session()
-                self._is_session_used = False
             await self._record_end(outcome, attempt, started, is_session_lost=is_session_lost)
         if not isinstance(outcome, Done):
             # A call that waited for a person has released the permit, and may have been cancelled
@@ -232,14 +228,12 @@ class ScriptRunner(ScriptHost):
 
     async def _run_if_possible(self, code: str, *, is_approved: bool) -> Outcome:
         """Run a script, unless a limit is exhausted or the session with its variables is lost."""
-        if self._is_session_used and not self.sandbox.alive:
+        if self.sandbox.has_died:
             return Crashed(message="the sandbox died between two scripts")
         exhausted_limit = self._budget.exhausted
         if exhausted_limit is not None:
             return exhausted_limit
-        outcome = await self._run_once(code, is_approved=is_approved)
-        self._is_session_used = True
-        return outcome
+        return await self._run_once(code, is_approved=is_approved)
 
     def _end_from_record(self, script: RecordedScript | None) -> Outcome | None:
         """End a script without running it, if its record says that its sandbox was lost.

@@ -91,10 +91,6 @@ class Restarts:
         self._calls_at_last_death = calls
         return self._remaining >= 0
 
-    def reset(self) -> None:
-        """Reset the count after a script ended, even if it ended with an error."""
-        self._remaining = _MAX_RESTARTS
-
 
 class TaskRun:
     """The state of a running task, which the steps of its pipeline share and update.

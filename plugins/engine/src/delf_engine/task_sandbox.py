@@ -74,6 +74,11 @@ class TaskSandbox:
         return opening.exception() is None and opening.result().alive
 
     @property
+    def has_died(self) -> bool:
+        """True if the session of the earlier scripts has died, and with it their variables."""
+        return self._recorded_session is not None and not self.alive
+
+    @property
     def name(self) -> str:
         """The name of the sandbox."""
         return self._sandbox.spec.name
