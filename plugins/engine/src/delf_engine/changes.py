@@ -233,6 +233,7 @@ class Course:
         self._read_count = len(events)
 
     def _add(self, event: ev.Event) -> None:
+        """Update the scripts and the changes of the task by one event."""
         match event:
             case ev.ScriptGenerated():
                 self._running_script = self._latest_script = event.attempt

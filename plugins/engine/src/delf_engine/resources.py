@@ -335,8 +335,11 @@ class Resources:
         libraries = self.sandbox.importable(self.config.allowed_libs)
         return _session_spec(libraries, self.limits, tools, self.files.formats, inputs)
 
-    def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
-        """Return the warnings to show before a task starts."""
+    def take_warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
+        """Return the warnings to show before a task starts.
+
+        The notice about weak isolation is returned only once on a machine.
+        """
         warnings: list[str] = []
         if runs_scripts(strategy):
             warnings += self.isolation.take()

@@ -281,8 +281,7 @@ class Runtime:
     async def _run_in_sandboxes(self, run: TaskRun, request: TaskRequest) -> TaskOutcome:
         """Run a started task; if its sandbox dies, continue in another one."""
         # The process that worked on the task before may be alive: its lease must expire before a
-        # call of unknown outcome is repeated. The previous owner is removed from the claims,
-        # because only the first run of the task has to wait.
+        # call of unknown outcome is repeated.
         run.replay.previous_owner = self._claims.previous_owners.pop(request.task_id, None)
         children = self._children_of(run)
         self._tell_connections_about_task(request)

@@ -18,7 +18,7 @@ from delf.machine.forks import reset_in_forks
 from delf.machine.threads import running_loop
 from delf_engine.bounded import SLOW_SECONDS
 from delf_engine.closing import STOP_SECONDS
-from delf_engine.waiting import Permit, is_cancelled
+from delf_engine.waiting import Permit, completion, is_cancelled
 
 if TYPE_CHECKING:
     from delf_engine.runtime import Runtime
@@ -136,9 +136,9 @@ def _result_of(
     while True:
         if is_borrowed:
             _run_if_idle(loop, future)
-        if _is_done(future, SLOW_SECONDS):
+        if wait({future}, timeout=SLOW_SECONDS).done:
             return future.result()
-        if probe.has_answered():
+        if probe.poll():  # the loop runs, and the work itself takes long
             blocked_seconds = 0.0
             continue
         if not loop.is_running():
@@ -161,10 +161,10 @@ class _LoopProbe:
         self._loop = loop
         self._answer = threading.Event()
         self._answer.set()
-        self.has_answered()  # asks for the first time
+        self.poll()  # schedules the first callback
 
-    def has_answered(self) -> bool:
-        """Return True if the loop has run a callback since the last True, and ask once more."""
+    def poll(self) -> bool:
+        """Return True if the loop has run the last callback, and then schedule another one."""
         if not self._answer.is_set() or self._loop.is_closed():
             return False
         self._answer.clear()
@@ -178,19 +178,8 @@ def _run_if_idle(loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
     this_thread_runs_a_loop = running_loop() is not None
     if loop.is_running() or loop.is_closed() or this_thread_runs_a_loop:
         return
-    done = loop.create_future()
-
-    def finish() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    def wake_loop(_: Future[Any]) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(finish)
-
-    future.add_done_callback(wake_loop)
     with suppress(RuntimeError):  # another thread runs the loop since a moment ago
-        loop.run_until_complete(done)
+        loop.run_until_complete(completion(future, loop))
 
 
 def _idle_loop_error(
@@ -202,11 +191,6 @@ def _idle_loop_error(
     return AgentStateError(
         "the agent works on an event loop that no thread runs", hint=_OWN_LOOP_HINT
     )
-
-
-def _is_done(future: Future[Any], wait_seconds: float) -> bool:
-    """Return whether a future is done, at the latest after some seconds."""
-    return bool(wait({future}, timeout=wait_seconds).done)
 
 
 def busy_at(loop: asyncio.AbstractEventLoop) -> str:
@@ -240,7 +224,7 @@ async def await_on_loop(coroutine: Coroutine[Any, Any, T], loop: asyncio.Abstrac
     try:
         while not future.done():
             await asyncio.wait({future}, timeout=SLOW_SECONDS)
-            is_idle = not probe.has_answered() and not loop.is_running()
+            is_idle = not probe.poll() and not loop.is_running()
             if is_idle and not future.done():
                 raise _idle_loop_error(loop, future)
     except asyncio.CancelledError:

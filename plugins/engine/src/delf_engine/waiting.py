@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
@@ -225,6 +226,29 @@ class TaskClock:
         self._remaining_seconds = deadline - asyncio.get_running_loop().time()
         if not timeout.expired():
             timeout.reschedule(None)
+
+
+def completion(
+    work: concurrent.futures.Future[Any], loop: asyncio.AbstractEventLoop
+) -> asyncio.Future[None]:
+    """Return a future of an event loop that is done when work in another thread is done.
+
+    Unlike ``asyncio.wrap_future``, a cancellation of the returned future does not cancel the work.
+    ``asyncio.wait`` would take two more iterations of the loop, a third of the time of a short
+    function.
+    """
+    end: asyncio.Future[None] = loop.create_future()
+
+    def finish() -> None:
+        if not end.done():
+            end.set_result(None)
+
+    def wake_loop(_: concurrent.futures.Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+            loop.call_soon_threadsafe(finish)
+
+    work.add_done_callback(wake_loop)
+    return end
 
 
 T = TypeVar("T")

@@ -204,6 +204,8 @@ class _Suspect:
         occurs in such data, or occurs nowhere because the script computed it, or if the values have
         too many parts to look for each of them.
         """
+        # A call without values has no places to look at. And before its author has read untrusted
+        # data, a review itself looks at the places only.
         if not self.origins.has_author_read_untrusted_data or not self.text_by_path:
             return self.reason_to_review()
         reason = None
@@ -216,6 +218,8 @@ class _Suspect:
         searched_and_next = [*islice(self._parts(paths), _MAX_PARTS + 1)]
         has_unsearched_parts = len(searched_and_next) > _MAX_PARTS
         if reason is None and has_unsearched_parts:
+            # A part that was not searched for may be a stranger's. Without an outline, this returns
+            # a reason for each call.
             return self.reason_to_review()
         return reason
 

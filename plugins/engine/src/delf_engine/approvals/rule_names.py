@@ -76,6 +76,7 @@ def _check(
     text = f"approval_rules: {pattern!r} matches none of this agent's actions{suggestion}"
     is_pattern = _before_wildcard(pattern) != pattern
     is_probably_misspelt = bool(suggestion) or connection in connections
+    # Other rules are allowed: they may be about tools that only a worker has.
     if is_pattern or not is_probably_misspelt:
         yield text
         return

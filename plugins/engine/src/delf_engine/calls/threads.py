@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any
+
+from delf_engine.waiting import completion
 
 _level: ContextVar[int] = ContextVar("level of a tool's function", default=0)
 
@@ -51,13 +52,14 @@ class ToolThreads:
         level = context.get(_level, 0)
         context.run(_level.set, level + 1)
         call = self.submit(partial(context.run, function), level)
+        loop = asyncio.get_running_loop()
         try:
-            await _completion(call)
+            await completion(call, loop)
         except asyncio.CancelledError:
             was_waiting = call.cancel()  # False if a thread has begun the function
             if was_waiting or abandoned():
                 raise
-            await _completion(call)  # a second cancellation is raised here
+            await completion(call, loop)  # a second cancellation is raised here
         if call.cancelled():  # by close()
             raise RuntimeError("the agent was stopped before the function began")
         return call.result()
@@ -113,26 +115,3 @@ def _run(function: Callable[[], Any], call: Future[Any]) -> None:
         call.set_exception(error)
     else:
         call.set_result(result)
-
-
-def _completion(call: Future[Any]) -> asyncio.Future[None]:
-    """Return an asyncio future that is done when the future of a call is done.
-
-    Cancelling the returned future does not cancel the call. ``asyncio.wrap_future`` and
-    ``asyncio.wait`` would take two more iterations of the event loop, a third of the time of a
-    short function.
-    """
-    loop = asyncio.get_running_loop()
-    end: asyncio.Future[None] = loop.create_future()
-
-    def wake_loop(_: Future[Any]) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            loop.call_soon_threadsafe(_finish, end)
-
-    call.add_done_callback(wake_loop)
-    return end
-
-
-def _finish(end: asyncio.Future[None]) -> None:
-    if not end.done():
-        end.set_result(None)

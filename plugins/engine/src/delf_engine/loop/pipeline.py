@@ -176,7 +176,7 @@ class TaskPipeline:
                 worker=None if request.child is None else request.worker,
                 key=request.on_behalf_of,
             )
-        for message in run.resources.warnings(run.agent_tools, self._strategy):
+        for message in run.resources.take_warnings(run.agent_tools, self._strategy):
             await self._log.record(Warned, message=message)
 
     async def _work(self) -> str:
