@@ -219,10 +219,7 @@ class CallContext:
         Args:
             text: A message or a part of one.
         """
-        if running_loop() is self._loop:
-            self._say(text)
-        else:
-            self._loop.call_soon_threadsafe(self._say, text)
+        self._call_on_loop(self._say, text)
 
     def add_output_file(self, name: str, data: bytes) -> None:
         """Add a file to the task's output, such as ``add_to_output_files`` does in a script.
@@ -233,10 +230,15 @@ class CallContext:
             name: A relative name; a file of the task with that name is replaced.
             data: The content of the file.
         """
+        self._call_on_loop(self._add_file, name, data)
+
+    def _call_on_loop(self, function: Callable[..., None], *args: object) -> None:
+        """Call a function on the agent's event loop: at once if this code already runs there."""
         if running_loop() is self._loop:
-            self._add_file(name, data)
+            # Not later, because a caller without an ``await`` would end before its text is shown.
+            function(*args)
         else:
-            self._loop.call_soon_threadsafe(self._add_file, name, data)
+            self._loop.call_soon_threadsafe(function, *args)
 
     async def delegate(
         self,

@@ -168,7 +168,7 @@ class Checker:
             if max_faults > 1 and size <= _MAX_PARTS_FOR_ALL_FAULTS:
                 errors = islice(self._validator.iter_errors(value), max_faults)
                 return [_fault(error, self._root) for error in errors]
-            self._validator.validate(value)  # raises the first fault
+            self._validator.validate(value)  # raises the first fault, as the value is not valid
         except jsonschema_rs.ValidationError as error:
             return [_fault(error, self._root)]
         except (ValueError, TypeError, RecursionError, OverflowError) as error:

@@ -294,6 +294,7 @@ class Ranking:
         if self._names:
             for number in scores:
                 found_share = _found_share(self._names[number], weights)  # of the name's words
+                # Divided, so that the factor is 1 if the search has all words of the name.
                 scores[number] *= (1 + _NAME_BONUS * found_share) / (1 + _NAME_BONUS)
         ideal_score = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))

@@ -116,6 +116,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     if skip_first:
         _check_self(all_parameters[:1], function_name)
         all_parameters = all_parameters[1:]
+    # A parameter for the call's context is filled by delf; scripts and models do not see it.
     contexts = [item.name for item in all_parameters if _is_context(hints.get(item.name))]
     if len(contexts) > 1:
         raise ToolDefinitionError(f"{function_name} takes the call's context twice")

@@ -334,7 +334,7 @@ def _lines(
             result_limits[name] = known_limits.or_larger(limits.of(tool.name))
     for connection, methods in tools_by_connection.items():
         if connection:
-            yield _head(methods[0])
+            yield _class_line(methods[0])
         # The descriptions in the connection's stubs so far: equal ones are written once.
         described: set[str] = set()
         for tool in methods:
@@ -414,7 +414,8 @@ def _listed_size(name: str) -> int:
     return len(method) + 2
 
 
-def _head(tool: ToolDescription) -> str:
+def _class_line(tool: ToolDescription) -> str:
+    """Return the line before the stubs of a connection's actions, with a description."""
     return f"class {tool.connection}:  # {_one_line(tool.about)}"
 
 
