@@ -408,9 +408,11 @@ async def test_write_approval_shows_a_diff(notes: Path) -> None:
         (b"a\r\nb\n", b"a\nb\n", "-a\r\n+a\n"),
         (b"a\xe2\x80\xa8b\n", b"a\nb\n", "-a\u2028b\n+a\n+b"),
         (b"a\n", b"a\n", "nothing would change"),
+        (None, b"a\n" * 200_000, "notes/a.md: new → 400000 bytes"),
     ],
+    ids=["empty", "last line end", "line ends", "separator", "unchanged", "large"],
 )
-async def test_write_approval_shows_changes_of_line_ends(
+async def test_write_approval_shows_changes_without_changed_lines(
     notes: Path, before: bytes | None, after: bytes, shown: str
 ) -> None:
     if before is not None:

@@ -86,7 +86,8 @@ def _diff(change: Change) -> list[str]:
     name = str(change.place)
     before = change.before or b""
     after = b"".join(change.parts) if change.size <= _MAX_COMPARED_BYTES else None
-    if after == change.before:
+    is_unchanged = after is not None and after == change.before
+    if is_unchanged:
         return []
     old = _lines_to_compare(before)
     new = None if after is None else _lines_to_compare(after)
