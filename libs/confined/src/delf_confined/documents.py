@@ -105,6 +105,7 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
 
     try:
         reader = PdfReader(source)
+        # Documents that everybody may read, but not print, for example, have an empty password.
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         page_count = len(reader.pages)
@@ -127,7 +128,8 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
         note(f"{name}: values of form fields stand below the text of their page")
     texts = ["\n".join(filter(None, (page.text, *page.form_values))) for page in pages]
     textless_pages = {number for number, text in enumerate(texts, 1) if not text}
-    note_textless_pages(name, len(textless_pages.difference(damaged_pages)), len(texts))
+    textless_pages.difference_update(damaged_pages)  # the note about these pages is above
+    note_textless_pages(name, len(textless_pages), len(texts))
     if not page_count:
         note(f"{name} has no pages")
     return Pages(title, page_count, texts)
@@ -328,8 +330,9 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
         if len(content) > _MAX_TEXT_BYTES:
             raise ToolExecutionError(f"{name} has more than {_MAX_TEXT_BYTES:,} bytes of text")
         body = _parse_xml(content).find(f"{_WORD}body")
-    except KeyError:
+    except KeyError:  # the archive has no such part
         raise ToolExecutionError(f"{name} holds no text of a .docx") from None
+    # zipfile raises RuntimeError for an encrypted part, NotImplementedError for an unknown method.
     except (zipfile.BadZipFile, ET.ParseError, OSError, NotImplementedError, RuntimeError) as error:
         raise ToolExecutionError(f"{name} cannot be read as a .docx: {error}") from error
     if body is None or not any(part.text for part in body.iter(f"{_WORD}t")):

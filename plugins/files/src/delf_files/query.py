@@ -63,6 +63,7 @@ async def query(
     if limit is not None and not 1 <= limit <= MAX_ROWS:
         raise ToolRefusedError(f"limit can be from 1 to {MAX_ROWS}; page with LIMIT and OFFSET")
     names_by_file = {file: _names_in_statements(file, files) for file in files}
+    # The child process can read only the files that the statement names.
     named_files = [
         file
         for file, names in names_by_file.items()

@@ -197,16 +197,16 @@ async def table_of_format(
     peek = None
     if isinstance(file_format, SupportsPeek):
         peek = await file_format.peek(path, part, None)
-    has_own_column_names = peek is None or peek.columns is not None
-    if has_own_column_names and header is not None:
+    is_sheet = peek is not None and peek.columns is None  # a row of the sheet names the columns
+    if header is not None and not is_sheet:
         raise ToolRefusedError(_HEADER_REFUSAL)
-    if peek is None:
+    if peek is None:  # a format that only has records
         records = await file_format.read(path, part)
         if not records:
             note_no_rows(column_names=[])
         distinct_names = dict.fromkeys(name for row in records for name in row)
         return list(distinct_names), records
-    if peek.columns is not None:
+    if peek.columns is not None:  # a table of a database
         names = [column for column, _ in peek.columns]
         if not peek.rows:
             note_no_rows(column_names=names)

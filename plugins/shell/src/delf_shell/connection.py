@@ -72,21 +72,17 @@ class Shell(Connection[ShellSettings]):
         commands = [words for pipeline in pipelines for words in pipeline.commands]
         for words in commands:
             rule = next((rule for rule in self._rules if rule.matches(words)), None)
-            if rule is None and self.settings.default is None:
-                return Refused(message=self._blocked_message(words))
             if rule is not None:
                 requires_approval = rule.requires_approval(words)
+            elif self.settings.default is not None:
+                requires_approval = self.settings.default.approval_required
             else:
-                requires_approval = self._default_requires_approval
+                return Refused(message=self._blocked_message(words))
             if requires_approval:
                 reasons.append(words[0])
         if not reasons:
             return Allowed(preview=preview)
         return NeedsApproval(reason=f"{', '.join(reasons)}: not pre-approved", preview=preview)
-
-    @property
-    def _default_requires_approval(self) -> bool:
-        return self.settings.default is None or self.settings.default.approval_required
 
     def _blocked_message(self, words: tuple[str, ...]) -> str:
         patterns = ", ".join(repr(rule.pattern) for rule in self.settings.rules) or "none"

@@ -247,7 +247,9 @@ def _types_of_present(name: str, values: Sequence[Any], depth: int) -> str:
         return f"list[{_nested_types(name, items, depth + 1)}]"
     if kinds == {"dict"} and depth < _MAX_DEPTH:
         keys = list(dict.fromkeys(itertools.chain.from_iterable(values)))
-        if len(keys) <= _MAX_KEYS and all(_FIELD_NAME.fullmatch(str(key)) for key in keys):
+        # Other keys are data, perhaps private, such as the names of people.
+        are_field_names = all(_FIELD_NAME.fullmatch(str(key)) for key in keys)
+        if len(keys) <= _MAX_KEYS and are_field_names:
             fields: list[str] = []
             for key in keys:
                 values_of_key = [value[key] for value in values if key in value]

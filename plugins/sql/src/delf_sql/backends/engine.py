@@ -298,7 +298,7 @@ class EngineBackend:
                     raise
                 place = f"statement {number} of {len(bound_changes)}: {error.message}"
                 raise ToolRefusedError(place, hint=error.hint) from error
-            except DelfError:
+            except DelfError:  # such as too many rows of all statements together
                 raise
             except Exception as error:
                 if len(bound_changes) == 1:
