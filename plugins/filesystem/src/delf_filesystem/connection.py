@@ -161,8 +161,7 @@ class Filesystem(Connection[FilesystemSettings]):
         who decides.
         """
         if name not in _WRITE_ACTIONS:
-            path = str(arguments.get("path", "."))
-            places = list(self._roots) if path == "." else [self._roots.place(path)]
+            places = self._places(str(arguments.get("path", ".")))
             asking_roots = [place.name for place in places if place.settings.read_approval]
             if asking_roots:
                 return NeedsApproval(reason=f"{asking_roots[0]} needs approval before each read")
@@ -472,8 +471,11 @@ class Filesystem(Connection[FilesystemSettings]):
 
     def _files(self, path: str, pattern: str) -> Iterator[tuple[Place, os.stat_result]]:
         glob = Glob(pattern)
-        places = list(self._roots) if path == "." else [self._roots.place(path)]
-        return (entry for place in places for entry in walk(place, glob))
+        return (entry for place in self._places(path) for entry in walk(place, glob))
+
+    def _places(self, path: str) -> list[Place]:
+        """Return all roots for the path ``.``, and else only the place that a path names."""
+        return list(self._roots) if path == "." else [self._roots.place(path)]
 
 
 def _too_large(place: Place, verb: str, advice: str) -> ToolExecutionError:

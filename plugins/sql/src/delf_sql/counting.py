@@ -60,8 +60,9 @@ def count_of(statement: Statement, params: Params) -> Count | None:
         case ["INSERT", "INTO", *words] if _MAY_SKIP_ROWS.isdisjoint(words):
             return _count_inserted(statement, params, tokens, end)
         case ["TRUNCATE" | "DROP", "TABLE", *words] | ["TRUNCATE", *words]:
-            name = tokens[len(tokens) - len(words) :]
-            name = name[2:] if words[:2] == ["IF", "EXISTS"] else name
+            name = tokens[len(tokens) - len(words) :]  # the tokens of ``words``
+            if words[:2] == ["IF", "EXISTS"]:
+                name = name[2:]
             is_one_table = _TABLE_OPTIONS.isdisjoint(words) and _is_table_name(name)
             return _counting_query(_ROWS_NOW, _text(statement, name)) if is_one_table else None
         case _:
@@ -164,10 +165,12 @@ def _outer_tokens(tokens: Sequence[Token]) -> Iterator[Token]:
     """Yield the tokens outside of parentheses, and the outermost parentheses."""
     depth = 0
     for token in tokens:
-        depth -= _is_sign(token, ")")
+        if _is_sign(token, ")"):
+            depth -= 1
         if depth == 0:
             yield token
-        depth += _is_sign(token, "(")
+        if _is_sign(token, "("):
+            depth += 1
 
 
 def _is_sign(token: Token, sign: str) -> bool:

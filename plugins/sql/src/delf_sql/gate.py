@@ -100,6 +100,11 @@ class Statement:
         return self.tokens[0].word in _DML
 
     @property
+    def has_returning(self) -> bool:
+        """True if the statement has RETURNING, and so returns rows."""
+        return any(token.word == "RETURNING" for token in self.tokens)
+
+    @property
     def removes_all_rows(self) -> bool:
         """True for TRUNCATE and DROP TABLE."""
         first_words = [token.word for token in self.tokens[:2]]
@@ -201,7 +206,7 @@ def _check_can_be_combined(statement: Statement, dialect: Dialect) -> None:
             f"this database may commit each {first} at once, so {first} cannot be in one "
             "transaction with other statements: call write for this statement alone"
         )
-    if any(token.word == "RETURNING" for token in statement.tokens):
+    if statement.has_returning:
         raise ToolRefusedError("several statements give no rows: leave out RETURNING")
 
 

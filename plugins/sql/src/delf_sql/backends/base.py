@@ -148,8 +148,7 @@ def can_batch(statement: Statement, bound_statements: Sequence[BoundStatement]) 
 
     The call returns no rows, and has one text and a set of values for each execution.
     """
-    returns_rows = any(token.word == "RETURNING" for token in statement.tokens)
-    if len(bound_statements) < 2 or returns_rows:
+    if len(bound_statements) < 2 or statement.has_returning:
         return False
     # The texts around the placeholders differ if lists after IN have different lengths.
     first_pieces = bound_statements[0].pieces

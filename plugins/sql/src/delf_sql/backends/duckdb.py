@@ -226,15 +226,12 @@ class DuckdbBackend:
     ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
         bound_statements: list[BoundStatement] = []
-        returns_rows = False
         for statement, parameter_sets in changes:
             bound_statements += [self._bind(statement, params) for params in parameter_sets]
-            if any(token.word == "RETURNING" for token in statement.tokens):
-                returns_rows = True
         result = session.do(
             "change",
             bound_statements=[asdict(bound) for bound in bound_statements],
-            returns=returns_rows,
+            returns=any(statement.has_returning for statement, _ in changes),
         )
         written = WriteResult()
         written.rowcount = result["rowcount"]

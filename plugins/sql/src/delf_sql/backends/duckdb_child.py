@@ -11,7 +11,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -30,6 +30,7 @@ from delf_confined.words import shorten_message
 from delf_sql.backends.base import FailedAt, Problem, WriteResult, first_line
 from delf_sql.backends.engine import EngineBackend, driver_error
 from delf_sql.catalog import Catalogue, Relation
+from delf_sql.failures import problem_of
 from delf_sql.placeholders import BoundStatement
 from delf_sql.rows import Fetched, note_values_turned_to_text
 from delf_sql.settings import SQLSettings
@@ -185,11 +186,6 @@ class DuckdbEngine(EngineBackend):
 
     def explain(self, error: BaseException) -> Problem | None:
         """Return the problem behind an error of DuckDB; None for any other error."""
-        if isinstance(error, FailedAt):  # its cause is DuckDB's error
-            problem = None if error.__cause__ is None else self.explain(error.__cause__)
-            if problem is None:
-                return None
-            return replace(problem, number=error.statement_number)
         cause = driver_error(error)
         if not isinstance(cause, duckdb.Error):
             return super().explain(error)
@@ -241,7 +237,7 @@ def run(
     except DelfError:
         raise
     except Exception as error:
-        problem = engine.explain(error)
+        problem = problem_of(error, engine)
         if problem is None:
             raise
         return {"problem": asdict(problem)}
