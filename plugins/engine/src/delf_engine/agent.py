@@ -649,7 +649,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             await runtime.release(task_id)
             raise
         if budget_usd is not None:
-            self._ledger.limit(budget_usd)
+            self._ledger.set_budget(budget_usd)
         return await self._run(runtime, request)
 
     @overload

@@ -426,7 +426,7 @@ class TaskHost:
         children = self._children.remaining
         was_checked_before = run.replay.has_script(attempt)
         if was_checked_before:
-            problem = run.replay.note(topic)
+            problem = run.replay.next_note(topic)
         else:
             problem = excess(code, tools, calls=self.scripts.calls_left, children=children)
         if problem is not None:
@@ -562,7 +562,7 @@ class TaskHost:
             topic: The kind of data, for the journal.
             source: Fetches the data.
         """
-        recorded_note = self._run.replay.note(topic)
+        recorded_note = self._run.replay.next_note(topic)
         if recorded_note is not None:
             return recorded_note
         text = self._run.log.redactor.redact_text(await source())

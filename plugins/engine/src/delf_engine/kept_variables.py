@@ -17,7 +17,7 @@ from delf.events import Event, ModelCalled, VariablesRestored
 from delf.protocols.conversation import KeptVariables
 from delf.protocols.sandbox import Done, SandboxSession, ScriptHost
 from delf_engine.task_run import TaskRun
-from delf_engine.variables import MAX_TOTAL_LENGTH, described, is_plain, is_variable
+from delf_engine.variables import MAX_TOTAL_LENGTH, is_plain, is_variable, type_for_model
 
 # The maximum number of variables stored for a conversation's next task, newest first.
 _MAX_VARIABLES: Final = 50
@@ -40,7 +40,7 @@ async def load_variables(run: TaskRun) -> None:
     run.conversation_variables = variables
     if recorded is None and variables.values:
         await run.log.record(VariablesRestored, variables=variables.values, trust=variables.trust)
-    kinds = {name: described(value) for name, value in variables.values.items()}
+    kinds = {name: type_for_model(value) for name, value in variables.values.items()}
     run.context = replace(run.context, variables=kinds)
 
 

@@ -350,7 +350,7 @@ class Runtime:
     def _show(self, request: TaskRequest, event: Event) -> None:
         """Pass an event of a task that does not run to the listeners; log their exceptions."""
         listeners = (*self.resources.observers.feeds, *request.listeners)
-        TaskLog(request.task_id, None, listeners, self.resources.redactor).show(event)
+        TaskLog(request.task_id, None, listeners, self.resources.redactor).notify_listeners(event)
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
         """Journal a task that starts later, in this process or another."""

@@ -399,12 +399,12 @@ class ScriptRunner(ScriptHost):
     @in_own_context
     def clock_read(self, readings: Sequence[int]) -> None:
         """Record clock reads of the script."""
-        self._log.clock_read(readings)
+        self._log.buffer_clock_reads(readings)
 
     @in_own_context
     def turns_taken(self, turns: Sequence[int]) -> None:
         """Record the event loop turns in which the script received answers to calls."""
-        self._log.turns_taken(turns)
+        self._log.buffer_loop_turns(turns)
 
     @in_own_context
     def abandon(self, call_id: int) -> None:

@@ -51,7 +51,7 @@ from delf_engine.resources import Resources
 from delf_engine.strategies import with_strategy
 from delf_engine.task import TaskContext, TaskRequest, moment
 from delf_engine.toolset import check_variable_names
-from delf_engine.variables import shown
+from delf_engine.variables import value_for_model
 from delf_engine.waiting import Permit, TaskClock
 
 _log = logging.getLogger(__name__)
@@ -165,7 +165,9 @@ class TaskRun:
         """The variables that the conversation's previous task left for scripts."""
         self.context = TaskContext(
             files=[file.line for file in inputs],
-            task_variables={name: shown(value) for name, value in request.variables.items()},
+            task_variables={
+                name: value_for_model(value) for name, value in request.variables.items()
+            },
         )
         """The data that the model gets with the task."""
         self._value_origins = self._origins()

@@ -111,15 +111,15 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     return type(value) in _PLAIN
 
 
-def shown(value: Any) -> str:
+def value_for_model(value: Any) -> str:
     """Describe a variable for a model: its type, and its value, truncated if long."""
     text = repr(value)
     if len(text) > _MAX_SHOWN_LENGTH:
         text = f"{text[:_MAX_SHOWN_LENGTH]} … ({len(text):,} characters in all)"
-    return f"{described(value)} = {text}"
+    return f"{type_for_model(value)} = {text}"
 
 
-def described(value: Any) -> str:
+def type_for_model(value: Any) -> str:
     """Describe the type of a variable for a model: with the size of lists and the keys of dicts."""
     kind = type(value).__name__
     if isinstance(value, dict):
@@ -130,7 +130,7 @@ def described(value: Any) -> str:
         items = list(cast("list[Any]", value))
         kind_and_size = f"{kind} of {len(items):,}"
         if items and isinstance(items[0], dict):
-            return f"{kind_and_size}, each {described(items[0])}"
+            return f"{kind_and_size}, each {type_for_model(items[0])}"
         return kind_and_size
     return kind
 

@@ -243,7 +243,7 @@ async def test_buffered_output_survives_a_temporary_journal_failure():
     journal = Fragile()
     journal.fails = True
     log = TaskLog("t", journal, [])
-    log.clock_read([1, 2])
+    log.buffer_clock_reads([1, 2])
     log.buffer_output("printed ")
     log.record_soon(ev.CallAbandoned, call_id=1, action="pay")
     with pytest.raises(OSError, match="full"):

@@ -40,7 +40,7 @@ async def answers(replay, *digests):
     order = []
 
     async def call(digest):
-        past = await replay.call(digest)
+        past = await replay.wait_for_turn(digest)
         order.append(None if past is None else past.call_id)
 
     async with asyncio.timeout(10):
@@ -67,69 +67,69 @@ async def test_unanswered_calls_continue_after_all_recorded_answers():
 
 async def test_new_calls_wait_for_recorded_unanswered_calls():
     replay = replay_of("ab", [])
-    new = asyncio.ensure_future(replay.call("new"))
-    assert (await replay.call("a")).call_id == 1
+    new = asyncio.ensure_future(replay.wait_for_turn("new"))
+    assert (await replay.wait_for_turn("a")).call_id == 1
     assert not new.done()
-    assert (await replay.call("b")).call_id == 2
+    assert (await replay.wait_for_turn("b")).call_id == 2
     assert await new is None
 
 
 async def test_new_calls_wait_while_the_first_recorded_call_is_missing():
     replay = replay_of("ab", [])
-    new = asyncio.ensure_future(replay.call("new"))
+    new = asyncio.ensure_future(replay.wait_for_turn("new"))
     await asyncio.sleep(0)
-    assert (await replay.call("b")).call_id == 2
+    assert (await replay.wait_for_turn("b")).call_id == 2
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not new.done()
-    assert (await replay.call("a")).call_id == 1
+    assert (await replay.wait_for_turn("a")).call_id == 1
     assert await new is None
 
 
 async def test_abandoned_replayed_call_does_not_block_other_calls():
     replay = replay_of("ab", [2, 1])
-    waiting = asyncio.ensure_future(replay.call("a"))
+    waiting = asyncio.ensure_future(replay.wait_for_turn("a"))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert (await replay.call("b")).call_id == 2
+    assert (await replay.wait_for_turn("b")).call_id == 2
 
 
 async def test_new_calls_do_not_wait_for_the_answer_of_an_abandoned_call():
     replay = replay_of("ab", [2, 1])
-    waiting = asyncio.ensure_future(replay.call("a"))
+    waiting = asyncio.ensure_future(replay.wait_for_turn("a"))
     await asyncio.sleep(0)
-    assert (await replay.call("b")).call_id == 2
+    assert (await replay.wait_for_turn("b")).call_id == 2
     waiting.cancel()
     async with asyncio.timeout(10):
-        assert await replay.call("new") is None
+        assert await replay.wait_for_turn("new") is None
 
 
 async def test_call_at_the_end_of_a_finished_script_waits_for_the_end():
     """The recorded script made the call, too, but ended before the call was recorded."""
     replay = replay_of("a", [1], status="failed")
-    assert (await replay.call("a")).call_id == 1
+    assert (await replay.wait_for_turn("a")).call_id == 1
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(replay.call("new"), 0.01)
+        await asyncio.wait_for(replay.wait_for_turn("new"), 0.01)
     assert replay.timeout_mismatch() is None
     replay.end_script("failed", "")
 
 
 async def test_further_call_of_a_finished_script_is_a_mismatch():
     replay = replay_of("a", [1], status="failed")
-    assert (await replay.call("a")).call_id == 1
-    waiting = asyncio.ensure_future(replay.call("new"))
+    assert (await replay.wait_for_turn("a")).call_id == 1
+    waiting = asyncio.ensure_future(replay.wait_for_turn("new"))
     await asyncio.sleep(0)
     assert "a script that was 'failed' makes a further call" in replay.timeout_mismatch().message
     with pytest.raises(ReplayMismatch, match="makes a further call"):
-        await replay.call("newer", blocks_script=True)
+        await replay.wait_for_turn("newer", blocks_script=True)
     waiting.cancel()
 
 
 async def test_blocked_replay_calls_wait_until_the_task_timeout():
     replay = replay_of("abc", [3, 2])
-    waiting = [asyncio.ensure_future(replay.call(digest)) for digest in ("a", "b", "new")]
+    waiting = [asyncio.ensure_future(replay.wait_for_turn(digest)) for digest in ("a", "b", "new")]
     await asyncio.sleep(0)
     assert "before the replay reached look (call 3)" in replay.timeout_mismatch().message
     for each in waiting:
@@ -141,7 +141,7 @@ async def test_blocked_replay_calls_wait_until_the_task_timeout():
 async def test_single_mismatching_call_fails_the_replay_at_once():
     replay = replay_of("ab", [2, 1])
     with pytest.raises(ReplayMismatch, match=r"makes look \(call 1\) .* has look \(call 2\)"):
-        await replay.call("a", blocks_script=True)
+        await replay.wait_for_turn("a", blocks_script=True)
 
 
 def test_partial_answer_is_used_only_without_the_complete_one():
@@ -153,7 +153,7 @@ def test_partial_answer_is_used_only_without_the_complete_one():
 
     def answers_of(*events):
         replay = Replay(events)
-        return [reply.text for reply in iter(lambda: replay.reply("generate"), None)]
+        return [reply.text for reply in iter(lambda: replay.next_reply("generate"), None)]
 
     assert answers_of(asked, wrote) == ["par"]
     assert answers_of(asked, wrote, replied) == ["part"]

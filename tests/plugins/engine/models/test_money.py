@@ -44,7 +44,7 @@ def test_ledger_permits_the_first_call_at_any_cost() -> None:
 
 def test_ledger_estimates_with_the_maximum_output() -> None:
     ledger = Ledger()
-    ledger.learn(M, request(), 0.0)
+    ledger.learn_cost(M, request(), 0.0)
     limited = LLMConfig("m", settings={"max_tokens": 7})
     assert ledger.estimate(limited, request(), PRICE) == pytest.approx((170e-6, 170e-6))
     own = request(settings={"max_tokens": 3})
@@ -68,7 +68,7 @@ def test_ledger_expects_at_least_the_most_expensive_reply(
 ) -> None:
     ledger = Ledger()
     for cost in (0.25, 0.5, None):
-        ledger.learn(M, request(), cost)
+        ledger.learn_cost(M, request(), cost)
     assert Ledger(outer_ledger=ledger).estimate(M, request(), price) == (0.5, 0.5)
     assert ledger.estimate(M, request(purpose="call"), price).maximum == math.inf
 

@@ -66,7 +66,7 @@ class JournaledRequest:
         """
         # If the sandbox died meanwhile, the recorded request was closed. A new record reopens it.
         if self._case.request_event is not None and not self._case.request_was_closed:
-            self._log.show(self._case.request_event)
+            self._log.notify_listeners(self._case.request_event)
             return
         await self._log.record(ApprovalRequested, **content_of(self._request), by_policy=by_policy)
 

@@ -279,7 +279,9 @@ class Gate:
         recorded_call = None
         if self._replay.active:
             is_only_call = request.alone  # the script waits for no other call
-            recorded_call = await self._replay.call(call.digest, blocks_script=is_only_call)
+            recorded_call = await self._replay.wait_for_turn(
+                call.digest, blocks_script=is_only_call
+            )
         if recorded_call is None:
             # From now on, the script can abandon the call, which is then recorded.
             self._records.register(request.call_id, call)

@@ -141,7 +141,7 @@ class TaskLog:
         # again when it is replayed.
         self._print_stream.end()
 
-    def next_model_call(self) -> int:
+    def new_model_call_number(self) -> int:
         """Return a new number for a model call."""
         self._model_calls += 1
         return self._model_calls
@@ -309,7 +309,7 @@ class TaskLog:
             self._printed.append(text)
             self._flush_soon()
 
-    def clock_read(self, readings: Sequence[int]) -> None:
+    def buffer_clock_reads(self, readings: Sequence[int]) -> None:
         """Buffer clock reads of a script; the reads are recorded before the next event.
 
         Args:
@@ -319,7 +319,7 @@ class TaskLog:
             self._clock_reads += readings
             self._flush_soon()
 
-    def turns_taken(self, turns: Sequence[int]) -> None:
+    def buffer_loop_turns(self, turns: Sequence[int]) -> None:
         """Buffer event-loop turns of a script; the turns are recorded before the next event.
 
         Args:
@@ -426,9 +426,9 @@ class TaskLog:
         # After a postponement, any process may continue the task.
         self._is_ended = self._is_ended or isinstance(event, (TaskFinished, TaskPostponed))
         self.events.append(event)
-        self.show(event)
+        self.notify_listeners(event)
 
-    def show(self, event: Event) -> None:
+    def notify_listeners(self, event: Event) -> None:
         """Pass a recorded event to the listeners; log exceptions of listeners."""
         for listener in self._listeners:
             try:

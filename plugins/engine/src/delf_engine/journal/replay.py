@@ -96,7 +96,9 @@ class _CallOrder:
         self._advance()  # wakes calls that waited until this call was made
         return recorded_call
 
-    async def turn(self, recorded_call: RecordedCall | None, *, blocks_script: bool) -> None:
+    async def wait_for_turn(
+        self, recorded_call: RecordedCall | None, *, blocks_script: bool
+    ) -> None:
         """Wait for a call's turn in the recorded order.
 
         Args:
@@ -241,7 +243,7 @@ class Replay:
 
     # -- facts --------------------------------------------------------------------------
 
-    def selected(self) -> ev.ToolsSelected | None:
+    def recorded_selection(self) -> ev.ToolsSelected | None:
         """Return the recorded event with the tools selected for the task, if any."""
         return next((event for event in self.events if isinstance(event, ev.ToolsSelected)), None)
 
@@ -249,13 +251,13 @@ class Replay:
         """Return True if another recorded reply is left for a purpose of model calls."""
         return purpose in _REPLAYED_PURPOSES and bool(self._recording.replies[purpose])
 
-    def reply(self, purpose: Purpose) -> ModelReply | None:
+    def next_reply(self, purpose: Purpose) -> ModelReply | None:
         """Return the next recorded reply for a purpose of model calls; None if none is left."""
         if not self.has_reply(purpose):
             return None
         return self._recording.replies[purpose].popleft()
 
-    def note(self, topic: str) -> str | None:
+    def next_note(self, topic: str) -> str | None:
         """Return the next recorded note on a topic; None if none is left."""
         notes = self._recording.notes.get(topic)
         return notes.popleft() if notes else None
@@ -322,7 +324,9 @@ class Replay:
 
     # -- calls ----------------------------------------------------------------------------
 
-    async def call(self, digest: str, *, blocks_script: bool = False) -> RecordedCall | None:
+    async def wait_for_turn(
+        self, digest: str, *, blocks_script: bool = False
+    ) -> RecordedCall | None:
         """Wait for a call's turn in the recorded order, and return its record.
 
         Args:
@@ -348,11 +352,11 @@ class Replay:
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             await never_done
         else:
-            await order.turn(recorded_call, blocks_script=blocks_script)
+            await order.wait_for_turn(recorded_call, blocks_script=blocks_script)
         return recorded_call
 
     def timeout_mismatch(self) -> ReplayMismatch | None:
-        """Return the error for a task that timed out while a call waited in :meth:`call`.
+        """Return the error for a task that timed out while a call waited in :meth:`wait_for_turn`.
 
         None if no call was waiting.
         """
@@ -373,7 +377,7 @@ async def _wait_until_new_call_allowed(order: _CallOrder, *, blocks_script: bool
 
     Never returns if the recorded script has ended: the end of the script cancels the call.
     """
-    await order.turn(None, blocks_script=blocks_script)
+    await order.wait_for_turn(None, blocks_script=blocks_script)
     has_recorded_end = order.script.finished is not None
     if not has_recorded_end:
         return  # the script was interrupted, and now continues beyond its record

@@ -38,7 +38,7 @@ async def select_tools(run: TaskRun, seconds: float) -> None:
     Raises:
         PrefilterError: If a prefilter that the user named fails.
     """
-    recorded_selection = run.replay.selected() if run.replay.resumed else None
+    recorded_selection = run.replay.recorded_selection()
     chosen_by = _ALL
     if recorded_selection is not None:
         chosen_by = recorded_selection.by

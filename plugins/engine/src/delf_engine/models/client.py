@@ -149,7 +149,7 @@ class ModelClient:
         Returns:
             The answer and its model; in a resumed task, the recorded answer and None.
         """
-        recorded_reply = self.replay.reply(request.purpose) if self.replay.resumed else None
+        recorded_reply = self.replay.next_reply(request.purpose)
         if recorded_reply is not None:
             if streaming.on_delta is not None:
                 _send_recorded(recorded_reply, streaming.on_delta)
@@ -311,7 +311,7 @@ class ModelClient:
         self, config: LLMConfig, request: ModelRequest, attempt: int, streaming: _Streaming
     ) -> ModelReply:
         """Make one model call; record the request, the answer or failure, and the cost."""
-        number = self.log.next_model_call()
+        number = self.log.new_model_call_number()
         await self._record_request(config, request, attempt, number)
         # Started after the journal's write, which is not the model's time.
         started = time.perf_counter()
@@ -338,7 +338,7 @@ class ModelClient:
         reply = self.redactor.redact_value(reply)
         cost = await self._add_cost(config, request, reply)
         if draft is not None:
-            draft.close()
+            draft.discard()
         await self.log.record(
             ModelReplied,
             model=config.model,
@@ -376,7 +376,7 @@ class ModelClient:
     ) -> float | None:
         """Add a reply's tokens and cost to the ledger, and return the cost; None if unknown."""
         cost = await self._cost(config, reply, complete_usage(request, reply))
-        self.ledger.learn(config, request, cost)
+        self.ledger.learn_cost(config, request, cost)
         self.ledger.add(reply.usage, cost, self.log.task_id)
         return cost
 

@@ -43,7 +43,7 @@ class Draft:
         elif (complete_call := delta.whole) is not None:
             self._calls.append(complete_call)
 
-    def close(self) -> None:
+    def discard(self) -> None:
         """Discard the draft, because the complete answer is about to be journalled."""
         self._text.clear()
         self._calls.clear()

@@ -200,7 +200,7 @@ class Ledger:
             return Estimate(expected=0.0, maximum=math.inf)
         return Estimate(expected=highest_cost, maximum=highest_cost)
 
-    def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
+    def learn_cost(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
         """Record the cost of a reply, for later estimates."""
         key = (config.model, request.purpose)
         # The highest cost, not the mean: a budget is a limit, so the estimate errs upwards.
@@ -248,8 +248,8 @@ class Ledger:
             changed.clear()
             with self._lock:
                 # Computed again: other replies may have cost more.
-                amount = self._amount(estimate())
-                if amount <= self._free - self.reserved_usd:
+                amount = self._amount_to_reserve(estimate())
+                if amount <= self._unspent_usd - self.reserved_usd:
                     self.reserved_usd += amount
                     return amount
                 self._waiting.append(waiter)
@@ -267,13 +267,13 @@ class Ledger:
                 loop.call_soon_threadsafe(changed.set)
 
     @property
-    def _free(self) -> float:
+    def _unspent_usd(self) -> float:
         """The money that is left of the budget."""
         if self.budget_usd is None:
             return math.inf
         return self.budget_usd - self.cost_usd
 
-    def _amount(self, estimate: Estimate) -> float:
+    def _amount_to_reserve(self, estimate: Estimate) -> float:
         """Return the amount to reserve for a call: its maximum cost, or all that remains if less.
 
         Raises:
@@ -283,7 +283,7 @@ class Ledger:
         # An earlier reply may have cost more than the longest answer should.
         highest_cost = max(estimate.expected, estimate.maximum)
         # A call that could cost more than what is left runs alone: it reserves all of the rest.
-        return min(highest_cost, self._free)
+        return min(highest_cost, self._unspent_usd)
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
         """Add the tokens and the cost of a model call.
@@ -362,7 +362,7 @@ class Ledger:
         if self.outer_ledger is not None:
             self.outer_ledger.end(task_id)
 
-    def limit(self, budget_usd: float) -> None:
+    def set_budget(self, budget_usd: float) -> None:
         """Replace the budget; costs so far still count."""
         with self._lock:
             self.budget_usd = budget_usd

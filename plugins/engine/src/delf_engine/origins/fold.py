@@ -317,7 +317,7 @@ class Origins:
         """
         for call in self._history.calls.values():
             author_field = None if call.tool is None else call.tool.action.author
-            if not author_field or not self.outline.has_instructions(call):
+            if not author_field or not self.outline.says_to_obey(call):
                 continue
             for record in items_of(call.result):
                 # The author comes from a field of the record or the call, never from the text.
@@ -449,7 +449,7 @@ class Origins:
             is_built_in = call.tool is not None and call.tool.built_in
             if call.changes_data or call.has_failed or is_built_in:
                 continue
-            if call.has_author_read_untrusted_data and not self.outline.has(call):
+            if call.has_author_read_untrusted_data and not self.outline.contains(call):
                 return call
         return None
 

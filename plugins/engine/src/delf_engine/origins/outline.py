@@ -245,14 +245,14 @@ class Outline:
                     key.append(f"{'.'.join(names_in(path))} {normalized_text(text)}")
         return (action, *sorted(key))
 
-    def has(self, past_call: PastCall) -> bool:
+    def contains(self, past_call: PastCall) -> bool:
         """Return whether the outline contains a call that was made."""
         return any(
             self._is_done_by(planned_call, past_call)
             for planned_call in self._planned_calls_of(past_call.action)
         )
 
-    def has_instructions(self, past_call: PastCall) -> bool:
+    def says_to_obey(self, past_call: PastCall) -> bool:
         """Return whether the outline tells the agent to obey the result of a call that was made."""
         return any(
             self._is_done_by(planned_call, past_call)

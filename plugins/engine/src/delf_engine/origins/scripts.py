@@ -169,7 +169,7 @@ class _Objects:
     The object is, contains or returns an iterator or defaultdict.
     """
 
-    def inside(self, names: Iterable[str]) -> AbstractSet[str]:
+    def with_contained(self, names: Iterable[str]) -> AbstractSet[str]:
         """Return some variables, and all variables whose objects they may contain at any depth."""
         found = {*names}
         remaining = [*found]
@@ -854,7 +854,7 @@ class Scripts:
         for name in exchanging:
             self._add_to(contained[name], exchanging)
         # The function may also change the objects inside its arguments.
-        changed = self._objects.inside(variables) - {_ANY_VARIABLE}
+        changed = self._objects.with_contained(variables) - {_ANY_VARIABLE}
         self._add_to_variables(changed, sources)
 
     def _is_unknown(self, value: ast.expr) -> bool:
@@ -1046,9 +1046,9 @@ class Scripts:
         """
         for name in _base_variables(node):
             # After ``z = zip(rows, numbers)``, reading ``z`` also changes the iterator ``numbers``.
-            read = self._objects.inside([name])
+            read = self._objects.with_contained([name])
             if _ANY_VARIABLE in read:  # the object may contain any iterator
-                read |= self._objects.inside(self._objects.iterators)
+                read |= self._objects.with_contained(self._objects.iterators)
             if not read.isdisjoint(self._objects.iterators):
                 # In ``itertools.chain(rows)``, the module does not change.
                 changed = read - self._names.modules - {_ANY_VARIABLE}
@@ -1082,7 +1082,7 @@ class Scripts:
         changed: AbstractSet[str] = {name}
         # ``a.append(x)`` changes ``b`` after ``a = b``; ``a[0].append(x)`` also after ``a = [b]``.
         if is_part_changed or name in self._objects.aliased:
-            changed = self._objects.inside(changed)
+            changed = self._objects.with_contained(changed)
         is_variable = name in self._variable_sources or name in self._names.modules
         if is_variable:
             return changed

@@ -25,7 +25,9 @@ MAX_LINES: Final = 1_000
 """The maximum number of printed lines in a trace; the journal and the answer have all lines."""
 # The maximum number of characters of a call's output in a trace.
 _MAX_OUTPUT_LENGTH: Final = 1_000_000
-_CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
+_EVENTS_OF_CHANGES = frozenset(
+    {ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished}
+)
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
 _APPROVAL_FIELDS = tuple(item.name for item in fields(ApprovalTrace))
 
@@ -84,7 +86,7 @@ class Trace:
 
     def add(self, event: ev.Event) -> None:
         """Add an event to the trace."""
-        if type(event) in _CHANGING:
+        if type(event) in _EVENTS_OF_CHANGES:
             self._events_of_changes.append(event)
         match event:  # the most frequent events first
             case ev.CallStarted():
