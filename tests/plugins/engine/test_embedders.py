@@ -1,5 +1,6 @@
 """Tests of embedders: their names, one object for each, and any number of texts."""
 
+import numpy as np
 import pytest
 
 from delf.errors import ConfigurationError, PluginError
@@ -147,6 +148,18 @@ async def test_long_input_lists_are_embedded_in_batches(host, tmp_path):
     assert made[0].given[-1][0] == ["eee?e"], "half of a character is replaced"
     assert len(await embedder.embed([])) == 0
     assert len(made[0].given) == 3, "nothing was asked for nothing"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_embedder_may_return_arrays(host, tmp_path, count):
+    class Arrays(Counting):
+        async def embed(self, texts, kind="passage"):
+            return np.array(await super().embed(texts, kind))
+
+    add(host, "mini", factory=Arrays)
+    embedder = embedders_of(host, tmp_path).get()
+    vectors = await embedder.embed(["bb"] * count)
+    assert [list(row) for row in vectors] == [[2.0]] * count
 
 
 async def test_embedder_is_closed_once(host, tmp_path):
