@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from delf_confined import landlock, seccomp
 from delf_confined.child import serve
 from delf_confined.confine import confine
-from delf_confined.wire import LENGTH, send
+from delf_confined.wire import LENGTH, receive_exactly, send
 
 _log = logging.getLogger(__name__)
 
@@ -54,23 +54,14 @@ def main(descriptor: int) -> None:
             # The parent process has ended, so its end of the socket is closed.
             if len(head) < LENGTH.size:
                 return
-            request = json.loads(_receive_rest(control, *LENGTH.unpack(head)))
+            (length,) = LENGTH.unpack(head)
+            request = json.loads(receive_exactly(control, length))
             try:
                 answer = _handle_request(request, descriptors, control, imported_names)
             finally:
                 for received in descriptors:
                     os.close(received)
             send(control, json.dumps(answer).encode())
-
-
-def _receive_rest(control: socket.socket, length: int) -> bytes:
-    data = b""
-    while len(data) < length:
-        chunk = control.recv(length - len(data))
-        if not chunk:
-            raise EOFError
-        data += chunk
-    return data
 
 
 def _handle_request(

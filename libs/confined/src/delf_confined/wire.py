@@ -26,9 +26,9 @@ def receive(wire: socket.socket, max_bytes: int | None = None) -> bytes:
         EOFError: If the other side closed the connection.
         ValueError: If the payload is longer.
     """
-    (length,) = LENGTH.unpack(_receive_exactly(wire, LENGTH.size))
+    (length,) = LENGTH.unpack(receive_exactly(wire, LENGTH.size))
     check_length(length, max_bytes)
-    return _receive_exactly(wire, length)
+    return receive_exactly(wire, length)
 
 
 def check_length(length: int, max_bytes: int | None) -> None:
@@ -41,7 +41,12 @@ def check_length(length: int, max_bytes: int | None) -> None:
         raise ValueError(f"a frame of {length:,} bytes")
 
 
-def _receive_exactly(wire: socket.socket, size: int) -> bytes:
+def receive_exactly(wire: socket.socket, size: int) -> bytes:
+    """Receive a number of bytes.
+
+    Raises:
+        EOFError: If the other side closed the connection.
+    """
     data = bytearray(size)
     view = memoryview(data)
     received = 0

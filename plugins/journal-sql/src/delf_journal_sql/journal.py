@@ -538,6 +538,7 @@ class SqlJournal:
     # -- threads ------------------------------------------------------------------------
 
     def _open(self) -> None:
+        """Create or migrate the tables, once until the journal is closed."""
         with self._opening_lock:
             if not self._opened:
                 try:

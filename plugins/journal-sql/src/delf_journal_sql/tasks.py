@@ -204,6 +204,7 @@ class Appending:
         self._connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id")
 
     def _load_tasks(self, task_ids: Iterable[str]) -> dict[str, _Task]:
+        """Return the stored tasks by id; a task without a row, such as a removed one, is absent."""
         placeholders, values = placeholders_for(task_ids, "id")
         rows = self._connection.execute(
             "SELECT t.task_id, t.id, "  # noqa: S608 - only names of this module

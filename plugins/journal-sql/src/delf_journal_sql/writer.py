@@ -208,6 +208,7 @@ class Writer:
     # -- the thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
+        """Execute operations until :meth:`stop`, and then remove this process from the owners."""
         try:
             while (batch := self._next_batch()) is not None:
                 # Groups keep the order of the queue: a claim must not overtake earlier events.
@@ -272,6 +273,7 @@ class Writer:
         group.done.set_exception(error)
 
     def _execute_call(self, call: Call) -> None:
+        """Run a call in a transaction, and pass its result to the waiting caller."""
         self._has_uncommitted_heartbeat = False  # one of an earlier transaction was rolled back
         with transaction(self._connect(), write=call.write) as connection:
             result = call.function(connection)

@@ -268,6 +268,7 @@ def _shown(key: str | int) -> str:
 def _require_matching_params(
     placeholders: Sequence[Placeholder], params: Mapping[str, Any] | Sequence[Any], dialect: Dialect
 ) -> None:
+    """Raise ToolRefusedError for a missing parameter, or for params that nothing uses."""
     if isinstance(params, Mapping):
         missing = sorted({str(placeholder.key) for placeholder in placeholders} - set(params))
         if missing:

@@ -121,7 +121,7 @@ class DuckdbEngine(EngineBackend):
         for setting in (
             "TimeZone = 'UTC'",
             "enable_progress_bar = false",
-            "lock_configuration = true",
+            "lock_configuration = true",  # last, because it forbids further settings
         ):
             driver.execute(f"SET {setting}")
 

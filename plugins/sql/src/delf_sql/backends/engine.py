@@ -254,7 +254,15 @@ class EngineBackend:
     def _fetch(
         self, session: sa.Connection, bound: BoundStatement, limit: int, *, streams: bool
     ) -> Fetched:
-        # Fetch row by row, because a driver that fetches all rows first would exceed the limits.
+        """Execute a statement, and fetch its rows up to the limits.
+
+        Args:
+            session: The session.
+            bound: The statement with its values.
+            limit: The maximum number of rows.
+            streams: Whether the driver fetches rows only on request, if the driver can.
+        """
+        # SQLAlchemy must buffer no rows ahead, because its buffer has no limit in bytes.
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
         with contextlib.closing(session.execute(clause)) as result:
             if not result.returns_rows:

@@ -138,6 +138,7 @@ class PostgresBackend(EngineBackend):
         return {"creator": connect, "use_native_hstore": False}
 
     def _open(self) -> psycopg.Connection[Any]:
+        """Connect to the server; the options of the URL override delf's own."""
         target = self.target
         options: dict[str, Any] = {
             "host": target.host or "localhost",

@@ -155,6 +155,7 @@ class _Child:
         return Fetched(tuple(columns), rows, more, changed, tuple(columns_with_invalid_text))
 
     def _ask(self, message: Any) -> Sequence[Any]:
+        """Send a message to the process, and return its answer; raise if it reports a failure."""
         send(cast("BinaryIO", self._process.stdin), message)
         self._wait_for_answer()
         kind, *answer = receive(cast("BinaryIO", self._process.stdout))
@@ -357,6 +358,7 @@ class SqliteBackend:
         outcome = session.run(Work(statements, self._settings.max_rows, is_batch))
         result = WriteResult()
         result.add(outcome.changed, outcome)
+        # SQLite counts changes also for RETURNING, for which add() counts the returned rows.
         result.rowcount = outcome.changed
         return result
 
@@ -425,6 +427,7 @@ class SqliteBackend:
         return tables
 
     def _table(self, session: _Child, relation: Relation) -> Table:
+        """Return a table with its columns; marked as broken if SQLite cannot read it."""
         try:
             return self._tables(session, [relation])[0]
         except _SqliteError as error:
