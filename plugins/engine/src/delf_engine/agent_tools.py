@@ -57,7 +57,7 @@ class AgentTools:
             for connection, old, new in zip(
                 self.connections, self._permissions, permissions, strict=True
             ):
-                if old != new:
+                if old != new:  # the program has set ``allow`` or ``confirm``
                     self.tools = await self.tools.with_reloaded(connection)
             self._permissions = permissions
             for connection in self._connections_with_changing_actions:

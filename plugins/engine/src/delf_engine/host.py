@@ -495,8 +495,7 @@ class TaskHost:
         return self._redact("".join(self.scripts.printed_text))
 
     def _redact(self, text: str) -> str:
-        redactor = self._run.log.redactor
-        return redactor.redact_text(text) if redactor.knows_any else text
+        return self._run.log.redactor.redact_text(text)
 
     def _move_output_to_answer(self) -> None:
         """Append the output of the last script to the answer, unless the script failed."""

@@ -320,8 +320,6 @@ class _BoundRuntime:
             self._loop_watcher = self._watch_loop()
             await anext(self._loop_watcher)  # begin to watch
         future = self._future
-        if future.done() and future.exception() is None:  # the usual case: started earlier
-            return future.result()
         try:
             # Shielded: a caller that is cancelled must not end the start for the others.
             return await asyncio.shield(future)

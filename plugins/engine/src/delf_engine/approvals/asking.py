@@ -31,7 +31,6 @@ UNANSWERABLE: Final = (
     "nobody can answer it; run the task on a terminal, let it wait for `delf approvals` "
     "(--wait-approvals), give on_ask=… in a program, or give the question a default"
 )
-NOBODY: Final = f"{_UNASKED}; {_ADVICE}"
 
 
 class Asking:

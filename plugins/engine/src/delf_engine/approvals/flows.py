@@ -300,8 +300,8 @@ class _Suspect:
             deciding_paths: The paths of the values that decide the effect of the call.
         """
         differences = self._differences_from_plan(sources_by_parameter=None)
-        equal_calls = [differing for differing in differences if not differing]
-        planned_count = len(equal_calls)
+        # The number of planned calls that equal this call.
+        planned_count = sum(not differing_parameters for differing_parameters in differences)
         if planned_count > 0:
             # The user asked for this call. But its content may be a stranger's, and the call may
             # have been made already.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from delf.values.conversion import plain
-from delf.values.encoding import PLAIN, UnsupportedValueError, dumps, loads
+from delf.values.encoding import UnsupportedValueError, dumps, loads
 from delf.values.frozen import freeze
 from delf.values.sizes import is_large, run_in_thread
 from delf_engine.redact import Redactor
@@ -60,16 +60,13 @@ class Results:
     def _redacted(self, result: Any) -> tuple[Any, bytes]:
         """Return a frozen copy of a result without secrets, and the encoding of the copy."""
         encoded = self.encode(result)
-        if self._redactor.knows_any and self._redactor.may_be_in(encoded):
-            decoded = _decode(encoded)
-            redacted = self._redactor.redact_value(decoded)
-            has_secrets = redacted is not decoded
-            if has_secrets:
+        value = _decode(encoded)  # exactly the value that the script gets
+        # Most results hold no secret, and a search in the encoded text is the fastest way to know.
+        if self._redactor.may_be_in(encoded):
+            redacted = self._redactor.redact_value(value)
+            if redacted is not value:
                 return freeze(redacted), self.encode(redacted)
-        if type(result) in PLAIN:  # such as a text, which cannot change and need not be frozen
-            return result, encoded
-        # Decoding the encoded result gives exactly the value that the script gets.
-        return freeze(_decode(encoded)), encoded
+        return freeze(value), encoded
 
     def encode(self, result: Any) -> bytes:
         """Encode a result without redaction and without conversion of unsupported parts.

@@ -207,6 +207,8 @@ async def _close(server: asyncio.Server) -> None:
 
 def _start(environ: dict[str, str]) -> subprocess.Popen[bytes]:
     command = [own_python(), *_CANARY]
+    # In a process group of its own: Ctrl-C on the terminal must not end the process, which would
+    # look as if a script had reached it.
     return subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, process_group=0)  # noqa: S603
 
 
@@ -381,6 +383,7 @@ def _is_other_kernel(kernel_text: str) -> bool:
         host_boot_id = Path(_BOOT_ID).read_text(encoding="ascii").strip()
     except OSError:
         host_boot_id = "?"
+    # All have to differ: a sandbox on the host's own kernel may hide or change some of these texts.
     return (
         bool(kernel_text.strip())
         and host_boot_id not in kernel_text
