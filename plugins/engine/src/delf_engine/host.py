@@ -531,7 +531,7 @@ class TaskHost:
         if self._output is None or self.has_answered:
             return None
         try:
-            self._value_of_answer_text = self._output.of_text(text)
+            self._value_of_answer_text = self._output.parse_text(text)
         except ToolRefusedError as error:
             return CodeGenerationError(error.message)
         return None

@@ -15,7 +15,7 @@ from delf.protocols.strategy import StrategyHost, ToolDescription
 
 ONE_CALL: Final = "one-call"
 """The name of the strategy that makes the single call of a task, without asking a model."""
-LIST: Final = "what can be called?"
+LIST_TOOLS: Final = "what can be called?"
 """The task for which :class:`OneCall` returns descriptions of all tools."""
 
 
@@ -70,12 +70,12 @@ class OneCall:
     calls_only = True
 
     async def solve(self, host: StrategyHost) -> str:
-        """Make the call, or describe all tools if the task is :data:`LIST`.
+        """Make the call, or describe all tools if the task is :data:`LIST_TOOLS`.
 
         Raises:
             ToolExecutionError: If the call failed.
         """
-        if host.task == LIST:
+        if host.task == LIST_TOOLS:
             return json.dumps([_described(tool) for tool in host.tools])
         call_data = json.loads(host.task)
         answer = await host.call(call_data["call"], call_data["arguments"])

@@ -66,11 +66,11 @@ class Output(Generic[T]):
                 hint="give a pydantic model, a dataclass, a TypedDict or a JSON Schema",
             ) from None
 
-    def value(self, plain_value: Any) -> T:
+    def from_plain(self, plain_value: Any) -> T:
         """Convert plain data to an object of the declared type.
 
         Args:
-            plain_value: The result of :meth:`plain`.
+            plain_value: The result of :meth:`to_plain`.
         """
         if self._adapter is None:
             return plain_value
@@ -82,7 +82,7 @@ class Output(Generic[T]):
             # A strict type takes a date as text from JSON only.
             return cast("T", self._adapter.validate_json(json.dumps(plain_value)))
 
-    def plain(self, value: Any) -> Any:
+    def to_plain(self, value: Any) -> Any:
         """Validate a script's value and convert it to plain JSON data.
 
         Raises:
@@ -119,11 +119,12 @@ class Output(Generic[T]):
         return self._restorable(value, typed_value)
 
     def _restorable(self, value: Any, typed_value: Any) -> Any:
-        """Return the JSON data from which :meth:`value` makes the typed value again.
+        """Return the JSON data from which :meth:`from_plain` makes the typed value again.
 
         The fields of a typed value may have other names in JSON, serializers and validators of
-        their own, or be computed. So several forms are tried: the first from which :meth:`value`
-        makes an equal object counts, or else the first from which it makes any object.
+        their own, or be computed. So several forms are tried: the first from which
+        :meth:`from_plain` makes an equal object counts, or else the first from which it makes any
+        object.
 
         Args:
             value: The script's value.
@@ -146,14 +147,14 @@ class Output(Generic[T]):
         for form in forms:
             plain_value = form()
             with suppress(ValidationError):
-                if self.value(plain_value) == typed_value:
+                if self.from_plain(plain_value) == typed_value:
                     return plain_value
                 readable_forms.append(plain_value)
         if not readable_forms:
             raise ValueError("its type cannot be made of its JSON")
         return readable_forms[0]
 
-    def of_text(self, text: str) -> Any:
+    def parse_text(self, text: str) -> Any:
         """Parse and validate a printed answer: JSON, or text whose type takes the text itself.
 
         Raises:
@@ -162,13 +163,13 @@ class Output(Generic[T]):
         fenced = _FENCE.fullmatch(text)
         json_text = text if fenced is None else fenced[1]
         try:
-            return self.plain(json.loads(json_text))
+            return self.to_plain(json.loads(json_text))
         except ToolRefusedError as error:
             refusal = error.message
         except (ValueError, RecursionError):
             refusal = f"it is not one JSON value; call {ANSWER}(value), or print nothing else"
         try:
-            return self.plain(text.strip())  # such as 2026-01-31 for a date
+            return self.to_plain(text.strip())  # such as 2026-01-31 for a date
         except ToolRefusedError:
             raise ToolRefusedError(refusal) from None
 
@@ -203,14 +204,14 @@ class Output(Generic[T]):
         record = dict(arguments)
         is_single_value = list(record) == ["value"]
         if not is_single_value:  # as in answer(name="Ada", age=36)
-            return {"value": self.plain(record)}
+            return {"value": self.to_plain(record)}
         try:
-            return {"value": self.plain(record["value"])}
+            return {"value": self.to_plain(record["value"])}
         except ToolRefusedError:
             # In answer(value=3), "value" may also be the only field of a record.
             if "value" not in self.schema.get("properties", ()):
                 raise
-            return {"value": self.plain(record)}
+            return {"value": self.to_plain(record)}
 
 
 class AnswerTool:

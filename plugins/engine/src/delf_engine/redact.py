@@ -325,7 +325,7 @@ class Redactor:
             part = self._clean(item)
             is_unchanged = is_unchanged and part is item
             parts.append(part)
-        return members if is_unchanged else _like(members, parts)
+        return members if is_unchanged else _collection_like(members, parts)
 
     def _clean_bytes(self, value: bytes) -> Any:
         text = bytes(value).decode("utf-8", "surrogateescape")
@@ -365,7 +365,7 @@ class RedactedStream:
         return held_text
 
 
-def put_back(edited: Any, shown: Any, hidden: Any) -> Any:
+def restore_secrets(edited: Any, shown: Any, hidden: Any) -> Any:
     """Restore the secrets in arguments that a person edited.
 
     Each value that the person left unchanged gets its original value, also within records. In a
@@ -382,20 +382,20 @@ def put_back(edited: Any, shown: Any, hidden: Any) -> Any:
     if all(isinstance(version, Mapping) for version in versions):
         common_names = [name for name in edited if name in shown and name in hidden]
         return {**edited} | {
-            name: put_back(edited[name], shown[name], hidden[name]) for name in common_names
+            name: restore_secrets(edited[name], shown[name], hidden[name]) for name in common_names
         }
     if all(isinstance(version, list) for version in versions) and len(shown) == len(hidden):
-        return _put_back_items(edited, shown, hidden)
+        return _restore_secrets_in_items(edited, shown, hidden)
     is_same_type = isinstance(edited, bool) is isinstance(shown, bool)  # 1 equals True
     return hidden if is_same_type and edited == shown else edited
 
 
-def _put_back_items(edited: list[Any], shown: list[Any], hidden: list[Any]) -> list[Any]:
-    """Restore the secrets in a list that a person edited, as :func:`put_back` describes."""
+def _restore_secrets_in_items(edited: list[Any], shown: list[Any], hidden: list[Any]) -> list[Any]:
+    """Restore the secrets in a list that a person edited, as :func:`restore_secrets` describes."""
     if len(edited) == len(shown):
         changed_count = sum(item != old for item, old in zip(edited, shown, strict=True))
         if changed_count <= 1:  # the changed item is certainly the edited item of its place
-            return [put_back(*parts) for parts in zip(edited, shown, hidden, strict=True)]
+            return [restore_secrets(*parts) for parts in zip(edited, shown, hidden, strict=True)]
     restored: list[Any] = []
     for item in edited:
         # Look for the unchanged item at any place.
@@ -414,7 +414,7 @@ def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
         return fields
 
 
-def _like(old: Any, parts: list[Any]) -> Any:
+def _collection_like(old: Any, parts: list[Any]) -> Any:
     """Return a collection of the same type as another, with other items."""
     is_named_tuple = hasattr(old, "_fields")
     if is_named_tuple:

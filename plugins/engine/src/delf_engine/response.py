@@ -200,7 +200,7 @@ def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Resp
     has_succeeded = outcome.error is None
     value = outcome.value
     if output is not None and value is not None:
-        value = output.value(value)
+        value = output.from_plain(value)
     return Response(
         text=outcome.text,
         status=has_succeeded,

@@ -341,10 +341,10 @@ def secrets_in(text: str) -> Iterator[str]:
                 yield from _raw_and_decoded(value)
     if "://" in text:
         for url in _URL.findall(text):
-            yield from _of_login(url)
+            yield from _secrets_of_login(url)
 
 
-def _of_login(url: str) -> Iterator[str]:
+def _secrets_of_login(url: str) -> Iterator[str]:
     """Yield the password in a URL, and a long user name, which may be a token."""
     try:
         parts = urlsplit(url)

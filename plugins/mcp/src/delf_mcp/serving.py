@@ -25,7 +25,7 @@ from delf.events import ASK, CallPrinted, CallStarted, Event, ModelCalled
 from delf.protocols.approval import ApprovalRequest, Decision, Rejected
 from delf.tools.stubs import FIND_TOOLS
 from delf.types import can_be_undone
-from delf_engine.one_call import LIST, ONE_CALL, call_task
+from delf_engine.one_call import LIST_TOOLS, ONE_CALL, call_task
 from delf_mcp.forms import decision_of, question_of
 from delf_mcp.outputs import Outputs
 from delf_mcp.results import blocks_of
@@ -334,8 +334,8 @@ class Served:
             if self._tools:
                 return self._tools
             try:
-                # LIST is a fixed task that the strategy ONE_CALL answers with a list in JSON.
-                response = await self._call_agent.arun(LIST)
+                # LIST_TOOLS is a fixed task that the strategy ONE_CALL answers with a list in JSON.
+                response = await self._call_agent.arun(LIST_TOOLS)
                 response.raise_for_status()
             except DelfError as error:  # the library would log any other error as a defect
                 raise MCPError(types.INTERNAL_ERROR, _text_of(error)) from None

@@ -24,7 +24,7 @@ from delf.protocols.approval import (
 )
 from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
-from delf_engine.redact import put_back
+from delf_engine.redact import restore_secrets
 
 SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
 _INTERRUPTED_HINT: Final = (
@@ -254,7 +254,9 @@ def with_secrets(
     """
     if not isinstance(decision, Edited) or arguments is None:
         return decision
-    return Edited(arguments=copy_of(put_back(decision.arguments, request.arguments, arguments)))
+    return Edited(
+        arguments=copy_of(restore_secrets(decision.arguments, request.arguments, arguments))
+    )
 
 
 def needs_other_approver(request: ApprovalRequest, decision: Decision) -> bool:

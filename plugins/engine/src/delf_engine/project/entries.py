@@ -13,7 +13,7 @@ from delf.records import dataclass
 from delf.types import Permission
 from delf_engine.config import PREFIX
 from delf_engine.project.texts import scalar
-from delf_engine.project.values import Given, Values
+from delf_engine.project.values import SettingValue, Values
 
 _COMMON_KEYS: Final = ("type", "allow", "confirm", "trust", "contents")
 
@@ -88,7 +88,7 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         options = section.resolve(self._environ, without=set(variables))
         return {**options, **variables}
 
-    def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], Given]]:
+    def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], SettingValue]]:
         """Yield the path and the unresolved value, with its origin, of each option of a plugin."""
         return self.sections[name].leaves()
 

@@ -31,8 +31,8 @@ from delf_engine.project.paths import links_outside
 from delf_engine.project.prices import PRICES_FILE
 from delf_engine.project.programs import (
     files_of_programs,
-    is_code,
-    is_data,
+    has_data_name,
+    may_be_script,
     names_program,
     starts_program,
 )
@@ -261,7 +261,7 @@ def _named_files(settings: _Settings) -> Iterator[Path]:
             continue
         name = _expand_variables(text, settings.variables)
         path = _in_folder(settings.root, name)
-        if path is not None and _has_instructions(path, keys):
+        if path is not None and _may_have_settings_or_code(path, keys):
             yield path
 
 
@@ -287,7 +287,7 @@ def _option_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     return keys[2:] if keys[0] in _NAMED_TABLES else keys[1:]
 
 
-def _has_instructions(path: Path, keys: tuple[str, ...]) -> bool:
+def _may_have_settings_or_code(path: Path, keys: tuple[str, ...]) -> bool:
     """Return True if a file may have settings or code, so that a change needs new trust.
 
     Args:
@@ -299,8 +299,8 @@ def _has_instructions(path: Path, keys: tuple[str, ...]) -> bool:
     if is_executable or has_settings:
         return True
     if names_program(keys):
-        return is_code(path)
-    return not is_data(path)
+        return may_be_script(path)
+    return not has_data_name(path)
 
 
 def _data_paths(settings: _Settings) -> frozenset[Path]:

@@ -121,7 +121,7 @@ def names_program(keys: Collection[str]) -> bool:
     return not _PROGRAM_SETTINGS.isdisjoint(keys)
 
 
-def is_data(path: Path) -> bool:
+def has_data_name(path: Path) -> bool:
     """Return True if the name of a file is that of data, which no program runs by itself."""
     name = path.name.lower()
     if name.startswith(_REQUIREMENTS_PREFIXES):
@@ -129,9 +129,9 @@ def is_data(path: Path) -> bool:
     return path.suffix.lower() in _DATA_FILE_SUFFIXES or name.endswith(_DATABASE_TEMPORARY_SUFFIXES)
 
 
-def is_code(path: Path) -> bool:
+def may_be_script(path: Path) -> bool:
     """Return True if a file may be code that a program gets as its argument."""
-    return not is_data(path) or path.suffix.lower() in _PROSE_SUFFIXES
+    return not has_data_name(path) or path.suffix.lower() in _PROSE_SUFFIXES
 
 
 def files_of_programs(
@@ -161,7 +161,7 @@ def files_of_programs(
         if stat.S_ISDIR(status.st_mode):  # a folder of installed packages
             digests[f"{name}/"] = {"": _metadata_digest(path, real_root)}
             continue
-        if name in known_names or _is_mere_data(path, data_paths):
+        if name in known_names or _is_only_data(path, data_paths):
             continue
         is_link = stat.S_ISLNK(status.st_mode)
         target = _file_in_folder(path, real_root) if is_link else path
@@ -236,7 +236,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         raise ConfigurationError(f"{folder} cannot be read: {error.strerror}") from error
 
 
-def _is_mere_data(path: Path, data_paths: frozenset[Path]) -> bool:
+def _is_only_data(path: Path, data_paths: frozenset[Path]) -> bool:
     """Return True if a file is mere data, which no program runs or imports.
 
     Args:
@@ -245,7 +245,7 @@ def _is_mere_data(path: Path, data_paths: frozenset[Path]) -> bool:
     """
     is_declared_as_data = not data_paths.isdisjoint((path, *path.parents))
     # A file such as ``options.json`` may have settings of a program, unless it is declared as data.
-    return is_data(path) or (path.suffix in _SETTINGS_SUFFIXES and is_declared_as_data)
+    return has_data_name(path) or (path.suffix in _SETTINGS_SUFFIXES and is_declared_as_data)
 
 
 def _metadata_digest(folder: Path, real_root: Path) -> str:

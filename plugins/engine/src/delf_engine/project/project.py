@@ -21,7 +21,7 @@ from delf_engine.project.connections import Connector
 from delf_engine.project.entries import ConnectionEntry, PluginOptions, entries_of
 from delf_engine.project.files import PREFER
 from delf_engine.project.folder import Folder, read_folder
-from delf_engine.project.values import Given, Values, substitute
+from delf_engine.project.values import SettingValue, Values, substitute
 from delf_engine.secrets import secrets_of_headers, secrets_of_options
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ class Project:
         sections = [self.agent_values, *self.plugin_options.sections.values()]
         sections += [entry.values for entry in self.connections.values()]
         for values in sections:
-            for path, setting in values.written():
+            for path, setting in values.all_written():
                 yield from self._secrets_of(path, setting)
 
-    def _secrets_of(self, path: tuple[str, ...], setting: Given) -> Iterator[str]:
+    def _secrets_of(self, path: tuple[str, ...], setting: SettingValue) -> Iterator[str]:
         """Yield the secrets in a setting, by the setting's name and the table that it is in."""
         try:
             value = substitute(setting.value, self.environ, setting.origin)

@@ -24,7 +24,7 @@ _VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SettingValue:
     """The value of a setting with its origin.
 
     Args:
@@ -51,9 +51,9 @@ class Values:
 
     def __init__(self) -> None:
         # The values in force, each with its origin, by the keys that lead to the value.
-        self._leaves: dict[KeyPath, Given] = {}
-        # The values that put() has replaced or drop() has removed. Only written() yields them.
-        self._not_in_force: list[tuple[KeyPath, Given]] = []
+        self._leaves: dict[KeyPath, SettingValue] = {}
+        # The values that put() has replaced or drop() has removed. Only all_written() yields them.
+        self._not_in_force: list[tuple[KeyPath, SettingValue]] = []
 
     def put(
         self,
@@ -85,7 +85,7 @@ class Values:
                 self._not_in_force.append((other_path, self._leaves.pop(other_path)))
         source = "project" if folder is not None else source_of(cast("object", value), source)
         origin_text = origin if isinstance(origin, str) else origin(path)
-        self._leaves[path] = Given(value, origin_text, folder, source)
+        self._leaves[path] = SettingValue(value, origin_text, folder, source)
 
     def drop(self, path: KeyPath) -> None:
         """Remove the value at a path and all values below the path."""
@@ -93,11 +93,11 @@ class Values:
             if _begins_with(other_path, path):
                 self._not_in_force.append((other_path, self._leaves.pop(other_path)))
 
-    def leaves(self) -> Iterator[tuple[KeyPath, Given]]:
+    def leaves(self) -> Iterator[tuple[KeyPath, SettingValue]]:
         """Yield the path and value of each setting."""
         yield from self._leaves.items()
 
-    def written(self) -> Iterator[tuple[KeyPath, Given]]:
+    def all_written(self) -> Iterator[tuple[KeyPath, SettingValue]]:
         """Yield the path and value of each setting, including overridden and removed values."""
         yield from self._leaves.items()
         yield from self._not_in_force
@@ -170,7 +170,7 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
     return value
 
 
-def _with_source(value: Any, setting: Given) -> Any:
+def _with_source(value: Any, setting: SettingValue) -> Any:
     """Return a setting's value in which each text also stores where the setting was given.
 
     A text becomes a :class:`FileText` with the folder of the file that gives the setting. Without
