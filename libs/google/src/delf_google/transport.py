@@ -54,6 +54,7 @@ class _Sender:
         self._refused_token: str | None = None
 
     async def send(self) -> Answer:
+        """Send the request."""
         token = await self._tokens.get(self._refused_token)
         answer = await self._exchange(self._request, token)
         if answer.status == 401 and self._refused_token is None:

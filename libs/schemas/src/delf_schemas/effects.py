@@ -248,5 +248,5 @@ def _is_missing(path: Path) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        pass  # what cannot be looked at may be there
+        pass  # the path may exist, for example in a folder that is not readable
     return False

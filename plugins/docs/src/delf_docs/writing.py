@@ -59,6 +59,7 @@ def _lines(block: Paragraph | List) -> list[tuple[str, Sequence[Mark]]]:
 def _style_requests(
     block: Paragraph | List, lines: Sequence[tuple[str, Sequence[Mark]]], index: int, size: int
 ) -> list[Request]:
+    """Return the requests that format the inserted lines of a block."""
     full_range = _range(index, index + size + 1)
     style: dict[str, Any] = {
         "namedStyleType": block.style if isinstance(block, Paragraph) else "NORMAL_TEXT"
@@ -91,6 +92,7 @@ def _style_requests(
 
 
 def _table_requests(table: Table, index: int) -> list[Request]:
+    """Return the requests that insert a table and fill its cells."""
     columns = max(len(row) for row in table.rows)
     requests: list[Request] = [
         {

@@ -89,6 +89,7 @@ class PathResolver:
         self._transport.headers[_RESOURCE_KEYS_HEADER] = ",".join(pairs[-_MAX_KEYS:])
 
     async def _find(self, reference: str) -> dict[str, Any]:
+        """Return the file with a URL, an id or a path, or the shortcut to a file."""
         text = reference.strip()
         if text.startswith("https://"):
             key = file_id(text)
@@ -163,6 +164,7 @@ class PathResolver:
         return record
 
     async def _shared_drive(self, name: str) -> dict[str, Any]:
+        """Return the shared drive with a name, as a folder."""
         names: list[str] = []
         pages = self._transport.pages(
             Request(

@@ -172,6 +172,7 @@ class ServerQuestions:
     async def _elicit_url(
         self, call: PendingCall, params: types.ElicitRequestURLParams
     ) -> types.ElicitResult:
+        """Ask a person to open a URL, such as that of a login."""
         if split_http_url(params.url) is None:
             raise Unshowable("only http and https addresses are shown to the user")
         question = url_question(self._name, params)
@@ -183,6 +184,7 @@ class ServerQuestions:
     async def _elicit_form(
         self, call: PendingCall, params: types.ElicitRequestFormParams
     ) -> types.ElicitResult:
+        """Ask a person to fill in a form."""
         form = _Form(params.requested_schema)
         question = form_question(self._name, params.message, params.requested_schema)
         approved_arguments = await self._ask_consent(

@@ -280,6 +280,7 @@ class MCP(Connection[MCPSettings]):
     # -- tools --------------------------------------------------------------------------
 
     async def _list_tools(self, client: Client, server: _Server) -> list[types.Tool]:
+        """Return the server's tools, and forget what was known about an earlier list."""
         from delf_mcp.listing import whole_list
 
         # Before the listing: tools that change meanwhile make the list stale again.

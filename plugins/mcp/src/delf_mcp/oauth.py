@@ -427,6 +427,7 @@ class CredentialGuard:
             self._tokens.set_pending_issuer(origin)
 
     async def _check_network(self, host: str, origin: str) -> None:
+        """Raise if a login in the public internet would lead into a private network."""
         if host in self._own_hosts or not await asyncio.to_thread(is_private, host):
             return
         for own_host in self._own_hosts:

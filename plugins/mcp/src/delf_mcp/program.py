@@ -216,6 +216,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         return
     _send_signal(process, signal.SIGTERM)
     await _ends_in_time(process)
+    # Also if the program has ended now, because its child processes may not have.
     _send_signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
     await _ends_in_time(process)
 

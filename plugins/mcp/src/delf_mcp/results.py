@@ -134,6 +134,7 @@ def blocks_of(text: str) -> list[types.ContentBlock]:
 
 
 def _is_media(piece: Any) -> bool:
+    """Return True for a picture, sound or resource as :func:`content_of` gives it, after JSON."""
     if not isinstance(piece, dict):
         return False
     fields = cast("dict[str, Any]", piece)

@@ -352,7 +352,7 @@ class Served:
                 valid_name = _NOT_IN_NAMES.sub("_", action_name)[:_MAX_NAME_CHARACTERS]
                 name = _unique_name(valid_name, tools)
                 self._action_names[name] = action_name
-                tools[name] = _tool(name, item)
+                tools[name] = _definition_of_action(name, item)
             self._tools = tools
             return tools
 
@@ -369,7 +369,7 @@ def _definition_of_run() -> types.Tool:
     )
 
 
-def _tool(name: str, item: Mapping[str, Any]) -> types.Tool:
+def _definition_of_action(name: str, item: Mapping[str, Any]) -> types.Tool:
     effect = item["effect"]
     return types.Tool(
         name=name,

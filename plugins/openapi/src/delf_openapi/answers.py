@@ -63,7 +63,7 @@ class Answer:
             try:
                 return self._json()
             except (ValueError, RecursionError) as error:
-                if not media:
+                if not media:  # nobody has said that it is JSON
                     return self.content
                 note(
                     f"the answer is declared as JSON, and is not JSON ({error}); the script gets "

@@ -121,6 +121,7 @@ class Caller:
     async def _convert_body(
         self, call: Call, builder: RequestBuilder, answer: Answer, body: Any
     ) -> Typed:
+        """Convert a body to its declared types, in a thread, because this may take seconds."""
         from delf_openapi.typed import Responses
 
         if self._responses is None:

@@ -361,6 +361,7 @@ def _body_arguments(
 def _field_argument(
     item: Field, body: Body, shapes: Shapes, document: Document, limits: TextLimits
 ) -> Argument:
+    """Return the argument for a field of a body."""
     resolved = document.resolve_or_empty(item.schema)
     type_text = safe_text(shapes, item.schema, _INPUT, limits.argument)
     if body.kind == "multipart":
@@ -475,6 +476,7 @@ class _ResultType(NamedTuple):
 def _result_type(
     document: Document, raw: Mapping[str, Any], shapes: Shapes, limit: int
 ) -> _ResultType:
+    """Return the type of an operation's result, as its first success response declares it."""
     try:
         result = _success_response(document, raw)
     except SpecError:  # declared, but invalid

@@ -48,7 +48,8 @@ class Trees:
         self.documents: dict[str, dict[str, Any]] = {MAIN: tree}
         self._allowed_roots = tuple(allowed_roots)
         self._read = read
-        self._failed: dict[str, SpecError] = {}
+        # By address, the reason and the hint of the error with which loading failed.
+        self._failures: dict[str, tuple[str, str | None]] = {}
 
     @property
     def are_from_web(self) -> bool:
@@ -67,9 +68,10 @@ class Trees:
 
     def _load(self, uri: str) -> None:
         """Load a document. If loading fails, later calls raise the same error."""
-        earlier_error = self._failed.get(uri)
-        if earlier_error is not None:
-            raise SpecError(earlier_error.reason, hint=earlier_error.hint)
+        # Otherwise, each of hundreds of references may wait for a timeout.
+        if uri in self._failures:
+            reason, hint = self._failures[uri]
+            raise SpecError(reason, hint=hint)
         if len(self.documents) >= _MAX_DOCUMENTS:
             raise SpecError(f"the specification refers to over {_MAX_DOCUMENTS} documents")
         try:
@@ -77,13 +79,11 @@ class Trees:
             tree = self._read(uri).tree
             _make_absolute(tree, uri, self.uri)
         except SpecError as error:
-            # Cached, because hundreds of references may each wait for a timeout. The copy has no
-            # traceback, which would keep the callers' frames.
-            self._failed[uri] = SpecError(error.reason, hint=error.hint)
+            self._failures[uri] = error.reason, error.hint
             raise
         except Exception as error:
             reason = f"$ref to {uri}: {getattr(error, 'message', error)}"
-            self._failed[uri] = SpecError(reason)
+            self._failures[uri] = reason, None
             raise SpecError(reason) from None
         self.documents[uri] = tree
 

@@ -178,6 +178,7 @@ def _batches(entries: Iterable[Entry]) -> Iterator[dict[str, str]]:
 
 
 def _parse(reply: str) -> dict[str, Any]:
+    """Parse the JSON object in a model's reply, which may have other text around it."""
     start = reply.find("{")
     end = reply.rfind("}")
     try:

@@ -101,6 +101,7 @@ def load_api(
 
 
 def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
+    """Return the optional headers that most operations of an API have; none for a small API."""
     if len(entries) < _MIN_OPERATIONS:
         return frozenset()
     counts: Counter[tuple[str, str]] = Counter()

@@ -115,7 +115,9 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
     """
     endpoints: list[Endpoint] = []
     taken_names: set[str] = set()
-    numbers: Counter[str] = Counter()  # the last number that was appended to a wanted name
+    # The last number that was appended to a wanted name: with thousands of equal names, trying all
+    # numbers from 2 on would take minutes.
+    numbers: Counter[str] = Counter()
     operations = list(_declared_operations(document, warnings))
     short_id_counts = Counter(operation.short_id for operation in operations)
     for operation in operations:

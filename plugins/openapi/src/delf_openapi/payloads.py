@@ -161,6 +161,7 @@ def _json(value: Any) -> str:
 
 
 def _multipart(document: Document, body: Body, value: dict[str, Any], boundary_text: str) -> bytes:
+    """Serialise a multipart body with a part for each property."""
     properties = _properties(document, body)
     parts: list[bytes] = []
     for name, content in value.items():

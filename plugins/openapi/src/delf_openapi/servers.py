@@ -62,6 +62,7 @@ def _choose_address(servers: list[Any], values: Mapping[str, str]) -> str | None
 
 
 def _fill_variables(server: dict[str, Any], values: Mapping[str, str]) -> str | None:
+    """Return a server's URL with its variables filled in; None without a URL."""
     url = server.get("url")
     if not isinstance(url, str):
         return None

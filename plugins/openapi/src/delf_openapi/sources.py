@@ -207,6 +207,7 @@ def origin_of(uri: str) -> str:
 
 
 def _parse(uri: str, data: bytes) -> dict[str, Any]:
+    """Parse a document as JSON or, if it does not begin like JSON, as YAML."""
     data = data.removeprefix(b"\xef\xbb\xbf")  # the byte order mark
     collects = gc.isenabled()
     gc.disable()  # parsing makes no garbage, and collecting doubles its time

@@ -88,6 +88,7 @@ class Tokens:
         return await asyncio.shield(token_task)
 
     async def _obtain(self, url: str) -> str:
+        """Request a token, and cache it until shortly before it expires."""
         host = urlsplit(url).hostname or ""
         if urlsplit(url).scheme != "https" and not await asyncio.to_thread(is_private, host):
             raise ToolExecutionError(f"{self._name}: the token's address is not secure (http)")

@@ -168,6 +168,7 @@ class Responses:
 
 
 def _schema_for_media(content: Any, media: str, document: Document) -> Any:
+    """Return the schema that is declared for a media type; None without one."""
     listed: Mapping[str, Any] = {}
     if isinstance(content, Mapping):
         listed = cast("Mapping[str, Any]", content)
@@ -262,6 +263,7 @@ class _Dates:
         return self._validator.evolve(schema=schema).is_valid(value)
 
     def _converted_by(self, value: Any, part: Mapping[str, Any]) -> Any:
+        """Return a value converted by the own keywords of one schema, not by its parts."""
         if isinstance(value, str):
             parse = _DATE_PARSERS.get(str(part.get("format")))
             if parse is not None and "string" in part.get("type", "string"):

@@ -208,6 +208,7 @@ class Call:
 
 
 def _validate(make: Callable[[], ModelT]) -> ModelT:
+    """Return the model that a function makes, or raise its validation error as a 422."""
     try:
         return make()
     except ValidationError as error:

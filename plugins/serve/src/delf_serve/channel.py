@@ -310,6 +310,7 @@ class EndNotices:
             self._notices.start(self._tell(end))
 
     async def _tell(self, end: TaskFinished) -> None:
+        """Send the notice to the people who want it when the task ends, not when it began."""
         journal = self._journal()
         try:
             # The journal has the text of the task without secrets.

@@ -69,9 +69,7 @@ class Uploads:
                 size = await self._write(owner, folder / name, chunks)
                 # Only complete files get the id with which a task can name them.
                 await asyncio.to_thread(folder.rename, folder.with_name(file_id))
-            except (
-                BaseException
-            ) as error:  # also if the client disconnects, which cancels the upload
+            except BaseException as error:  # also a cancellation, if the client disconnects
                 shutil.rmtree(folder, ignore_errors=True)
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise ProblemError(507, "the server's disk is full") from None
@@ -209,6 +207,7 @@ class Uploads:
         return used
 
     def _remove_old(self) -> None:
+        """Remove uploads beyond the setting ``file_days``, and abandoned ones."""
         now = time.time()
         # Each upload has a folder <owner>/<id>; that of an incomplete upload has a prefix.
         for folder in self._folder.glob("*/*_*"):

@@ -276,6 +276,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
 
 
 def _success_schema(operation: Operation) -> dict[str, Any]:
+    """Return the JSON Schema of an operation's usual response."""
     if operation.answer is not None:
         return {"$ref": _SCHEMA_REF.format(model=operation.answer.__name__)}
     if operation.frames is not None:

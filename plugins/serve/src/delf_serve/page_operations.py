@@ -132,6 +132,7 @@ def _name_without_provider(model: str) -> str:
 
 
 async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Session:
+    """Return what the page has to know about its user and about the server."""
     service = call.service
     is_by_proxy = bool(call.http.scope.get("delf.proxy"))
     person = service.keys.person_of(caller.holder)

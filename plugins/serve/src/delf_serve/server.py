@@ -79,6 +79,7 @@ class Protocol(HttpToolsProtocol):
         self._stall_timer: asyncio.TimerHandle | None = None
         if len(self.connections) > self.max_connections:
             self.abort()
+            return
         self._start_timer(self.head_seconds, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -327,6 +327,7 @@ class Tasks:
         return _submitted(task_id, earlier.conversation, submission.caller, is_new=False)
 
     async def _submit_new(self, task_id: str, submission: _Submission) -> Submitted:
+        """Submit a task that no earlier request has submitted."""
         caller = submission.caller
         # Not for a repeated request: its task was accepted when the agent kept conversations.
         if submission.conversation is not None and self._agent.chat is None:
@@ -988,11 +989,12 @@ class Tasks:
             self._tasks_not_to_resume.add(task_id)
             return
         first_event = start_event(events)
-        # Only servers store this field in the set-up of a task.
-        if first_event is None or SERVER_FIELD not in first_event.setup:
-            self._tasks_not_to_resume.add(task_id)
-            return
-        if _is_resumed_too_often(events):
+        # A task of a command or program is not resumed here: only servers store this field.
+        if (
+            first_event is None
+            or SERVER_FIELD not in first_event.setup
+            or _is_resumed_too_often(events)
+        ):
             self._tasks_not_to_resume.add(task_id)
             return
         try:

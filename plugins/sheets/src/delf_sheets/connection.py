@@ -408,6 +408,7 @@ class Sheets(GoogleConnection):
         return grid_of(sheets[0], formulas=formulas)
 
     async def _send_plan(self, what: str, plan: Plan) -> None:
+        """Send the requests of a plan; after a lost answer, look whether they were executed."""
         request = Request(
             what,
             "POST",

@@ -393,6 +393,7 @@ def _has_any(characters: str, text: str) -> bool:
 
 
 def _color(text: str) -> dict[str, Any]:
+    """Convert a color, such as ``#ff8800`` or ``red``, to the API's format."""
     value = _NAMED_COLORS.get(text.lower(), text).lstrip("#")
     try:
         numbers = bytes.fromhex(value)

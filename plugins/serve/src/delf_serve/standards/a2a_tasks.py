@@ -145,8 +145,8 @@ class A2ATasks(RequestHandler):
 
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
         """Return the current state of a task."""
-        await self._detail(params.id)  # raises if the sender sees no such task
-        return await self._task(params.id, seconds=0)  # without waiting
+        detail = await self._detail(params.id)
+        return await self._task(detail.task_id, seconds=0)  # without waiting
 
     @_errors_for_client()
     async def on_list_tasks(
@@ -174,13 +174,13 @@ class A2ATasks(RequestHandler):
     ) -> pb.Task:
         """Stop a task."""
         self._require_right("run")
-        await self._detail(params.id)  # raises if the sender sees no such task
+        detail = await self._detail(params.id)
         service = self._call.service
         caller = self._call.caller
-        _, is_stopped = await service.tasks.cancel(params.id, caller, self._call.via)
+        _, is_stopped = await service.tasks.cancel(detail.task_id, caller, self._call.via)
         if not is_stopped:
             raise TaskNotCancelableError(message="the task has already ended")
-        return await self._task(params.id, seconds=0)  # without waiting
+        return await self._task(detail.task_id, seconds=0)  # without waiting
 
     async def on_create_task_push_notification_config(
         self, params: Any, context: ServerCallContext
@@ -253,6 +253,13 @@ class A2ATasks(RequestHandler):
     async def _task(
         self, task_id: str, seconds: float, message: pb.Message | None = None
     ) -> pb.Task:
+        """Return a task in A2A's format, after waiting until it ends or needs a person.
+
+        Args:
+            task_id: The id of the task.
+            seconds: The maximum time to wait.
+            message: The message that the sender has just sent; None without one.
+        """
         task_outcome = await outcome(self._call, task_id, seconds)
         return pb.Task(
             id=task_id,
@@ -270,15 +277,17 @@ class A2ATasks(RequestHandler):
         """
         async with (
             _errors_for_client(),
-            aclosing(self._updates_while_valid(task_id, after)) as updates,
+            aclosing(self._unchecked_updates(task_id, after)) as updates,
         ):
             async for update in updates:
-                # The library sends the stream, and so does not end it as the server ends others.
+                # The server ends its own streams when the rights of the caller change. The library
+                # sends this stream, so the rights are checked here.
                 if self._call.service.keys.current(self._call.caller) != self._call.caller:
                     raise InvalidParamsError(message="your rights have changed: subscribe again")
                 yield update
 
-    async def _updates_while_valid(self, task_id: str, after: int) -> AsyncGenerator[Update]:
+    async def _unchecked_updates(self, task_id: str, after: int) -> AsyncGenerator[Update]:
+        """Yield the updates of :meth:`_updates`, whatever the rights of the caller are by now."""
         present_state = await self._task(task_id, seconds=0)  # without waiting for its end
         yield present_state
         context = present_state.context_id

@@ -364,6 +364,7 @@ async def watch(
 
 
 def _request_text(call: Call, record: RequestRecord) -> str:
+    """Return the message that asks a person: the facts, and how to decide."""
     lines = "\n".join(plain_lines(facts(record.requested, record.discussion)))
     url = page_link(call, f"/#/{record.task.task_id}/{record.requested.request_id}")
     instructions = f"Decide on the page: {url}\nOr reply `approve`, or `reject: REASON`."
@@ -459,6 +460,8 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
     if not named_requests and not asks_for_outcome:
         return None
     task_id = await _find_earlier_task(call, turn)
+    # A text of the assistant may name requests of other tasks, or several requests: then it is not
+    # clear which one the user means.
     requests_of_task = [record for record in named_requests if record.task.task_id == task_id]
     if len(requests_of_task) == 1:
         (record,) = requests_of_task
