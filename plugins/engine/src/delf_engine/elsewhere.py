@@ -24,6 +24,7 @@ MAX_REQUESTS: Final = 100_000
 """The maximum number of requests that are read for the states of tasks, and for lists."""
 
 Waiting = Callable[[SharedJournal], Awaitable[Collection[str]]]
+"""Returns the ids of the tasks in a journal that wait for a person."""
 
 
 async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:

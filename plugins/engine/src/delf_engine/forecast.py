@@ -19,6 +19,7 @@ from typing import Final
 
 from delf.protocols.sandbox import check_script
 
+# Functions whose result is as long as their first argument.
 _SAME_LENGTH: Final = frozenset({"list", "tuple", "sorted", "reversed", "enumerate", "iter"})
 _LEAVING_STATEMENTS: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
 # Functions that end the script, so that the statements after the call do not run.
@@ -44,6 +45,13 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
 
 
 class _CallCounter:
+    """Counts the calls that the parts of one script certainly make.
+
+    Args:
+        tree: The syntax tree of the whole script.
+        action_names: The names of the actions and tools to count.
+    """
+
     def __init__(self, tree: ast.Module, action_names: Collection[str]) -> None:
         # How often the script assigns, imports or defines each name.
         self._binding_counts: Counter[str] = Counter()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delf_engine.views.snapshot import StreamSnapshot
 
     T = TypeVar("T", default=Any)
-else:  # what the default is good for, only type checkers know
+else:  # only type checkers need the default
     from typing import TypeVar
 
     T = TypeVar("T")

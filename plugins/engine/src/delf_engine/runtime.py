@@ -21,7 +21,7 @@ from delf.errors import (
     TaskTimeoutError,
     UnknownTaskError,
 )
-from delf.events import Event, StoppedBy, TaskStarted, end_event, make_end_event
+from delf.events import Event, StoppedBy, end_event, make_end_event
 from delf.protocols.connection import FinishedTask, SupportsLearning
 from delf.protocols.journal import Journal
 from delf.protocols.sandbox import SupportsAbandoning
@@ -209,8 +209,8 @@ class Runtime:
 
         Called in the context of the task's caller, because observers read ContextVars.
         """
-        is_resumed = bool(request.past)
-        if is_resumed or request.child is not None:
+        has_notes = bool(request.past)  # since the task was queued, or started for the first time
+        if has_notes or request.child is not None:
             return request
         noted: dict[str, Any] = {}
         for make_setup in self.resources.observers.setups:
@@ -444,8 +444,7 @@ class Runtime:
 
     def _tell_connections_about_task(self, request: TaskRequest) -> None:
         """Tell connections the text of a new task, so that they learn from it in the background."""
-        has_started_before = any(isinstance(event, TaskStarted) for event in request.past)
-        if request.child is not None or has_started_before:
+        if request.child is not None or request.is_resumed:
             return
         agent = self.resources.agent
         redactor = self.resources.redactor

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ConfigurationError, DelfError, TaskLeftError
-from delf.events import start_event
+from delf.events import TaskStarted, start_event
 from delf.machine.zones import Zone, local_zone
 from delf.messages import ModelDelta, system, user
 from delf.records import dataclass
@@ -140,6 +140,11 @@ class TaskRequest:
     files: Sequence[str] | None = None
     output: Output[Any] | None = None
     before_start: Callable[[], Awaitable[None]] | None = None
+
+    @property
+    def is_resumed(self) -> bool:
+        """True if the task has started before; a submitted task starts only once it was queued."""
+        return any(isinstance(event, TaskStarted) for event in self.past)
 
     @property
     def strategy(self) -> str | None:

@@ -200,14 +200,12 @@ class TaskRun:
         """
         child = request.child
         child_tools = None if child is None else child.tools
-        # A resumed task reads its input files from the journal, so they need not exist any more.
-        is_resumed = bool(request.past)
         tools, inputs = resources.tools, resources.files.inputs
         if request.files is not None:
             visible_path = resources.sandbox.backend.visible_path
             own_files = resources.config.own_files  # whose contents the user trusts
             inputs = input_files(find_inputs(request.files), visible_path, own_files)
-        elif not is_resumed:
+        elif not request.is_resumed:  # a resumed task gets what it has read from the journal
             check_inputs(inputs)
         if request.files is None and child_tools is None:
             # The agent's tools were loaded at its start. Since then, the program may have changed
@@ -215,7 +213,7 @@ class TaskRun:
             await tools.renew()
         else:
             tools = await resources.tools_with(child_tools, inputs)  # are loaded anew
-        if not is_resumed:
+        if not request.is_resumed:
             check_variable_names(request.variables, tools.tools)
         return cls(resources, request, permit, tools, inputs)
 

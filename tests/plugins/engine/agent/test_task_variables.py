@@ -107,6 +107,8 @@ async def test_resumed_task_keeps_its_variables(bench, scripted_model):
 def test_unsupported_variables_are_refused(make_agent, scripted_model, variables, problem):
     with pytest.raises(ConfigurationError, match=problem):
         make_agent(pay).run("x", variables=variables)
+    with pytest.raises(ConfigurationError, match=problem):
+        make_agent(pay).submit("x", variables=variables).result(20)
     assert scripted_model.requests == []
 
 

@@ -31,6 +31,7 @@ from delf_engine.approvals.talk import REMARK_KIND, decode_remark
 _log = logging.getLogger(__name__)
 
 ANSWER_KIND: Final = "approval"
+"""The kind of notes that carry an answer to the waiting process."""
 _RETRY_SECONDS: Final = 0.5
 
 

@@ -38,7 +38,9 @@ _LIMITS: Final = Limits(cpu_seconds=20.0, memory_bytes=512 * 1024 * 1024)
 # Low limits, so that the tests reach them quickly.
 _MEMORY: Final = 256 * 1024 * 1024
 _CPU: Final = 0.5
+# The arguments of a Python process that waits until it is killed.
 _CANARY: Final = ("-I", "-S", "-c", "import sys; sys.stdin.read()")
+# A text that is different for each start of a Linux kernel.
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
