@@ -168,6 +168,8 @@ def find_requests(
         is_in_wanted_state = record.waits or not waiting
         if is_readable and is_in_wanted_state and request_id.startswith(prefixes):
             found.append(record)
+    # For a prefix, an unreadable event may belong to the wanted request, or to a second request
+    # with the prefix. A whole id is that of one request only.
     is_whole_id = any(record.requested.request_id in prefixes for record in found)
     may_be_hidden = bool(id_prefix) and not is_whole_id
     for error in errors_by_task.values():

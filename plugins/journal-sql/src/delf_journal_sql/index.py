@@ -234,6 +234,7 @@ def _create_tables(connection: Connection, database: Database) -> None:
 
 def _store(connection: Connection, database: Database, batch: _Batch) -> None:
     """Store the entries of a batch in the tables of the index."""
+    # DO NOTHING: a queued task has two events that name its person, TaskQueued and TaskStarted.
     for task, (person, is_child) in batch.tasks.items():
         connection.execute(
             "INSERT INTO delf_index_tasks (task, person, is_child) VALUES (:task, :person, :child) "

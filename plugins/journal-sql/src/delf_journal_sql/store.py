@@ -469,6 +469,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         "DELETE FROM delf_removed WHERE at < :before", {"before": now - _REMOVED_SECONDS}
     )
     connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - only names of this module
+    # Last, when only the events of remaining tasks are left to name a file.
     unused_inputs = sorted(_unused(connection, inputs))
     return Pruned(
         tasks=tuple(removed.values()),

@@ -63,7 +63,7 @@ class Claims:
     ) -> PerhapsAlive | None:
         """Claim an existing task for one agent of this process, within a transaction.
 
-        After the commit, the caller adds the task to ``held``.
+        The caller calls :meth:`hold` after the commit.
 
         Args:
             connection: A connection in the transaction.
@@ -80,9 +80,13 @@ class Claims:
         """
         if task_id in self.held:
             raise _held_here_error(task_id)
-        former_owner = self.take_ownership(connection, task_id, may_be_failed=may_be_failed)
+        return self.take_ownership(connection, task_id, may_be_failed=may_be_failed)
+
+    def hold(self, task_id: str) -> None:
+        """Record that a claim of a task was committed."""
+        self.held.add(task_id)
         self.lost.discard(task_id)
-        return former_owner
+        self.unreleased.discard(task_id)
 
     def take_ownership(
         self, connection: Connection, task_id: str, *, may_be_failed: bool = False
@@ -101,7 +105,7 @@ class Claims:
             return None
         is_over = row.state not in (TaskState.RUNNING, TaskState.QUEUED)
         is_own = row.owner == self.owner.key
-        if is_over or is_own:
+        if is_over or is_own:  # no other process works on the task
             return None
         previous_owner = owner_of(row)
         if row.owner is not None:

@@ -11,8 +11,9 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -140,8 +141,7 @@ class Writer:
             return self._claims.claim(connection, task_id, may_be_failed=may_be_failed)
 
         def after_commit(_previous_owner: PerhapsAlive | None) -> None:
-            self._claims.held.add(task_id)
-            self._claims.unreleased.discard(task_id)
+            self._claims.hold(task_id)
 
         def after_failure() -> None:
             # This process may own the task now, and its heartbeats for other tasks would keep the
@@ -274,10 +274,8 @@ class Writer:
 
     def _execute_call(self, call: Call) -> None:
         """Run a call in a transaction, and pass its result to the waiting caller."""
-        self._has_uncommitted_heartbeat = False  # one of an earlier transaction was rolled back
-        with transaction(self._connect(), write=call.write) as connection:
+        with self._transaction(write=call.write) as connection:
             result = call.function(connection)
-        self._confirm_heartbeat()
         if call.write:
             self._on_write()
         # A rollback undoes the change on which ``on_commit`` acts, such as the claim of a task. So
@@ -307,7 +305,7 @@ class Writer:
 
         A conflict of one event is stored as the error of its operation; the others are appended.
         """
-        with transaction(self._connect(), write=True) as connection:
+        with self._transaction(write=True) as connection:
             # Write the heartbeat first, so that other processes see this one as alive.
             self._write_heartbeat(connection)
             appending = Appending(connection, self._claims, [append.packed for append in group])
@@ -318,7 +316,6 @@ class Writer:
                 except JournalConflictError as error:
                     append.error = error
             appending.flush()
-        self._confirm_heartbeat()
         appending.after_commit()
 
     def _connect(self) -> Connection:
@@ -339,11 +336,10 @@ class Writer:
         event after such a pause is therefore stored in one transaction with a new heartbeat;
         otherwise another process would claim the new task at once.
         """
-        self._has_uncommitted_heartbeat = False
         if self._has_recent_heartbeat():
             return
         self.owner.register(connection)
-        self._has_uncommitted_heartbeat = True  # until the caller has committed the transaction
+        self._has_uncommitted_heartbeat = True  # until _transaction() has committed
         if self._last_heartbeat_at is None:
             # The first heartbeat of a process is the occasion to remove the records of dead ones.
             forget_dead(connection, connection.now())
@@ -353,11 +349,14 @@ class Writer:
             return False
         return time.monotonic() - self._last_heartbeat_at < self.owner.heartbeat_seconds
 
-    def _confirm_heartbeat(self) -> None:
-        """Record the commit of a transaction, which may have stored a heartbeat."""
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Generator[Connection]:
+        """Run a block in a transaction; a heartbeat that the block stores counts once committed."""
+        self._has_uncommitted_heartbeat = False
+        with transaction(self._connect(), write=write) as connection:
+            yield connection
         if self._has_uncommitted_heartbeat:
             self._last_heartbeat_at = time.monotonic()
-            self._has_uncommitted_heartbeat = False
 
     def beat(self) -> None:
         """Store a heartbeat in a transaction of its own, if one is due."""
@@ -372,11 +371,10 @@ class Writer:
         if not (is_registered and has_open_tasks):
             return
         try:
-            with transaction(self._connect(), write=True) as connection:
+            with self._transaction(write=True) as connection:
                 self._write_heartbeat(connection)
                 for task_id in unreleased:
                     self._claims.release(connection, task_id)
-            self._confirm_heartbeat()
             self._claims.unreleased.difference_update(unreleased)
         except (JournalError, ConnectionLostError) as error:
             self._disconnect()
