@@ -42,10 +42,13 @@ def with_usual_part_names(source: str | IO[bytes]) -> str | IO[bytes]:
     """Return an Office document with the part names and XML namespaces that Office writes.
 
     The namespaces are those of OOXML's transitional variant. A document that already has these
-    names and namespaces is returned unchanged.
+    names and namespaces is not copied.
 
     Args:
         source: The path of the document, or a file object with its content.
+
+    Returns:
+        The source itself, or a file object with a corrected copy.
 
     Raises:
         ToolExecutionError: If the document is too large to rewrite.

@@ -111,11 +111,11 @@ def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
             if stat.S_ISREG(status.st_mode):
                 yield place, status
             return
-        yield from _walk_folder(place, (), descriptor, status.st_dev, glob)
+        yield from _walk_folder(place, (), descriptor, glob)
 
 
 def _walk_folder(
-    place: Place, path: tuple[str, ...], descriptor: int, device: int, glob: Glob
+    place: Place, path: tuple[str, ...], descriptor: int, glob: Glob
 ) -> Iterator[tuple[Place, os.stat_result]]:
     """Yield the files under an open folder, and close the folder.
 
@@ -123,7 +123,6 @@ def _walk_folder(
         place: The folder at which the walk began.
         path: The names in the path from that folder to the open folder.
         descriptor: The file descriptor of the open folder.
-        device: The device of the file system.
         glob: The pattern of the paths relative to ``place``.
     """
     try:
@@ -134,7 +133,7 @@ def _walk_folder(
             if entry.is_dir(follow_symlinks=False):
                 is_shown = place.settings.hidden or not name.startswith(".")
                 if is_shown and len(path) < _MAX_DEPTH:
-                    yield from _walk_subfolder(place, (*path, name), descriptor, device, glob)
+                    yield from _walk_subfolder(place, (*path, name), descriptor, glob)
             elif is_visible(place, name) and glob.matches((*path, name)):
                 status = _stat(name, descriptor)
                 if status is not None and stat.S_ISREG(status.st_mode):
@@ -144,17 +143,14 @@ def _walk_folder(
 
 
 def _walk_subfolder(
-    place: Place, path: tuple[str, ...], parent: int, device: int, glob: Glob
+    place: Place, path: tuple[str, ...], parent: int, glob: Glob
 ) -> Iterator[tuple[Place, os.stat_result]]:
     """Yield the files under a folder, unless it cannot be opened or is on another file system."""
     try:
         descriptor = open_beneath(parent, path[-1:], os.O_RDONLY | os.O_DIRECTORY)
     except OSError:  # gone meanwhile, a link now, not readable, or another file system
         return
-    if os.fstat(descriptor).st_dev != device:
-        os.close(descriptor)
-        return
-    yield from _walk_folder(place, path, descriptor, device, glob)  # closes the descriptor
+    yield from _walk_folder(place, path, descriptor, glob)  # closes the descriptor
 
 
 def _stat(name: str, folder: int) -> os.stat_result | None:

@@ -38,7 +38,9 @@ _ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
 def sheet_names(path: str) -> list[str]:
-    """Return the names of the worksheets; add a note about sheets without cells, such as charts.
+    """Return the names of the worksheets, with notes about other sheets that the workbook lists.
+
+    The other sheets have no cells, such as charts, or are missing in the file.
 
     Raises:
         ToolExecutionError: If the workbook cannot be read.
