@@ -390,7 +390,6 @@ def _make_function(
         raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
     checker = None if validates_itself else _make_checker(name, schema)
     parameters: list[inspect.Parameter] = []
-    docs: list[str] = []
     for python_name, schema_name in schema_names.items():
         part = properties[schema_name]
         hint = _type_of_schema(part, schema)
@@ -398,9 +397,6 @@ def _make_function(
             hint = _with_check(hint, schema_name, checker)
         is_required = schema_name in required_names
         parameters.append(_parameter(python_name, part, hint, is_required=is_required))
-        description_words = str(_annotations(part).get("description") or "").split()
-        if description_words:
-            docs.append(f"    {python_name}: {' '.join(description_words)}")
 
     def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments by their names in the schema, without omitted optional ones."""
@@ -420,12 +416,26 @@ def _make_function(
 
     function: Any = call_async if inspect.iscoroutinefunction(implementation) else call
     function.__name__ = function.__qualname__ = _python_identifier(name)
-    function.__doc__ = description.strip() or name
-    if docs:
-        function.__doc__ += "\n".join(["\n\nArgs:", *docs])
+    parts_by_name = {python_name: properties[each] for python_name, each in schema_names.items()}
+    function.__doc__ = _docstring(description.strip() or name, parts_by_name)
     function.__signature__ = inspect.Signature(parameters)
     function.__annotations__ = {each.name: each.annotation for each in parameters}
     return function
+
+
+def _docstring(description: str, parts_by_name: Mapping[str, Any]) -> str:
+    """Return a docstring from which ``@tool`` reads the descriptions of parameters.
+
+    Args:
+        description: The description of the function.
+        parts_by_name: The schemas of the parameters.
+    """
+    lines: list[str] = []
+    for name, part in parts_by_name.items():
+        words = str(_annotations(part).get("description") or "").split()
+        if words:
+            lines.append(f"    {name}: {' '.join(words)}")
+    return "\n".join([description, "\nArgs:", *lines]) if lines else description
 
 
 def _annotations(part: Any) -> Mapping[str, Any]:
@@ -512,17 +522,11 @@ def _type_of_schema(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     schema = cast("Mapping[str, Any]", part)
     if isinstance(ref := schema.get("$ref"), str):
         return _type_of_schema(_target(ref, root), root, depth + 1)
-    values: Any = schema.get("enum")
-    if not values and "const" in schema:
-        values = [schema["const"]]
-    if values and len(values) <= _MAX_VALUES and all(map(_is_literal, values)):
+    if values := _allowed_values(schema):
         return Literal[tuple(values)]
-    alternatives: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
-    kind: Any = schema.get("type")
-    if isinstance(kind, (list, tuple)):
-        alternatives = [{**schema, "type": each} for each in cast("Sequence[Any]", kind)]
-    if alternatives:
+    if alternatives := _alternatives(schema):
         return Union[tuple(_type_of_schema(each, root, depth + 1) for each in alternatives)]  # noqa: UP007
+    kind: Any = schema.get("type")
     if not isinstance(kind, str):
         return Any
     python_type = _TYPES.get(kind, Any)
@@ -530,6 +534,23 @@ def _type_of_schema(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
         item = _type_of_schema(schema["items"], root, depth + 1)
         python_type = list[item]
     return _with_limits(python_type, kind, schema)
+
+
+def _allowed_values(schema: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the values of ``enum`` or ``const``, if a signature can list them."""
+    values: Any = schema.get("enum")
+    if not values and "const" in schema:
+        values = [schema["const"]]
+    can_be_listed = values and len(values) <= _MAX_VALUES and all(map(_is_literal, values))
+    return values if can_be_listed else ()
+
+
+def _alternatives(schema: Mapping[str, Any]) -> Sequence[Any]:
+    """Return schemas of which a value fits at least one: one for each type if there are several."""
+    kind: Any = schema.get("type")
+    if isinstance(kind, (list, tuple)):
+        return [{**schema, "type": each} for each in cast("Sequence[Any]", kind)]
+    return schema.get("anyOf") or schema.get("oneOf") or ()
 
 
 def _with_limits(python_type: Any, kind: str, schema: Mapping[str, Any]) -> Any:

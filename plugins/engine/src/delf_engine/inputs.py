@@ -52,8 +52,8 @@ def recorded_files(setup: Mapping[str, Any]) -> list[Path] | None:
         setup: The setup of the task.
 
     Returns:
-        The paths; an empty list if the task was given no files, None if the task has those of its
-        agent.
+        The paths; an empty list if the task was given no files, None if the task has the input
+        files of its agent.
     """
     names: Sequence[str] | None = setup.get("input_files")
     if names is None:  # the command line records the files as an option of its agent

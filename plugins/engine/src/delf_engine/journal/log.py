@@ -348,10 +348,7 @@ class TaskLog:
 
     @property
     def _has_queued(self) -> bool:
-        """True if events are buffered that must be written before the next event.
-
-        An event whose append was cancelled is one of them, because the append must be repeated.
-        """
+        """True if buffered events, or an event of a cancelled append, must be written first."""
         queued = self._clock_reads or self._loop_turns or self._printed or self._queued_events
         return bool(queued) or self._unconfirmed_event is not None
 

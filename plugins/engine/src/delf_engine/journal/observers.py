@@ -102,7 +102,7 @@ class ObserverFeed:
         self._task.cancel()  # the observer may never return from the event that it has
 
     def _leave_out(self, error: Exception) -> None:
-        """Drop the observer's events from now on, those that wait included, and log the reason."""
+        """Drop the observer's queued and future events, and log the reason."""
         self._failed = True
         self._queue = asyncio.Queue()
         message = f"the observer {self._name!r} failed and is left out from now on"

@@ -1017,8 +1017,8 @@ class Scripts:
                 returns_iterator = self._returns_iterator(node)
                 if returns_iterator and (not is_consumed or name in _ITERATORS_OF_ITERATORS):
                     return True
-                # Whoever reads ``map(str, rows)`` to its end also reads ``rows`` to its end. A
-                # function of which nothing is known may return its arguments unread.
+                # A script that reads ``map(str, rows)`` to its end also reads ``rows`` to its end.
+                # An unknown function may return its arguments unread.
                 reads_arguments = returns_iterator or name in _CONSUMING_FUNCTIONS
                 return any(
                     self._creates_iterator(each, is_consumed=reads_arguments)

@@ -213,8 +213,8 @@ def _is_cached(path: Path, status: os.stat_result, root: Path) -> bool:
     if stat.S_ISLNK(status.st_mode) or _CACHE_FOLDERS.isdisjoint(folders):
         return False
     if path.suffix == ".pyc" and path.parent.name == _BYTECODE_FOLDER:
-        # Python writes modules that it compares with the time of their source, which nobody can
-        # choose in a repository.
+        # Python runs such a module only if the module names the time of its source file. That is
+        # the time of the checkout, which the author of a repository cannot know.
         return _content(path, 8)[4:] == _COMPARES_TIME
     return path.suffix.lower() not in _LOADED_SUFFIXES
 
