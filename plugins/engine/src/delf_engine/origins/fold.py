@@ -480,19 +480,19 @@ class Origins:
         """
         letters = letters_and_digits(text)
         for call in self._calls_behind(text):
-            if call.is_description or letters not in call.searchable_text:  # a quick test
+            if call.is_description:
                 continue
-            if not mentions(call.text_of_others, text):  # a search in each value would be slow
-                continue
-            for trust, path, other_text in texts_with_trust(call.result, call.trust):
-                if trust == "outside" and mentions(other_text, text):
+            for value in call.searchable_values:
+                # A quick test first: a result may have thousands of values.
+                may_have_text = value.trust == "outside" and letters in value.letters
+                if may_have_text and mentions(value.text, text):
                     return Origin(
                         kind="result",
-                        trust=trust,
+                        trust="outside",
                         call_id=call.number,
                         action=call.action,
-                        path=path,
-                        is_part=other_text != text,
+                        path=value.path,
+                        is_part=value.text != text,
                     )
         return None
 
@@ -527,8 +527,8 @@ class Origins:
         """
         # The results include input files, each as the result of a made-up call.
         for call in self._all_searchable_calls():
-            for trust, _, text in texts_with_trust(call.result, call.trust):
-                if trust == "outside" and mentions_record(text, identifier):
+            for value in call.searchable_values:
+                if value.trust == "outside" and mentions_record(value.text, identifier):
                     return True
         return False
 

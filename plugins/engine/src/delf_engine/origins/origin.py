@@ -133,7 +133,7 @@ class PastCall:
         They are stored, because the values of all later calls are searched for in this result.
         """
         return [
-            SearchableValue(trust, path, letters_and_digits(text))
+            SearchableValue(trust, path, text, letters_and_digits(text))
             for trust, path, text in texts_with_trust(self.result, self.trust)
         ]
 
@@ -142,20 +142,15 @@ class PastCall:
         """The letters and digits of the values in the result, with separators between values."""
         return _delimited(_SEPARATOR.join(value.letters for value in self.searchable_values))
 
-    @cached_property
-    def text_of_others(self) -> str:
-        """The values in the result that others wrote, in lines, for one search in all of them."""
-        values = texts_with_trust(self.result, self.trust)
-        return "\n".join(text for trust, _, text in values if trust == "outside")
-
 
 class SearchableValue(NamedTuple):
     """A value in the result of a call, as it is searched for a text."""
 
     trust: Trust
     path: str
+    text: str
     letters: str
-    """The letters and digits of the value, without other characters."""
+    """The letters and digits of the text, without other characters."""
 
 
 class Results:
