@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -119,31 +120,36 @@ async def _work(
     from delf_runner_dbos.runner import Runner
     from delf_runner_dbos.watching import WATCHER_OPTIONS
 
-    journal = _journal(state, project, options.lease)
-    name = journal_name(project, state.discover(project.environ))
-    fixed_options = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
-    # The budgets and notifications of users; None if no server plugin is installed.
-    user_services = _open_user_services(state, project, journal)
-    default_options = dict[str, Any]() if user_services is None else user_services.defaults
-    agents = Agents(state, fixed_options, options.former_folders, default_options)
-    # These agents only make the read calls by which schedules look for new items.
-    read_only_agents = Agents(state, WATCHER_OPTIONS, options.former_folders)
-    url = database_url(project, settings)
-    queue = DbosQueue(url)
-    task_runner = Runner(journal, queue, agents, read_only_agents, options, user_services)
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(signal_number, task_runner.end)
-    # DBOS calls work() for each queued task, and fire() at each time of a schedule.
-    workflows = Workflows(url, task_runner.work, task_runner.fire)
-    click.echo(f"takes {', '.join(options.queues)}; up to {options.concurrency} at once", err=True)
-    try:
-        await task_runner.run(workflows)
-    finally:
-        # After an orderly end, run() has closed the agents and DBOS already. This is for errors.
-        await agents.aclose()
+    # What is opened registers its closing at once: whatever fails or is cancelled later, everything
+    # is closed, the last one first. After an orderly end, run() has closed the agents and DBOS
+    # already.
+    async with AsyncExitStack() as stack:
+        journal = _journal(state, project, options.lease)
+        stack.push_async_callback(journal.aclose)
+        url = database_url(project, settings)
+        queue = DbosQueue(url)
+        stack.push_async_callback(queue.aclose)
+        # The budgets and notifications of users; None if no server plugin is installed.
+        user_services = _open_user_services(state, project, journal)
+        default_options = dict[str, Any]()
         if user_services is not None:
-            await user_services.aclose()
-        await workflows.stop(0)
-        await queue.aclose()
-        await journal.aclose()
+            stack.push_async_callback(user_services.aclose)
+            default_options = user_services.defaults
+        name = journal_name(project, state.discover(project.environ))
+        fixed_options = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
+        agents = Agents(state, fixed_options, options.former_folders, default_options)
+        # These agents only make the read calls by which schedules look for new items.
+        read_only_agents = Agents(state, WATCHER_OPTIONS, options.former_folders)
+        task_runner = Runner(journal, queue, agents, read_only_agents, options, user_services)
+        # DBOS calls work() for each queued task, and fire() at each time of a schedule.
+        workflows = Workflows(url, task_runner.work, task_runner.fire)
+        stack.push_async_callback(workflows.stop, 0)
+        # Agents are closed before DBOS, whose workflows wait for the tasks of the agents.
+        stack.push_async_callback(agents.aclose)
+        stack.push_async_callback(read_only_agents.aclose)
+        for signal_number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(signal_number, task_runner.end)
+        queues = ", ".join(options.queues)
+        click.echo(f"takes {queues}; up to {options.concurrency} at once", err=True)
+        await task_runner.run(workflows)
     click.echo("ended in order", err=True)
