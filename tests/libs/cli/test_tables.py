@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from delf_cli.tables import cut, format_table, table
+from delf_cli.tables import cut_at_word, format_table, table
 
 HEAD = ("id", "state", ">took", "task")
 ROWS = [("1", "done", "2 s", "Count the products"), ("22", "failed", "10 min", "Pay the bill")]
@@ -38,5 +38,5 @@ def test_table_wraps_or_cuts_its_widest_column(width):
 @pytest.mark.parametrize("width", [2, 20, 59])
 def test_cut_text_fits_its_width(width):
     text = "command config, doctor, inspect, journal, plugins available"
-    assert len(cut(text, width)) <= width
-    assert cut(text, len(text)) == text
+    assert len(cut_at_word(text, width)) <= width
+    assert cut_at_word(text, len(text)) == text

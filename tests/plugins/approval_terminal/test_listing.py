@@ -27,7 +27,7 @@ def show(monkeypatch, capsys):
         task = TaskRecord(task_id="t", task="Pay.", started_at=0.0, state="running")
         record = RequestRecord(requested=requested, decided=None, task=task)
         if as_table:
-            return listing.table([record])
+            return listing.requests_table([record])
         listing.show(record)
         return capsys.readouterr().out.splitlines()
 

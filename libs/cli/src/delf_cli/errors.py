@@ -177,6 +177,7 @@ def say(label: str, message: str) -> None:
         head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " "
         head_width = len(f"{label}: ")
     text = head + streams.wrap_text(visible(message), head=head_width, stream=sys.stderr)
-    # Without a stream, click would bypass the one by which rich writes above a live status. Without
-    # a colour choice, click would read it from a context that may not exist yet.
-    click.echo(text, file=sys.stderr, err=True, color=colours.explicit_choice())
+    # While rich shows a live status, sys.stderr is rich's stream, which writes above the status;
+    # with err=True alone, click would write to the terminal itself. Without a colour choice, click
+    # would read the choice from a context that may not exist yet.
+    click.echo(text, file=sys.stderr, color=colours.explicit_choice())

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from markdown_it import MarkdownIt
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Markdown, MarkdownElement, TableElement
 from rich.syntax import Syntax
@@ -46,8 +47,6 @@ def _longest_word(cell: Text) -> int:
 
 
 def _draw_table(heads: list[Text], rows: list[list[Text]], min_widths: list[int]) -> Table:
-    from rich import box
-
     table = Table(box=box.SIMPLE, pad_edge=False, style="markdown.table.border")
     for heading, width in zip(heads, min_widths, strict=True):
         heading.stylize("markdown.table.header")

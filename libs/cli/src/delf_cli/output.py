@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from delf_cli.response_row import ResponseRow
     from delf_engine.response import Response
 
+# Matches a text that has a heading, list, quote, code, table, bold words or link of Markdown.
 _MARKDOWN: Final = re.compile(
     r"^(?:#{1,6} |\s{0,3}[-*+] \S|\s{0,3}\d+[.)] \S|> |```|\|.*\|\s*$)"
     r"|\*\*[^\s*][^*\n]*\*\*|`[^`\n]+`|\[[^\[\]\n]+\]\((?:[^()\n]|\([^()\n]*\))+\)",
@@ -52,7 +53,9 @@ class Screen:
 
     def _colour_console(self) -> Console | None:
         """Return a console for coloured output; None without colours or a terminal."""
-        if self.console is None and colours.has_colours(sys.stderr):  # --color=always
+        # With --color=always, output that is no terminal is coloured, too. It has no width, so
+        # self.console stays None.
+        if self.console is None and colours.has_colours(sys.stderr):
             return colours.console(sys.stderr, highlight=False, soft_wrap=True)
         return self.console
 
@@ -184,8 +187,8 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     """Encode any value as valid JSON; values that are not in JSON become text."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
-        text.encode()
-    except (TypeError, ValueError, RecursionError):  # UnicodeEncodeError is a ValueError
+        text.encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
+    except (TypeError, ValueError, RecursionError):
         text = json.dumps(_json_data(value), allow_nan=False, indent=indent)
     return text
 

@@ -53,7 +53,7 @@ class Duration(_Type):
         Raises:
             click.BadParameter: If the value is not a duration.
         """
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(value, (int, float)):
             return float(value)
         seconds = self._parse(str(value).strip())
         # A timeout of 0 would end every wait at once. For the age of tasks, 0d means tasks of any

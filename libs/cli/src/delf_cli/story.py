@@ -63,7 +63,8 @@ def story(event: ev.Event) -> str | None:
         case ev.ApprovalDecided():
             return f"  {_format_decision(event)}"
         case ev.ApprovalVoted():
-            return f"  approved by {_person(event)}; another person has to approve it, too"
+            person = _name_with_channel(event.by, event.via)
+            return f"  approved by {person}; another person has to approve it, too"
         case _:
             return f"  {cut(event.headline, 200)}" if event.headline else None
 
@@ -73,26 +74,25 @@ def _format_decision(event: ev.ApprovalDecided) -> str:
     words = ev.DECISION_WORDS[event.decision]
     if event.decision == "expired" and event.source in ev.EXPIRY_REASONS:
         return f"{words}: {ev.EXPIRY_REASONS[event.source]}"
+    person = _name_with_channel(event.by, event.via)
     if event.answer is not None:
-        return f"{words} by {_person(event)}: {cut(str(event.answer), 200)}"
+        return f"{words} by {person}: {cut(str(event.answer), 200)}"
     if event.decision == "changes_requested":
-        return f"{words} by {_person(event)}: {cut(event.reason or '', 200)}"
+        return f"{words} by {person}: {cut(event.reason or '', 200)}"
     other_voters = f"; {', '.join(event.others)} approved it before" if event.others else ""
-    return f"{words} by {_person(event)}{other_voters}"
+    return f"{words} by {person}{other_voters}"
 
 
-def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
-    """Return the name of the person who decided, and the channel in parentheses if known."""
-    via = f" ({visible(event.via)})" if event.via else ""
-    return f"{visible(event.by)}{via}"
+def _name_with_channel(name: str, channel: str) -> str:
+    """Return a person's name, with the channel of the answer in parentheses if known."""
+    return f"{visible(name)} ({visible(channel)})" if channel else visible(name)
 
 
 def format_stop(event: ev.TaskFinished) -> str:
     """Return `` by PERSON (CHANNEL)`` for a task that a known person stopped, else ``""``."""
     if not event.by or event.state is not TaskState.STOPPED:
         return ""
-    via = f" ({visible(event.via)})" if event.via else ""
-    return f" by {visible(event.by)}{via}"
+    return f" by {_name_with_channel(event.by, event.via)}"
 
 
 def printed_so_far(events: Iterable[ev.Event]) -> str:
@@ -124,8 +124,10 @@ def printed_lines(event: ev.Printed) -> str:
 
 def purpose(event: ev.CallStarted | ev.ApprovalRequested) -> str:
     """Return a call's description, or its arguments if the script gave no ``desc=``."""
-    argument_list = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
-    return event.description or f"({argument_list})"
+    if event.description:
+        return event.description
+    arguments = [f"{name}={_SHORT.repr(value)}" for name, value in event.arguments.items()]
+    return f"({', '.join(arguments)})"
 
 
 def call_line(event: ev.CallFinished, subject: str, width: int | None = None) -> str:

@@ -45,17 +45,17 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
         lines.append(f"time      {trace.duration_ms:,.0f} ms")
     steps = step_rows(trace.timeline)
     if steps:
-        lines += ["", *_table(("step", "status", ">time"), steps, width)]
+        lines += ["", *_indented_table(("step", "status", ">time"), steps, width)]
     if calls and trace.tool_calls:
         rows = call_rows(trace.tool_calls)
         heads = (">call", "action", "status", ">time", "what")
-        lines += ["", *_table(heads, rows, width)]
+        lines += ["", *_indented_table(heads, rows, width)]
         omitted_count = len(trace.tool_calls) - len(rows)
         if omitted_count:
             lines.append(f"  … and {omitted_count} more")
     if trace.approvals:
         heads = (">call", "action", "decision", "by", "what")
-        lines += ["", *_table(heads, approval_rows(trace.approvals), width)]
+        lines += ["", *_indented_table(heads, approval_rows(trace.approvals), width)]
     if trace.changes:
         lines += ["", "changed", *(f"  {visible(change)}" for change in trace.changes)]
     if trace.model_calls:
@@ -65,7 +65,7 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
             uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
             total.add(call)
         heads = ("model", "for", ">calls", ">in", ">cached", ">out", ">time", ">cost")
-        lines += ["", *_table(heads, model_rows(uses, total), width)]
+        lines += ["", *_indented_table(heads, model_rows(uses, total), width)]
     return "\n".join(lines)
 
 
@@ -147,7 +147,7 @@ def outcomes(calls: Iterable[ToolCallTrace]) -> str:
     return ", ".join(f"{count} {status}" for status, count in by_status.items()) or "none"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Row], width: int | None) -> list[str]:
+def _indented_table(heads: Sequence[str], rows: Sequence[Row], width: int | None) -> list[str]:
     cells = [[cut(text, _MAX_CELL_CHARACTERS) for text in row] for row in rows]
     indent = "  "
     lines = format_table(cells, heads, None if width is None else width - len(indent))

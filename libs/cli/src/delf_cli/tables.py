@@ -51,7 +51,7 @@ def format_table(
     for row in all_rows:
         wrapped_cells: list[Sequence[str]] = []
         for cell, column_width in zip(row, widths, strict=True):
-            wrapped = _wrap_cell(cell, column_width) if whole else [cut(cell, column_width)]
+            wrapped = _wrap_cell(cell, column_width) if whole else [cut_at_word(cell, column_width)]
             wrapped_cells.append(wrapped)
         texts_by_line = itertools.zip_longest(*wrapped_cells, fillvalue="")
         lines += [_format_line(texts, widths, head) for texts in texts_by_line]
@@ -131,7 +131,8 @@ def _wrap_cell(text: str, width: int) -> list[str]:
     """Wrap a cell to lines; only a word longer than the column is broken."""
     if _width(text) <= width:
         return [text]
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(text, width, break_on_hyphens=False)
+    return lines or [""]  # wrap() returns no line for spaces
 
 
 def terminal_width() -> int | None:
@@ -146,7 +147,7 @@ def one_line(text: str) -> str:
     return " ".join(visible(text).split())
 
 
-def cut(text: str, width: int) -> str:
+def cut_at_word(text: str, width: int) -> str:
     """Truncate a text, between words unless that would lose more than half of the width."""
     if _width(text) <= width:
         return text

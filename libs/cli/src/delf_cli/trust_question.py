@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
-from delf_cli import errors
+from delf.terminal import visible
 from delf_cli.streams import wrap_text
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _indented_lines(
     """
     from delf_cli.effects import KINDS, effects
 
-    folder_text = errors.visible(str(folder.root))
+    folder_text = visible(str(folder.root))
     if not folder.items:
         yield f"{folder_text} has no files that delf reads by itself", 0
         return
@@ -127,7 +127,7 @@ def _indented_lines(
     shown_names = names if everything else names[:_MAX_FILE_NAMES]
     omitted_count = len(names) - len(shown_names)
     rest_note = f" and {omitted_count} more" if omitted_count else ""
-    yield f"{errors.visible(', '.join(shown_names))}{rest_note}", 2
+    yield f"{visible(', '.join(shown_names))}{rest_note}", 2
     if changes:
         yield from _section("what is new", [_change_line(item) for item in changes], everything)
     folder_effects = effects(folder)
@@ -169,7 +169,7 @@ def _section(heading: str, lines: Sequence[str], everything: bool) -> Iterator[t
     yield click.style(heading, bold=True), 2
     shown_lines = lines if everything else lines[:_MAX_LINES_PER_KIND]
     for line in shown_lines:
-        text = errors.visible(line.replace("\n", "⏎").replace("\t", " "))
+        text = visible(line.replace("\n", "⏎").replace("\t", " "))
         yield text, 4
     if len(lines) > len(shown_lines):
         yield f"and {len(lines) - len(shown_lines)} more: delf trust --show", 4

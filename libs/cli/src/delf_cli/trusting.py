@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from delf.errors import ConfigurationError
+from delf.terminal import visible
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
 from delf_cli.state import state_of
@@ -126,7 +127,7 @@ def _trust(folder: Folder) -> None:
     from delf.trust.decisions import remember
 
     remember(folder.root, folder.items)
-    click.echo(f"{errors.visible(str(folder.root))} is trusted", err=True)
+    click.echo(f"{visible(str(folder.root))} is trusted", err=True)
 
 
 def _as_data(folder: Folder) -> _FolderRow:
@@ -155,7 +156,7 @@ def _revoke(root: Path) -> None:
 
     if not revoke(root):
         raise ConfigurationError(f"{root} was not trusted", hint="delf trust --list")
-    click.echo(f"{errors.visible(str(root))} is not trusted any more", err=True)
+    click.echo(f"{visible(str(root))} is not trusted any more", err=True)
 
 
 def _list(*, as_json: bool) -> None:
@@ -171,6 +172,6 @@ def _list(*, as_json: bool) -> None:
         return
     for item in trusted_folders:
         day = time.strftime("%Y-%m-%d", time.localtime(item.at))
-        click.echo(f"{day}  {errors.visible(str(item.root))}")
+        click.echo(f"{day}  {visible(str(item.root))}")
     if not trusted_folders:
         click.echo("no folder is trusted", err=True)

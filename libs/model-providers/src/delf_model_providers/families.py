@@ -1,4 +1,4 @@
-"""The providers of both model plugins, and the providers of the litellm plugin."""
+"""The providers whose protocols delf implements itself, for both model plugins."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ FAMILIES: Final = (
         suggested="gemini-2.5-flash",
     ),
 )
-"""The providers whose protocols delf implements."""
 
 SUPPORTED_PROVIDERS: Final = Providers(FAMILIES)
 NO_OTHERS: Final = Providers()

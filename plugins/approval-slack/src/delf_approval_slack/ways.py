@@ -39,7 +39,7 @@ class SocketMode:
     def __init__(self, token: str, client: AsyncWebClient, handle: Handle) -> None:
         self._handle = handle
         self._client = SocketModeClient(app_token=token, web_client=client)
-        self._client.proxy = client.proxy
+        self._client.proxy = client.proxy  # which SocketModeClient does not take over itself
         self._client.socket_mode_request_listeners.append(self._receive)
 
     async def open(self) -> None:
@@ -51,8 +51,9 @@ class SocketMode:
         await self._client.close()
 
     async def _receive(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
-        received: Any = request
-        payload: dict[str, Any] = received.payload
+        untyped_request: Any = request
+        payload: dict[str, Any] = untyped_request.payload
+        # Slack also sends events and slash commands of the app. They only need to be acknowledged.
         reply = await self._handle(payload) if request.type == "interactive" else None
         await client.send_socket_mode_response(
             SocketModeResponse(envelope_id=request.envelope_id, payload=reply)
@@ -96,9 +97,8 @@ class Http:
     async def _receive(self, request: web.Request) -> web.Response:
         """Respond to a request; respond with 401 if it does not have Slack's signature."""
         body = await request.read()
-        headers = {name.lower(): value for name, value in request.headers.items()}
         try:
-            is_signed = self._verifier.is_valid_request(body, headers)
+            is_signed = self._verifier.is_valid_request(body, request.headers)
         except (ValueError, TypeError):  # a timestamp without a number, a signature outside ASCII
             is_signed = False
         if not is_signed:

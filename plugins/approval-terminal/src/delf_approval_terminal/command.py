@@ -93,7 +93,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     if not requests:
         click.echo("Nothing waits for approval", err=True)
         return
-    for line in listing.table(requests):
+    for line in listing.requests_table(requests):
         click.echo(line)
 
 
@@ -341,9 +341,11 @@ def _answer(
         click.echo(json_text(answering.decided_data(record, decided), indent=2))
         return
     if isinstance(decided, ApprovalVoted):
-        click.echo(f"approved; another person has to approve it, too: {listing.line(record)}")
+        click.echo(
+            f"approved; another person has to approve it, too: {listing.request_line(record)}"
+        )
         return
-    click.echo(f"{decided.decision}: {listing.line(record, decided.arguments)}")
+    click.echo(f"{decided.decision}: {listing.request_line(record, decided.arguments)}")
 
 
 def _report(record: RequestRecord, change: str, *, as_json: bool) -> None:
@@ -351,7 +353,7 @@ def _report(record: RequestRecord, change: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(json_text(answering.request_data(record), indent=2))
         return
-    click.echo(f"{change}: {listing.line(record)}")
+    click.echo(f"{change}: {listing.request_line(record)}")
 
 
 def _pair(ctx: click.Context, text: str) -> tuple[str, str]:

@@ -147,7 +147,7 @@ class Terminal:
             try:
                 data = os.read(self._descriptor, 65536)
             except BlockingIOError:
-                return
+                return  # another reader of the terminal was faster
             except OSError:  # the terminal was closed
                 data = b""
             if not future.done():

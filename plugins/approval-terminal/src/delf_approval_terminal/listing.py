@@ -17,8 +17,7 @@ from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
 from delf_cli.streams import real_stdout, wrap_text
-from delf_cli.tables import cut, one_line, project_column
-from delf_cli.tables import table as runs_table
+from delf_cli.tables import cut_at_word, one_line, project_column, table
 
 _MAX_VALUE_CHARS: Final = 60
 _INDENT: Final = "  "
@@ -34,7 +33,7 @@ _COLOURS: Final = {
 }
 
 
-def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
+def request_line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
     """Describe a request in one line.
 
     Args:
@@ -53,7 +52,7 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
     return f"again? {call}" if request.outcome_unknown else call
 
 
-def table(records: Sequence[RequestRecord]) -> list[str]:
+def requests_table(records: Sequence[RequestRecord]) -> list[str]:
     """Format requests in aligned columns, within the terminal's width."""
     names = short_ids([record.requested.request_id for record in records])
     project_header, *project_cells = project_column([record.task.folder for record in records])
@@ -64,11 +63,11 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
             "question" if record.requested.is_question else record.requested.effect,
             _warnings(record),
             *project_cell,
-            line(record),
+            request_line(record),
         )
         for name, record, project_cell in zip(names, records, project_cells, strict=True)
     ]
-    return runs_table(rows, ("id", "waits", "effect", "look at", *project_header, "call"))
+    return table(rows, ("id", "waits", "effect", "look at", *project_header, "call"))
 
 
 def _warnings(record: RequestRecord) -> str:
@@ -113,7 +112,7 @@ def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
         )
         for name, decision in zip(names, decisions, strict=True)
     ]
-    return runs_table(rows, ("id", "since", "by", "key", "project", "approved calls"))
+    return table(rows, ("id", "since", "by", "key", "project", "approved calls"))
 
 
 def show(record: RequestRecord) -> None:
@@ -179,4 +178,4 @@ def _age(at: float) -> str:
 
 
 def _short(value: Any) -> str:
-    return cut(repr(value), _MAX_VALUE_CHARS)
+    return cut_at_word(repr(value), _MAX_VALUE_CHARS)

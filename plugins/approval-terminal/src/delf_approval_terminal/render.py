@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pprint
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from reprlib import Repr
@@ -59,9 +60,9 @@ _MAX_ARGUMENTS: Final = 30
 _MAX_CHANGES: Final = 5
 _INDENT: Final = "    "
 _CONTINUATION: Final = "↳ "
-# The code points of box-drawing characters, which are escaped in content, so that no content
-# imitates the frame of a request.
-_BOX_DRAWING: Final = range(0x2500, 0x2580)
+# Matches the characters with which a content could imitate a line or the frame of a request: line
+# breaks, tabs, and box-drawing characters.
+_IMITATING: Final = re.compile("[\n\t\u2500-\u257f]")
 _STYLES: Final = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33", "green": "1;32"}
 
 
@@ -74,16 +75,9 @@ def style(text: str, name: str) -> str:
 
 def escape(text: str) -> str:
     """Escape control characters, line breaks and box-drawing characters in a text."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escaped(c) for c in visible(text))
-
-
-def _escaped(character: str) -> str:
-    """Escape a character with which a text could imitate a line or the frame of a request."""
-    if character not in "\n\t" and ord(character) not in _BOX_DRAWING:
-        return character
-    return character.encode("unicode_escape").decode("ascii")
+    return _IMITATING.sub(
+        lambda match: match[0].encode("unicode_escape").decode("ascii"), visible(text)
+    )
 
 
 def fold(text: str, width: int) -> Iterator[str]:
@@ -152,8 +146,9 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
         if hidden_count:
             line += f" {_remaining_note(hidden_count)}"
         return Part([line], hidden_count)
-    short = _SHORT.repr(value)
-    if whole or "..." not in short:  # small enough to format completely
+    short = _SHORT_REPR.repr(value)
+    is_cut = "..." in short  # as reprlib marks what it leaves out
+    if whole or not is_cut:
         try:
             text = pprint.pformat(value, width=max(20, width), sort_dicts=False)
         except RecursionError:  # JSON is encoded without recursion in Python
@@ -188,7 +183,7 @@ def _size(value: Any) -> int:
         return 0
 
 
-def _short() -> Repr:
+def _make_short_repr() -> Repr:
     short = Repr()
     short.maxlevel = 5
     short.maxdict = short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = 20
@@ -196,7 +191,7 @@ def _short() -> Repr:
     return short
 
 
-_SHORT: Final = _short()
+_SHORT_REPR: Final = _make_short_repr()
 
 
 def request_text(
@@ -222,7 +217,8 @@ def request_text(
     request = as_edited(request, arguments)
     headline, effect, *other_facts = facts(request)
     waiting_note = f" · {waiting} more waiting" if waiting else ""
-    title = f"{_line(headline.text)} · {effect.note} {_line(effect.text)}{waiting_note}"
+    headline_text, effect_text = _on_one_line(headline.text), _on_one_line(effect.text)
+    title = f"{headline_text} · {effect.note} {effect_text}{waiting_note}"
     lines = [f"{style('┌', colour)} {style(piece, colour)}" for piece in fold(title, width - 2)]
     bar = style("│", colour)
     content_width = width - 3
@@ -376,8 +372,10 @@ def _menu(request: ApprovalRequest, *, edited: bool, omitted_chars: int) -> str:
     note = f", {omitted_chars:,} character{plural} unseen" if omitted_chars else ""
     question = request.question
     if question is not None:
-        more_keys = "" if _takes_any_text(question) else _MORE
-        return f"{_answer_keys(question)}{note}{more_keys}"
+        # If every typed line is an answer, no key is free for anything else.
+        if _takes_any_text(question):
+            return f"{_answer_keys(question)}{note}"
+        return f"{_answer_keys(question)}{note} · r answer nothing · v view all · ? help"
     reject_keys = "r reject · c ask for changes" if request.takes_changes else "r reject"
     if request.code is not None:
         return f"a approve{note} · {reject_keys} · v view all · ? help"
@@ -387,9 +385,6 @@ def _menu(request: ApprovalRequest, *, edited: bool, omitted_chars: int) -> str:
         return f"a approve as edited{note} · {reject_keys} · e edit · v view all · ? help"
     approve_all = f"A every {escape(request.action)} in this task"
     return f"a approve{note} · {reject_keys} · e edit · {approve_all} · v view all · ? help"
-
-
-_MORE: Final = " · r answer nothing · v view all · ? help"
 
 
 def _takes_any_text(question: Question) -> bool:
@@ -453,5 +448,5 @@ def _mark_continuations(line: str, width: int) -> Iterator[str]:
         )
 
 
-def _line(text: str) -> str:
+def _on_one_line(text: str) -> str:
     return escape(" ".join(text.split()))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypedDict
 
 import click
@@ -130,7 +128,7 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
 
 
 def _show_result(trail: AuditTrail, checked: VerifiedTrail) -> None:
-    click.echo(f"{checked.records:,} records in order in {Path(trail.path)}")
+    click.echo(f"{checked.records:,} records in order in {trail.path}")
     for number in checked.damaged_line_numbers:
         click.echo(f"line {number} was cut off while it was written; the chain goes on after it")
     # If the user gave no digest, all records count as new.
@@ -155,6 +153,7 @@ def head(trail: AuditTrail, *, as_json: bool) -> None:
 @click.option(
     "-n",
     "--last",
+    type=click.IntRange(min=0),
     default=50,
     metavar="N",
     help="The maximum number of records.",
@@ -168,7 +167,7 @@ def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
     wanted = (
         record for record in trail.records() if str(record.get("task", "")).startswith(id_prefixes)
     )
-    for record in deque(wanted, maxlen=max(last, 0)):
+    for record in deque(wanted, maxlen=last):
         if as_json:
             click.echo(json.dumps(_split_record(record)))
         else:
@@ -187,14 +186,14 @@ def _format_record(record: Mapping[str, Any]) -> str:
     content = _split_record(record)["content"]
     words: list[str] = []
     for name, value in content.items():
-        # Empty fields are left out, and the field of decisions that says "remember: no".
+        # Empty fields and the usual "remember: no" of decisions would only make lines longer.
         if value in (None, "") or (name, value) == ("remember", "no"):
             continue
         words.append(f"{name}={_format_value(value)}")
     second = str(record.get("at"))[:19]
     task = short_id(str(record.get("task")))
     begin = f"{second}  {task}  {record.get('what'):<8}"
-    return "  ".join(itertools.chain([begin], words))
+    return "  ".join([begin, *words])
 
 
 def _format_value(value: Any) -> str:

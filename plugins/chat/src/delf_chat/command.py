@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 from click.core import ParameterSource
@@ -31,8 +31,6 @@ __all__ = [
     "terminal_chat",
 ]
 
-F = TypeVar("F", bound=click.Command)
-
 _NOT_SHARED: Final = {"as_json", "events"}
 _COMMANDS: Final = {
     "list": ("delf_chat.conversations:list_command", "List the conversations."),
@@ -49,12 +47,6 @@ class _ChatRow(TypedDict):
     """
 
     conversation: str
-
-
-def _options_of_run(command: F) -> F:
-    """Add to a command the options of ``delf run`` that configure the agent."""
-    command.params = [*command.params, *run_options(without=_NOT_SHARED)]
-    return command
 
 
 class TerminalChat:
@@ -81,7 +73,6 @@ class TerminalChat:
 terminal_chat: Final = TerminalChat()
 
 
-@_options_of_run
 @click.group(
     "chat",
     cls=LazyGroup,
@@ -132,6 +123,9 @@ def chat(ctx: click.Context, **given: Any) -> None:
     )
     if not _run_session(state, options, continue_newest=given["last"]):
         ctx.exit(FAILED)
+
+
+chat.params += run_options(without=_NOT_SHARED)
 
 
 def _run_session(state: State, options: Options, *, continue_newest: bool) -> bool:

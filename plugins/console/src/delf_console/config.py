@@ -178,6 +178,7 @@ def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
 
     file = project.file or Path.cwd() / CONFIG_FILE
     old_text = (read_file(file, file.parent) or b"").decode("utf-8-sig")
+    # The written file is trusted as a whole, so nobody may have slipped other lines into it before.
     if old_text:
         project.trust.check(file.parent, {file.name: values_by_path(parse_toml(old_text))})
     new_text = _with_setting(old_text, path, value)

@@ -188,7 +188,7 @@ async def _check_models(host: PluginHost, project: Project, config: AgentConfig)
                 await pool.check(model)
             except DelfError as error:
                 problem = _problem("model", error)
-                if problem not in findings:
+                if problem not in findings:  # several models may need the same missing key
                     findings.append(problem)
             else:
                 address: str | None = getattr(pool.get(model), "address", None)

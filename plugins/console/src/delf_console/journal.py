@@ -222,7 +222,7 @@ async def _import_tasks(journal: SharedJournal, path: Path) -> int:
         if task_id in added_ids or await _has_task(journal, task_id):
             continue
         added_ids.add(task_id)
-        batch += map(_without_later_approvals, events)
+        batch += map(_limit_approval_to_task, events)
         if len(batch) >= _EVENTS_PER_BATCH:
             await journal.append_all(batch)
             batch.clear()
@@ -230,7 +230,7 @@ async def _import_tasks(journal: SharedJournal, path: Path) -> int:
     return len(added_ids)
 
 
-def _without_later_approvals(event: Event) -> Event:
+def _limit_approval_to_task(event: Event) -> Event:
     """Return an event of an export, with a remembered decision limited to its task.
 
     An export does not tell which decisions were revoked, and may come from somebody else.

@@ -285,7 +285,7 @@ def _find_offers(base_url: str | None, providers: Providers) -> Iterator[_Offer]
     for model, key in providers.usable_suggestions(own_variables()):
         yield _Offer(model=model, why=f"as {key} is set")
     urls = {server: f"http://127.0.0.1:{port}/v1" for server, port in SERVERS.items()}
-    with ThreadPoolExecutor(max(1, len(urls))) as pool:
+    with ThreadPoolExecutor() as pool:
         models_by_server = list(pool.map(_models_at, urls.values()))
     for (server, url), models in zip(urls.items(), models_by_server, strict=True):
         for model in models:

@@ -73,12 +73,13 @@ def resume(
             hint=f"delf resume {parent}",
         )
     extends_limits = _sets_limit(options)
-    record: Mapping[str, Any] = {} if started is None else started.setup
-    if here:  # put this folder in place of the recorded ones
-        recorded_folders = record.keys() & {"folder", PROJECT_FOLDER}
-        record = {**record, **dict.fromkeys(recorded_folders, str(Path.cwd()))}
-    options = restore_options(state, options, record)
-    if started is not None and record.get("chat"):
+    setup: Mapping[str, Any] = {} if started is None else started.setup
+    if here:
+        recorded_folders = setup.keys() & {"folder", PROJECT_FOLDER}
+        setup = {**setup, **dict.fromkeys(recorded_folders, str(Path.cwd()))}
+    options = restore_options(state, options, setup)
+    # The end of a chat's task becomes part of its conversation.
+    if started is not None and setup.get("chat"):
         options = replace(options, conversation=started.conversation)
 
     def resume_task(agent: Agent, listeners: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:

@@ -89,7 +89,7 @@ def _is_routine_name(word: str) -> bool:
 
 def _refuse_bare_inputs(ctx: click.Context, words: Sequence[str]) -> None:
     """Raise if the words are a routine's name and its inputs, which a model would get as a task."""
-    name, *inputs = words or ("",)
+    name, *inputs = words
     if not inputs or not _is_routine_name(name) or not all("=" in word for word in inputs):
         return
     if (state_of(ctx).load_project().root / "routines" / f"{name}.py").is_file():

@@ -161,7 +161,7 @@ def list_command(
         message = "No task fits" if has_filter else "There is no task yet"
         click.echo(f"{message} in {journal.place}", err=True)
         return
-    click.echo("\n".join(render.tasks_table(tasks)))  # one write: 100,000 take seconds
+    click.echo("\n".join(render.tasks_table(tasks)))  # 100,000 single writes would take seconds
 
 
 @runs.command("show")

@@ -17,7 +17,7 @@ from delf.terminal import visible
 from delf.types import STATE_WORDS, TaskState
 from delf_cli.ids import short_ids
 from delf_cli.streams import wrap_text
-from delf_cli.tables import cut, one_line, project_column, table, terminal_width
+from delf_cli.tables import cut_at_word, one_line, project_column, table, terminal_width
 
 if TYPE_CHECKING:
     from delf_engine.views.prompts import Prompt
@@ -138,7 +138,7 @@ def event_line(event: Event, began: float) -> str:
     head = f"{event.seq:5d}  {seconds:9.3f} s  {type(event).__name__:<17} "
     line = head + " ".join(texts)
     width = terminal_width()
-    return line if width is None else cut(line, width)
+    return line if width is None else cut_at_word(line, width)
 
 
 def origin_lines(call: ToolCallTrace) -> Iterator[str]:

@@ -76,7 +76,7 @@ def _check_distribution(distribution: metadata.Distribution, record: PluginRecor
         return
     if not any(file.name == "py.typed" for file in files):
         yield f"there is no py.typed in {module}: type checkers ignore its types"
-    yield from _check_files(distribution, module)
+    yield from _check_top_folders(distribution, module)
     yield from _check_imports(distribution, module, files)
     yield from _name_collisions(record)
 
@@ -316,13 +316,13 @@ def _check_requirements(distribution: metadata.Distribution) -> Iterator[str]:
             yield f"it requires {needed.name}{needed.specifier}, and {version} is installed"
 
 
-def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[str]:
+def _check_top_folders(distribution: metadata.Distribution, module: str) -> Iterator[str]:
+    """Yield further folders with modules, such as ``tests``, that would be installed."""
     top_folders: set[str] = set()
     for file in distribution.files or ():
-        if file.suffix != ".py" or ".." in file.parts:
-            continue
-        if len(file.parts) > 1:
-            top_folders.add(file.parts[0])
+        *folders, _name = file.parts
+        if folders and ".." not in folders and file.suffix == ".py":
+            top_folders.add(folders[0])
     for name in sorted(top_folders - {module}):
         yield f"its wheel also installs the top-level folder {name}/: leave it out of the wheel"
 

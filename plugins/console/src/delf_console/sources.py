@@ -272,7 +272,7 @@ def _wheels(folder: Path | None) -> Mapping[str, Package]:
     """Return a mapping from name to the newest wheel of each of delf's own packages."""
     paths = folder.resolve().glob("delf_*.whl") if folder else ()
     wheels: dict[str, Package] = {}
-    for path in sorted(paths, key=_version):
+    for path in sorted(paths, key=_version):  # a newer wheel replaces an older one
         package = _wheel(path)
         if package is not None and package.name in _names_of_delf_packages():
             wheels[package.name] = package

@@ -7,7 +7,7 @@ from typing import TypedDict
 import click
 
 from delf.protocols.shared_journal import SharedJournal
-from delf_cli import errors
+from delf.terminal import visible
 from delf_cli.as_json import as_json_option
 from delf_cli.ids import check_id_prefix
 from delf_cli.journals import ask_journal
@@ -54,4 +54,4 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
         click.echo(json_text(row, indent=2))
         return
     message = "stopped" if was_stopped else f"was over already: {state}"
-    click.echo(f"{errors.visible(name)} {message}")
+    click.echo(f"{visible(name)} {message}")

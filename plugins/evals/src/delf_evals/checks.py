@@ -99,7 +99,7 @@ class NotCalled(Evaluator[object, object, object]):
         """Return True if no call matches, else False with the names of the called actions."""
         if error := _misspelled_action_error(self.action, _done_task(ctx)):
             return EvaluationReason(value=False, reason=error)
-        return _require_no_calls(
+        return _pass_without_calls(
             [c for c in _done_task(ctx).calls if fnmatchcase(c["action"], self.action)]
         )
 
@@ -110,7 +110,7 @@ class NoChanges(Evaluator[object, object, object]):
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
         """Return True if all calls only read, else False with the names of the other actions."""
-        return _require_no_calls(
+        return _pass_without_calls(
             [call for call in _done_task(ctx).calls if call["effect"] != "read"]
         )
 
@@ -126,7 +126,8 @@ def _misspelled_action_error(pattern: str, done: Done) -> str | None:
     return f"there is no action {pattern}{did_you_mean(pattern, callable_actions)}"
 
 
-def _require_no_calls(calls: Sequence[Mapping[str, Any]]) -> EvaluationReason:
+def _pass_without_calls(calls: Sequence[Mapping[str, Any]]) -> EvaluationReason:
+    """Return the result of a check that fails if there is any of some calls."""
     names = ", ".join(dict.fromkeys(call["action"] for call in calls))
     return EvaluationReason(value=not calls, reason=f"it called {names}" if calls else None)
 

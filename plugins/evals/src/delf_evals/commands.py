@@ -201,7 +201,7 @@ def run(
     report.compare_with_last(earlier_reports)
     # The run cost money, so the report is shown and stored before the HTML page, whose file may not
     # be writable.
-    _show_report(report, html=None, as_json=as_json)
+    _show_report(report, as_json=as_json)
     report_path = reports.keep(report, path)
     if not as_json:
         click.echo(f"stored as {report_path}", err=True)
@@ -244,7 +244,7 @@ async def _run_variants(
     live_reads: bool,
     connections: tuple[str, ...],
     tool_files: tuple[str, ...],
-    **_: Any,
+    **_: Any,  # the other options of the command, which do not matter here
 ) -> Report:
     """Run a data set with the settings of each variant in turn; return the report."""
     from delf_cli.session import Options, Setup
@@ -268,15 +268,16 @@ async def _run_variants(
         repeat=repeat, jobs=jobs, live_reads=live_reads, on_result=show_progress
     )
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    judge_models = None
     checks = list(dataset.evaluators)
     for case in dataset.cases:
         checks += case.evaluators
     checks_by_model = [check for check in checks if hasattr(check, "model")]
-    if checks_by_model:
-        judge_models = running.make_judge(Setup.of(state, options), judge)
-        judge_models.use_agent_models(checks_by_model)
+    judge_models = None
     async with AsyncExitStack() as stack:
+        if checks_by_model:
+            judge_models = running.make_judge(Setup.of(state, options), judge)
+            stack.push_async_callback(judge_models.aclose)
+            judge_models.use_agent_models(checks_by_model)
         # Start all agents before the first run, so that an error in a variant costs no paid runs.
         setups = [
             Setup.of(state, replace(options, overrides=tuple(overrides))) for overrides in settings
@@ -290,8 +291,6 @@ async def _run_variants(
             for name, agent in zip(names, agents, strict=True)
         ]
     cost = 0.0 if judge_models is None else judge_models.cost_usd
-    if judge_models is not None:
-        await judge_models.aclose()
     return Report(dataset=dataset.name, at=started_at, variants=results, judge_cost_usd=cost)
 
 
@@ -343,11 +342,13 @@ def show(ctx: click.Context, dataset: str, number: int, html: Path | None, as_js
             f"{path} has {format_count(len(runs), 'run')}",
             hint=f"make one: delf evals run {dataset}",
         )
-    _show_report(reports.read(runs[number - 1]), html, as_json=as_json)
+    report = reports.read(runs[number - 1])
+    _show_report(report, as_json=as_json)
+    _write_page(report, html, as_json=as_json)
 
 
-def _show_report(report: Report, html: Path | None, *, as_json: bool) -> None:
-    """Print a report, as text or JSON, and write an HTML page if ``html`` is given."""
+def _show_report(report: Report, *, as_json: bool) -> None:
+    """Print a report, as text or JSON."""
     from delf_evals import report as reports
 
     if as_json:
@@ -355,10 +356,10 @@ def _show_report(report: Report, html: Path | None, *, as_json: bool) -> None:
     else:
         for line in reports.lines_of(report):
             click.echo(line)
-    _write_page(report, html, as_json=as_json)
 
 
 def _write_page(report: Report, html: Path | None, *, as_json: bool) -> None:
+    """Write the report as an HTML page into the file ``html``, if it is given."""
     from delf_evals import report as reports
 
     if html is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any, Final
 
@@ -17,11 +18,12 @@ _COMPARING: Final = ("Equals", "EqualsExpected")
 
 def expectation_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> str | None:
     """Return what a check expects: its arguments as a short text; None without arguments."""
+    # EqualsExpected has no arguments, because it expects the answer that the case has.
     if check.source.arguments is None and check.source.name != "EqualsExpected":
         return None
     text = _text(_wanted(check, case))
     if check.source.name in _COMPARING:
-        return _short(text, _start_of_difference(text, _text(case.output)))
+        return _short(text, _start_to_show(text, _text(case.output)))
     return _short(text)
 
 
@@ -36,7 +38,7 @@ def reason_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> 
     answer = _text(case.output)
     start = 0
     if check.source.name in _COMPARING:
-        start = _start_of_difference(answer, _text(_wanted(check, case)))
+        start = _start_to_show(answer, _text(_wanted(check, case)))
     return f"the answer is {_short(answer, start)}"
 
 
@@ -55,12 +57,13 @@ def _text(value: object) -> str:
     return repr(plain) if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
-def _start_of_difference(text: str, other: str) -> int:
+def _start_to_show(text: str, other: str) -> int:
     """Return the index from which a text is shown, so that its first difference is seen."""
-    pairs = enumerate(zip(text, other, strict=False))
-    first = next((index for index, (a, b) in pairs if a != b), min(len(text), len(other)))
-    is_seen_from_the_start = first < _LONGEST // 2
-    return 0 if is_seen_from_the_start else first - _EQUAL_SHOWN
+    pairs = zip(text, other, strict=False)
+    equal_pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+    common_length = len(list(equal_pairs))
+    is_seen_from_the_start = common_length < _LONGEST // 2
+    return 0 if is_seen_from_the_start else common_length - _EQUAL_SHOWN
 
 
 def _short(text: str, start: int = 0) -> str:

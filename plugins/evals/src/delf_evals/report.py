@@ -43,14 +43,17 @@ class CheckResult(BaseModel):
     def problem(self) -> str:
         """The name of a failed check, what it expected, and what came instead."""
         words: list[str] = []
-        if self.wanted is not None and not self._repeats(self.wanted):
+        if self.wanted is not None and not self._already_says(self.wanted):
             words.append(f"expected {self.wanted}")
         if self.reason:
             words.append(self.reason)
         return f"{self.name}: {'; '.join(words)}" if words else self.name
 
-    def _repeats(self, wanted: str) -> bool:
-        """Return True if the name or the reason has a quoted text, as ``WroteFile a.csv`` has."""
+    def _already_says(self, wanted: str) -> bool:
+        """Return True if the check's name or reason contains the expected text.
+
+        The name ``WroteFile a.csv`` contains the expected text ``'a.csv'``, for example.
+        """
         is_quoted = wanted[0] in "'\""
         is_in_name = self.name.endswith(f" {wanted[1:-1]}")
         return is_quoted and (is_in_name or wanted in (self.reason or ""))
@@ -337,7 +340,7 @@ def summary_of(report: Report) -> list[str]:
     return lines
 
 
-_HINT: Final = (
+_UNRECORDED_HINT: Final = (
     "hint: give a case without a result one under calls; or add the task again, as the model does "
     "the task now; or make unrecorded calls that only read: --live-reads"
 )
@@ -352,7 +355,7 @@ def lines_of(report: Report) -> list[str]:
             lines += ["", f"{letter}{visible(case.name)}"]
             lines += [wrap_text(f"  {visible(problem)}", indent=2) for problem in case.problems]
     if any(case.unrecorded for variant in report.variants for case in variant.cases):
-        lines += ["", wrap_text(_HINT)]
+        lines += ["", wrap_text(_UNRECORDED_HINT)]
     return lines
 
 
@@ -383,9 +386,9 @@ def as_html(report: Report) -> str:
         f"<h1>{escape(report.dataset)}</h1><p>{escape(report.at)}",
         *(f"<br>{escape(line)}" for line in summary_of(report)),
         "</p><table><thead>",
-        _row(head, "th"),
+        _html_row(head, "th"),
         "</thead><tbody>",
-        *(_row(row, "td") for row in rows),
+        *(_html_row(row, "td") for row in rows),
         "</tbody></table>",
     ]
     for letter, variant in _lettered(report):
@@ -394,7 +397,7 @@ def as_html(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(cells: Sequence[str], tag: str) -> str:
+def _html_row(cells: Sequence[str], tag: str) -> str:
     """Format a row of the HTML table; the tag of the cells is ``th`` or ``td``."""
     html_cells: list[str] = []
     for cell in cells:

@@ -261,13 +261,13 @@ def _print_count(row: _RememberedRow | _ForgottenRow, as_json: bool) -> None:
 
 def _print_facts(facts: Sequence[StoredFact], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([_row(fact) for fact in facts], ensure_ascii=False, indent=2))
+        click.echo(json.dumps([_fact_row(fact) for fact in facts], ensure_ascii=False, indent=2))
         return
     for fact in facts:
         click.echo(f"{fact.id:>6}  {wrap_text(_on_one_line(fact.content), indent=8)}")
 
 
-def _row(fact: StoredFact) -> _FactRow:
+def _fact_row(fact: StoredFact) -> _FactRow:
     return _FactRow(
         id=fact.id,
         content=fact.content,

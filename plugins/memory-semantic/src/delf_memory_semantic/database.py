@@ -443,15 +443,6 @@ class FactDatabase:
         return engine
 
 
-def _database_name(engine: sa.Engine) -> str:
-    """Return the path of a SQLite database, or the URL of a server without the password."""
-    url = engine.url
-    is_file = engine.dialect.name == "sqlite" and url.database
-    if is_file:
-        return str(url.database)
-    return url.render_as_string(hide_password=True)
-
-
 def _file_of(url: sa.URL) -> Path | None:
     """Return the file of a SQLite database, None for a database in memory.
 
@@ -525,9 +516,10 @@ def _make_tables(engine: sa.Engine) -> None:
             version = connection.scalar(sa.select(_meta.c.value).where(_meta.c.key == "version"))
             # None while a process creates the tables, and if it ended before it had created all.
             if version not in (_VERSION, None):
+                place = engine.url.render_as_string(hide_password=True)
                 raise MemorySetupError(
-                    f"the memory {_database_name(engine)} has the format {version}, and this "
-                    f"version knows {_VERSION}",
+                    f"the memory at {place} has the format {version}, and this version knows "
+                    f"{_VERSION}",
                     hint="use the version of delf-plugin-memory-semantic that wrote it",
                 )
             if version is not None:

@@ -57,13 +57,15 @@ def facts_of(path: Path) -> list[OldFact]:
     try:
         with closing(_open_database(path)) as connection:
             if not _has_delfhos_tables(connection):
-                raise MemoryRetrievalError(
-                    f"{path} is not a memory of Delfhos",
-                )
+                raise MemoryRetrievalError(f"{path} is not a memory of Delfhos")
             rows = connection.execute(
                 "SELECT namespace, content, timestamp FROM memories ORDER BY id"
             )
-            return [OldFact(str(n), str(c), _parse_time(t)) for n, c, t in rows if str(c).strip()]
+            facts = [
+                OldFact(str(namespace), str(content), _parse_time(saved_at))
+                for namespace, content, saved_at in rows
+            ]
+            return [fact for fact in facts if fact.content.strip()]
     except sqlite3.Error as error:
         raise MemoryRetrievalError(f"{path} cannot be read: {error}") from error
 

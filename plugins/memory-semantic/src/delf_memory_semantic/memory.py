@@ -16,9 +16,9 @@ from delf_memory_semantic.texts import is_file_name, read_file, split_into_piece
 T = TypeVar("T")
 
 _MODEL: Final = "all-MiniLM-L6-v2"
-# A fact without a source counts as the user's own words if its text says so. What a program saves
-# may be a stranger's text, such as a mail.
-_PROGRAM: Final = "program"
+# The source of facts that a program saves without naming one. A fact without any source counts as
+# the user's own words if its text says so, and a program may save a stranger's mail.
+_UNNAMED_SOURCE: Final = "program"
 
 
 class Memory(FixedAttributes):
@@ -76,7 +76,7 @@ class Memory(FixedAttributes):
             source: The name of the task, document or person from which the facts come, if known.
         """
         lines = [line.strip() for line in facts.splitlines() if line.strip()]
-        self._run(self.store.save(lines, source or _PROGRAM))
+        self._run(self.store.save(lines, source or _UNNAMED_SOURCE))
 
     def add(self, text: str | Path) -> int:
         """Store a text, or a file (``.txt``, ``.md``), as facts, and return their number.
@@ -94,7 +94,7 @@ class Memory(FixedAttributes):
                 f"a memory adds a text or the path of a file, not {type(given).__name__}",
                 hint="add one text or file after another; decode bytes first",
             )
-        source = _PROGRAM
+        source = _UNNAMED_SOURCE
         if isinstance(text, Path) or is_file_name(text):
             source = str(text).strip()
             text = read_file(Path(source))

@@ -37,7 +37,7 @@ def messages(
 
 def _encodable(value: Any) -> Any:
     """Replace lone surrogates in the texts of JSON data, because litellm cannot send them."""
-    if isinstance(value, str) and not value.isascii():
+    if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
         return {key: _encodable(item) for key, item in cast("Mapping[str, Any]", value).items()}
@@ -83,6 +83,7 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     """Merge the model's and the request's settings, and convert them to litellm's arguments."""
     options = {**config, **request.settings}
     merged: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    # Claude refuses to think amid tool calls that it began without thinking.
     if endpoint.dialect == "anthropic" and not may_think(request):
         merged.pop("thinking", None)
         merged.pop("reasoning_effort", None)
@@ -91,7 +92,8 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
     if extra and endpoint.dialect == "anthropic":
         _check_fields(extra, endpoint)
-        merged |= dict(extra)  # litellm sends arguments that it does not know
+        # litellm has no extra_body for Claude, and sends arguments that it does not know as fields.
+        merged |= dict(extra)
     elif extra:
         merged["extra_body"] = dict(extra)
     if endpoint.dialect == "anthropic" and _asks_for_thinking(merged):
@@ -193,11 +195,12 @@ def _count(counts: Any, name: str) -> int:
     return int(getattr(counts, name, 0) or 0)
 
 
-def search_count(given: Any) -> int:
+def search_count(counts: Any) -> int:
     """Return the number of web searches by the provider; 0 if unknown."""
-    requests = getattr(getattr(given, "server_tool_use", None), "web_search_requests", None)
-    details = getattr(given, "prompt_tokens_details", None)
-    return int(requests or getattr(details, "web_search_requests", None) or 0)
+    # litellm puts the number for Claude and for other providers into different places.
+    of_claude = _count(getattr(counts, "server_tool_use", None), "web_search_requests")
+    of_others = _count(getattr(counts, "prompt_tokens_details", None), "web_search_requests")
+    return of_claude or of_others
 
 
 def price(model_info: Mapping[str, Any]) -> Price | None:

@@ -40,7 +40,7 @@ class CheckedBody(httpx.AsyncByteStream):
 
     def __init__(self, body: httpx.AsyncByteStream, inflater: Inflater, *, is_error: bool) -> None:
         self._body = body
-        self._data = aiter(body)
+        self._data = aiter(body)  # one iterator, which aclose() reads to its end
         self._inflater = inflater
         self._is_error = is_error
         self._last_bytes = b""  # for has_end_marker
@@ -61,6 +61,7 @@ class CheckedBody(httpx.AsyncByteStream):
                 for piece in self._inflater.feed(data):
                     self._last_bytes = (self._last_bytes + piece)[-_TAIL_BYTES:]
                     yield piece
+            # With the end marker, the answer is complete, even if the compressed data is not.
             if not self.has_end_marker:
                 self._inflater.finish()  # raises for an incomplete body
         except BodyError as error:
@@ -91,7 +92,7 @@ async def check_response(response: httpx.Response) -> None:
     """
     body = response.stream
     if not isinstance(body, httpx.AsyncByteStream):
-        return
+        return  # only for type checkers: the client that calls this hook is asynchronous
     wanted = wants_stream.get()  # None outside of delf's requests
     content_type = response.headers.get("content-type", "")
     is_stream = content_type.startswith("text/event-stream")
@@ -106,7 +107,8 @@ async def check_response(response: httpx.Response) -> None:
     response.stream = CheckedBody(body, inflater, is_error=is_error)
     is_json_answer = content_type.startswith("application/json") and not is_error
     if is_json_answer and wanted:
-        is_completion = b'"choices"' in await response.aread()  # an error has no choices
+        # Some servers send an error with the status 200; it has no choices.
+        is_completion = b'"choices"' in await response.aread()
         if is_completion:
             raise NotStreamedError("the completion is not streamed")
 

@@ -125,7 +125,7 @@ def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
         click.echo(json.dumps(worker.model_dump(mode="json"), indent=2, ensure_ascii=False))
         return
     click.echo(click.style(str(worker.file), dim=True))
-    click.echo(errors.visible(worker.file.read_text(encoding="utf-8").rstrip("\n")))
+    click.echo(visible(worker.file.read_text(encoding="utf-8").rstrip("\n")))
 
 
 @workers.command("check", epilog="Exit status: 0 all workers are valid, 2 one is not.")
@@ -165,22 +165,20 @@ class _ConnectionChecker:
 
         project = state.load_project()
         self._registry = registry
-        # The connection of an agent that calls workers: a checked worker gets a copy.
+        # A worker may call further workers through a copy of this connection, as in a task.
         self._workers = Workers.of_registry(registry)
         create_connection = project.connector(state.discover(project.environ))
         connections = {
             connection.name: connection
             for connection in map(create_connection, project.connections)
         }
-        # Workers may call other workers, too.
         tools = {self._workers.name: self._workers, **connections}
-        # Creates the connections of each worker.
         self._workshop = Workshop(
             registry, tools, create_connection, project.environ, Workers.for_worker
         )
 
-    def check(self, name: str) -> WorkerDefinition:
-        """Check that a worker's connections can be created; return the worker's definition.
+    def check(self, name: str) -> None:
+        """Check that a worker's connections can be created.
 
         Raises:
             ConfigurationError: If the worker's file is invalid. The message names file, line and
@@ -188,7 +186,6 @@ class _ConnectionChecker:
         """
         worker = self._registry.find(name)
         self._workshop.tools_of(worker, self._workers)  # raises for invalid settings
-        return worker
 
 
 @workers.command(

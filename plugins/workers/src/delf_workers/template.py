@@ -40,7 +40,6 @@ class Instructions:
         self._environment = ImmutableSandboxedEnvironment(
             undefined=StrictUndefined, keep_trailing_newline=True
         )
-        self._text = text
         try:
             self._tree = self._environment.parse(text)
             self._environment.compile(self._tree, raw=True)  # finds unknown filters and tests
