@@ -333,21 +333,21 @@ def _create_views(connection: Any, table: dict[str, Any]) -> None:
         return
     source = _json_source(connection, table) if table["kind"] == "json" else _source(table)
     first, *others = table["names"]
-    connection.execute(f"CREATE VIEW {_name(first)} AS FROM {source}")
+    connection.execute(f"CREATE VIEW {quoted_name(first)} AS FROM {source}")
     if table["kind"] != "json":  # _json_source() has added the notes for JSON
-        described = connection.sql(f"DESCRIBE {_name(first)}").fetchall()
+        described = connection.sql(f"DESCRIBE {quoted_name(first)}").fetchall()
         _add_notes_about_renamed_columns([str(row[0]) for row in described], first)
     if table["kind"] == "parquet":
         note_durations(connection, table["path"], first)
     for name in others:
-        connection.execute(f"CREATE VIEW {_name(name)} AS FROM {_name(first)}")
+        connection.execute(f"CREATE VIEW {quoted_name(name)} AS FROM {quoted_name(first)}")
 
 
 def _add_note_if_empty(connection: Any, table: dict[str, Any]) -> None:
     if table["kind"] == "rows":
         return  # table_of_format() has added a note when it read these rows
     name = table["names"][0]
-    if not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
+    if not connection.sql(f"FROM {quoted_name(name)} LIMIT 1").fetchall():
         note(f"{name} has no rows")
 
 
@@ -484,9 +484,9 @@ def _inspect_columns(
     raw = _json_rows(table, dict.fromkeys(columns, "JSON"))
     checks: list[str] = []
     for name in columns:
-        text = f"CAST({_name(name)} AS VARCHAR)"
+        text = f"CAST({quoted_name(name)} AS VARCHAR)"
         checks.append(f"bool_or(regexp_matches({text}, {text_literal(_INEXACT_NUMBER)}))")
-        checks.append(f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))")
+        checks.append(f"bool_or(json_type({quoted_name(name)}) IN ('OBJECT', 'ARRAY'))")
     (row,) = connection.sql(f"SELECT {', '.join(checks)} FROM {raw}").fetchall()  # noqa: S608
     # The row has two results for each column: _INEXACT_NUMBER was found, the type is nested.
     results = map(_ValuesOfColumn, row[::2], row[1::2])
@@ -503,7 +503,7 @@ def _json_type(kind: Any) -> str:
     if kind.id == "struct":
         if any(not name for name, _ in kind.children):
             return "JSON"
-        fields = (f"{_name(name)} {_json_type(child)}" for name, child in kind.children)
+        fields = (f"{quoted_name(name)} {_json_type(child)}" for name, child in kind.children)
         return f"STRUCT({', '.join(fields)})"
     if kind.id == "list":
         return f"{_json_type(kind.children[0][1])}[]"
@@ -552,7 +552,7 @@ def _probably_renamed_columns(names: list[str]) -> dict[str, str]:
 
 
 def _struct(kinds: dict[str, str]) -> str:
-    fields = ", ".join(f"{_name(name)}: {text_literal(kind)}" for name, kind in kinds.items())
+    fields = ", ".join(f"{quoted_name(name)}: {text_literal(kind)}" for name, kind in kinds.items())
     return f"{{{fields}}}"
 
 
@@ -659,7 +659,7 @@ def has_quoted_name(statement: str, names: Sequence[str], *, has_tables: bool = 
         names: The names.
         has_tables: Whether the name of a table may stand after a name, as in ``book.xlsx/Sales``.
     """
-    for quoted in [*map(text_literal, names), *map(_name, names)]:
+    for quoted in [*map(text_literal, names), *map(quoted_name, names)]:
         quote = quoted[0]
         without_end = re.escape(quoted[:-1])
         end = f"{quote}(?!{quote})" + ("|/" if has_tables else "")
@@ -684,7 +684,8 @@ def text_literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _name(value: str) -> str:
+def quoted_name(value: str) -> str:
+    """Return a name as SQL, in double quotes."""
     return '"' + value.replace('"', '""') + '"'
 
 

@@ -416,21 +416,19 @@ def _describe_by_duckdb(path: str, kind: str) -> _Description:
     """Describe a Parquet or Arrow file by its columns and its first and last rows."""
     import duckdb
 
+    from delf_files.query_child import READERS, arrow_table, plain_path, quoted_name, text_literal
+
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")  # as in files.query and files.read
     if kind == "arrow":
-        from delf_files.query_child import arrow_table
-
         connection.register("shown", arrow_table(path))
     else:
-        from delf_files.query_child import READERS, plain_path
-
-        quoted = "'" + plain_path(path).replace("'", "''") + "'"
-        connection.execute(f"CREATE VIEW shown AS FROM {READERS['parquet'].format(path=quoted)}")
+        source = READERS["parquet"].format(path=text_literal(plain_path(path)))
+        connection.execute(f"CREATE VIEW shown AS FROM {source}")
     described = connection.sql("DESCRIBE shown").fetchall()
     names = [str(row[0]) for row in described]
     column_types = [str(row[1]) for row in described]
-    count_list = ", ".join(f"count({_quoted(name)})" for name in names)
+    count_list = ", ".join(f"count({quoted_name(name)})" for name in names)
     (counted,) = connection.sql(f"SELECT count(*), {count_list} FROM shown").fetchall()  # noqa: S608 - names of the file
     row_count, *non_null_counts = counted
     max_first_rows = max(_SAMPLE_ROWS, _MAX_CELLS // len(names))
@@ -449,10 +447,6 @@ def _describe_by_duckdb(path: str, kind: str) -> _Description:
     heading = f"{row_count:,} rows{_sample_note(len(rows), row_count)}"
     all_rows = _render_all_rows(rows) if has_all_rows else ""
     return _Description(heading, columns, text_of_all_rows=all_rows)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _describe_content(

@@ -250,8 +250,9 @@ class Writer:
                 else:
                     self._append_together(group)
             except ConnectionLostError as lost:
-                # The whole transaction is repeated. That does no harm if the first attempt was
-                # committed after all: appending an event that is stored already does nothing.
+                # The whole transaction is repeated, although the first attempt may have been
+                # committed after all. Appending an event that is stored already does nothing. A
+                # call that must not be repeated checks for it, as SqlConversations.append() does.
                 self._disconnect()
                 if time.monotonic() < deadline and not self._stopping:
                     time.sleep(_RETRY_PAUSE_SECONDS)

@@ -126,7 +126,10 @@ def _counting_query(
 def _used_params(
     statement: Statement, params: Params, start: int, end: int
 ) -> dict[str, Any] | list[Any] | None:
-    """Return the parameters for a part of a statement: a whole dict, or some items of a list."""
+    """Return the parameters for a part of a statement: a whole dict, or some items of a list.
+
+    A dict may have names that the part does not use, but a list must have no further items.
+    """
     is_named = isinstance(params, Mapping)
     placeholders = find_placeholders(statement.text, statement.tokens, named=is_named)
     keys = {each.key for each in placeholders if start <= each.start < end}
