@@ -39,12 +39,12 @@ class Permit:
         """The semaphore that grants the permits."""
         self._held = False
         # The asyncio tasks of the calls inside of released(): calls that wait for a person or a
-        # child task, or were cancelled meanwhile. None stands for code outside of an asyncio task.
-        self._calls_in_released: list[asyncio.Task[Any] | None] = []
+        # child task, or were cancelled meanwhile.
+        self._calls_in_released: list[asyncio.Task[Any]] = []
         self.is_over = False
         """True after ``async with``: the permit is not needed any more."""
-        self.reacquisition: asyncio.Task[None] | None = None
-        """The asyncio task that reacquires the permit after a call has waited for a person."""
+        # The asyncio task that reacquires the permit after a call has waited for a person.
+        self._reacquisition: asyncio.Task[None] | None = None
         self.caller: Permit | None = None
         """The permit of the task whose code runs this task and waits for it."""
 
@@ -77,6 +77,7 @@ class Permit:
         holds the permit again.
         """
         call = asyncio.current_task()
+        assert call is not None  # noqa: S101 - asynchronous code runs in asyncio tasks only
         self._calls_in_released.append(call)
         self._release()
         try:
@@ -93,12 +94,12 @@ class Permit:
         Call this before heavy work.
         """
         while not (self._held or self.is_over or self._has_waiting_call):
-            if self.reacquisition is not None:
-                awaited = {self.reacquisition}
+            if self._reacquisition is not None:
+                awaited = {self._reacquisition}
             else:
                 # All calls in released() are being cancelled: the last one to leave will reacquire
                 # the permit.
-                awaited = {call for call in self._calls_in_released if call is not None}
+                awaited = {*self._calls_in_released}
             if not awaited:
                 return
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
@@ -106,17 +107,12 @@ class Permit:
     @property
     def _has_waiting_call(self) -> bool:
         """True while a call waits in :meth:`released`, and is not being cancelled."""
-        for call in self._calls_in_released:
-            # A call outside of an asyncio task is None, and cannot be cancelled.
-            is_being_cancelled = call is not None and call.cancelling() > 0
-            if not is_being_cancelled:
-                return True
-        return False
+        return any(not call.cancelling() for call in self._calls_in_released)
 
     def _begin_reacquisition(self) -> None:
         """Reacquire the permit in an asyncio task, which no cancellation of a call ends."""
         if not self._held and not self.is_over:
-            self.reacquisition = asyncio.create_task(self._acquire())
+            self._reacquisition = asyncio.create_task(self._acquire())
 
     async def _acquire(self) -> None:
         await self.permits.acquire()
@@ -124,11 +120,11 @@ class Permit:
 
     def _release(self) -> None:
         """Give the permit back, or stop its reacquisition."""
-        if self.reacquisition is not None:
+        if self._reacquisition is not None:
             # The permit is being reacquired after an earlier call, but the task does not need the
             # permit now: another call begins to wait for a person, or the task is over.
-            self.reacquisition.cancel()
-            self.reacquisition = None
+            self._reacquisition.cancel()
+            self._reacquisition = None
         if self._held:
             self._held = False
             self.permits.release()

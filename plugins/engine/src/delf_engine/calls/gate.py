@@ -215,8 +215,7 @@ class Gate:
             UndecidedCallError: If nobody decides whether to repeat an interrupted call.
         """
         task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("Gate.call() runs only in an asyncio task")
+        assert task is not None  # noqa: S101 - asynchronous code runs in asyncio tasks only
         self._call_tasks.add(task)
         try:
             answer = await self._validate_and_make(request)

@@ -207,7 +207,7 @@ class TaskPipeline:
             # The sandbox starts while the context loads and the model answers.
             self._host.scripts.sandbox.open()
         run.context = replace(run.context, limits=limits_of(run, scripts=has_scripts))
-        await load_context(run)
+        await _load_live_facts(run)
         answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
             answer_type = f"{type(answer).__name__} in place of text"
@@ -574,7 +574,7 @@ def _retrieve_exception(work: asyncio.Future[str]) -> None:
         work.exception()
 
 
-async def load_context(run: TaskRun) -> None:
+async def _load_live_facts(run: TaskRun) -> None:
     """Load the live facts of all connections concurrently, such as database schemas.
 
     Raises:
