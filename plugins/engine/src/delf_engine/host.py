@@ -265,7 +265,7 @@ class TaskHost:
         """Make a tool call; if cancelled, wait until the call has ended."""
         if self._is_script_running:
             raise RuntimeError("a strategy makes no call of its own while its script runs")
-        request = self._request(name, arguments, description)
+        request = self._build_call_request(name, arguments, description)
         self._open_calls += 1
         # Shielded: a cancellation is first recorded, and only then passed on to the call.
         work = asyncio.ensure_future(self._call(request))
@@ -294,7 +294,7 @@ class TaskHost:
             await draft.record()
         return await self._gate.call(request)
 
-    def _request(
+    def _build_call_request(
         self, name: str, arguments: Mapping[str, Any], description: str | None
     ) -> CallRequest:
         """Build the request for a call that the strategy itself makes."""

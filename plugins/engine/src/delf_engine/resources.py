@@ -237,7 +237,7 @@ class Resources:
         sandbox = await choose_sandbox(
             context.host, config, context.plugin_options, agent.plugin_context
         )
-        closing.parts[_name(sandbox)] = sandbox.backend
+        closing.parts[_sandbox_label(sandbox)] = sandbox.backend
         inputs = input_files(names_by_path, sandbox.backend.visible_path, config.own_files)
         files = TaskFiles(inputs, Formats(context.host))
         closing.closers.append(files.formats.aclose)
@@ -432,7 +432,7 @@ def _plugin(agent: AgentParts, closing: Closing, kind: type[Spec], name: str) ->
     return closing.parts[part]
 
 
-def _name(sandbox: ChosenSandbox) -> str:
+def _sandbox_label(sandbox: ChosenSandbox) -> str:
     return f"the sandbox {sandbox.spec.name!r}"
 
 
@@ -440,7 +440,7 @@ async def _warm_up_sandbox(sandbox: ChosenSandbox, spec: SessionSpec, redactor: 
     if isinstance(sandbox.backend, SupportsWarmUp):
         warm_up = partial(sandbox.backend.warm_up, spec)
         with _warm_up_errors_logged(redactor):
-            await within(WARM_SECONDS, _name(sandbox), "warm_up", warm_up)
+            await within(WARM_SECONDS, _sandbox_label(sandbox), "warm_up", warm_up)
 
 
 @contextmanager

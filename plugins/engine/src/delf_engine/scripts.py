@@ -216,7 +216,7 @@ class ScriptRunner(ScriptHost):
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
             # Several restarts in a row are only allowed if the task makes calls in between.
-            may_restart = self._restarts_after_crashes.take_one(self._calls_made())
+            may_restart = self._restarts_after_crashes.take_one(self._count_successful_calls())
             if may_restart:
                 # A strategy may catch the error below and make a call, which would be recorded
                 # without the restarted task knowing of it.
@@ -278,7 +278,7 @@ class ScriptRunner(ScriptHost):
         self._raised.clear()
         return recorded_script
 
-    def _calls_made(self) -> int:
+    def _count_successful_calls(self) -> int:
         events = self._log.events
         return sum(isinstance(event, CallFinished) and event.status == "ok" for event in events)
 

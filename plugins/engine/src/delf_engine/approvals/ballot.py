@@ -140,7 +140,7 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
     votes: Votes = {}
     for event in events:
         if isinstance(event, ApprovalVoted) and event.request_id == request_id:
-            votes[normalise_name(_voter(event))] = event
+            votes[normalise_name(_voter_name(event))] = event
     return votes
 
 
@@ -167,7 +167,7 @@ def is_valid(
 
 def _was_voter_replaced(vote: ApprovalVoted, people: Iterable[Person]) -> bool:
     """Return whether the journal now has another person with the voter's name."""
-    return normalise_name(_voter(vote)) in {normalise_name(person.name) for person in people}
+    return normalise_name(_voter_name(vote)) in {normalise_name(person.name) for person in people}
 
 
 def _is_decider(
@@ -184,7 +184,7 @@ def _is_decider(
     return any(name in rule.deciders for name in names)
 
 
-def _voter(vote: ApprovalVoted) -> str:
+def _voter_name(vote: ApprovalVoted) -> str:
     return LOCAL if vote.key is None else name_of_holder(vote.key)
 
 

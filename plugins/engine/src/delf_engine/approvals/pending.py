@@ -140,7 +140,7 @@ class PendingRequests:
             if pending is None:
                 return
             self._outcomes[request_id] = "answered"
-        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
+        pending.answer.get_loop().call_soon_threadsafe(_set_result, pending.answer, answer)
 
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
         """Pass on a person's answer, which arrived through a channel, the program or the inbox.
@@ -162,23 +162,23 @@ class PendingRequests:
             if pending is None:
                 raise _not_pending(request_id, self._outcomes.get(request_id))
             # Under the lock, so that of two answers at once only one finds the request.
-            _check(pending.request, answer, digest)
+            _check_answer(pending.request, answer, digest)
             if not pending.take_answer(answer):
                 return
             # Removed at once, so that a second answer fails.
             del self._waiting[request_id]
             self._outcomes[request_id] = "answered"
         # The answer may come from any thread, and the future belongs to the agent's loop.
-        pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
+        pending.answer.get_loop().call_soon_threadsafe(_set_result, pending.answer, answer)
 
 
-def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
+def _check_answer(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
     if digest is not None and digest != request.digest:
         raise DelfError(f"the answer to {request.request_id!r} is for another call")
     check_fits(request, checked_decision(answer.decision))
 
 
-def _give(future: asyncio.Future[Answer], answer: Answer) -> None:
+def _set_result(future: asyncio.Future[Answer], answer: Answer) -> None:
     if not future.done():
         future.set_result(answer)
 

@@ -129,7 +129,7 @@ class TaskApprovals:
                 count only for the same script with the same actions.
         """
         action_digests = {bound_action.name: bound_action.digest for bound_action in actions}
-        request = self._request(
+        request = self._build_request(
             call_id=0,
             action=SCRIPT,
             permission=SCRIPT,
@@ -379,7 +379,7 @@ class TaskApprovals:
         preview: dict[str, Any] = {}
         if verdict is not None:
             preview = verdict.request_fields()
-        preview["files"] = _sizes(call, verdict)  # the files of the verdict and of the call
+        preview["files"] = _file_sizes(call, verdict)  # the files of the verdict and of the call
         description = call.description
         if description is not None:
             description = redactor.redact_text(description)
@@ -388,7 +388,7 @@ class TaskApprovals:
             reason = redactor.redact_text(verdict.reason)
         # The answer to a question is no argument, so the action cannot validate it.
         validate_edited_arguments = None if case.is_question else bound_action.action.validate
-        return self._request(
+        return self._build_request(
             call.number,
             **redactor.redact_value(preview),
             action=bound_action.name,
@@ -428,7 +428,7 @@ class TaskApprovals:
         self._shaper_names += shapers_of(new_events, asker)
         return tuple(dict.fromkeys((*from_parent_tasks, *self._shaper_names)))
 
-    def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
+    def _build_request(self, call_id: int, **fields: Any) -> ApprovalRequest:
         """Build a request, with the fields that all requests of the task share.
 
         Args:
@@ -480,7 +480,7 @@ def _preview_digest(case: Case) -> str | None:
     return None if case.verdict is None else case.verdict.digest
 
 
-def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int]:
+def _file_sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int]:
     """Return the size in bytes of each file that a call reads or sends, by file name."""
     sizes = {name: len(data) for name, data in call.files.items()}
     if verdict is not None:

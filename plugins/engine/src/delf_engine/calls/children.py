@@ -193,7 +193,7 @@ class ChildTasks:
         """
         if self.depth >= MAX_LEVELS:
             raise too_deep(self.depth)
-        request = self._request(child, call)
+        request = self._build_child_request(child, call)
         recorded_text = self._run.log.redactor.redact_text(child.task)  # as the journal has it
         recorded_start = next(
             (each for each in recorded_starts if each.task == recorded_text), None
@@ -344,7 +344,7 @@ class ChildTasks:
         names_in_parent_tasks = request.setup.get(OTHER_AUTHORS_KEY, ())
         return list(dict.fromkeys((*names_in_parent_tasks, *names_in_this_task)))
 
-    def _request(self, child: ChildTask, call: Call) -> TaskRequest:
+    def _build_child_request(self, child: ChildTask, call: Call) -> TaskRequest:
         """Build the request of a child task.
 
         The connection that starts the child may choose the options in ``child``; the request

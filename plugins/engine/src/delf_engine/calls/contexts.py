@@ -130,7 +130,7 @@ class CallContexts:
         Called before a person is asked about the call. A file that cannot be read now stays
         unreadable for the call, because nobody approved its content.
         """
-        file_names = self._files()
+        file_names = self._files_by_name()
         texts = _texts_in(call.arguments)
         # A script may write ``out/notes.txt`` for the file that the task knows as ``notes.txt``.
         argument_texts = {*texts, *(text.rpartition("/")[2] for text in texts)}
@@ -164,9 +164,9 @@ class CallContexts:
                 f"{name[:200]!r} could not be read when a person was asked about this call; "
                 "make the call again"
             )
-        return read_once(call.files, self._files(), name, max_bytes, reader)
+        return read_once(call.files, self._files_by_name(), name, max_bytes, reader)
 
-    def _files(self) -> dict[str, Path]:
+    def _files_by_name(self) -> dict[str, Path]:
         inputs = {file.name: Path(file.path) for file in self._run.inputs}
         return {**inputs, **self._output_files()}
 

@@ -387,7 +387,7 @@ class Gate:
         """
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
-            return await self._refuse_validated(call, _refused(call, verdict.message))
+            return await self._refuse_validated(call, _refusal_message(call, verdict.message))
         if call.bound.name == ASK:
             return await self._ask_question(call, recorded_call)
         # Either the connection's check or the user's setting ``confirm`` can require an approval.
@@ -403,7 +403,7 @@ class Gate:
             case Approved():
                 return await self._make(call)
             case RefusedByCheck(reason=reason):
-                return await self._refuse_validated(call, _refused(call, reason))
+                return await self._refuse_validated(call, _refusal_message(call, reason))
             case ChangesRequested():
                 self._reject_further_calls_of_script()
             case _:
@@ -559,7 +559,7 @@ class Gate:
         """Ask a person whether to repeat a call of this task with an unknown outcome."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
-            return await self._refuse_validated(call, _refused(call, verdict.message))
+            return await self._refuse_validated(call, _refusal_message(call, verdict.message))
         digest_before_edit = call.digest  # _ask() changes call.digest if the person edits the call
         reason = "the same call was made before, and its answer was lost: it may have been done"
         if recorded_call is not None:  # an earlier process asked only whether to make the call
@@ -576,7 +576,7 @@ class Gate:
                 self._maker.unknown_outcomes.discard(digest_before_edit)
                 return await self._make(call)
             case RefusedByCheck(reason=reason):
-                return await self._refuse_validated(call, _refused(call, reason))
+                return await self._refuse_validated(call, _refusal_message(call, reason))
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
 
@@ -818,5 +818,5 @@ def _script_call(call: Call) -> ScriptCall:
     )
 
 
-def _refused(call: Call, reason: str) -> str:
+def _refusal_message(call: Call, reason: str) -> str:
     return f"{call.bound.name} is refused: {reason}"

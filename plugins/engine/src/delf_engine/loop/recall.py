@@ -82,7 +82,7 @@ async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     """
     if run.request.conversation is None:
         return
-    answer = text if error is None else _failure(text, error)
+    answer = text if error is None else _failure_text(text, error)
     redact = run.log.redactor.redact_text
     is_resumed = run.replay.resumed
     try:
@@ -103,6 +103,6 @@ async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     await run.warn(f"the conversation may lack this task: {reason}")
 
 
-def _failure(text: str, error: DelfError) -> str:
+def _failure_text(text: str, error: DelfError) -> str:
     printed = f"{text.rstrip()}\n\n" if text.strip() else ""
     return f"{printed}(This task was not completed: {error.message})"

@@ -172,16 +172,16 @@ async def _host_targets() -> AsyncGenerator[_HostTargets]:
             with contextlib.suppress(OSError):
                 _add_folder(targets, stack, parent)
         server = await asyncio.start_server(record_visit, "127.0.0.1", 0)
-        stack.push_async_callback(_close, server)
+        stack.push_async_callback(_close_server, server)
         targets.port = server.sockets[0].getsockname()[1]
         with contextlib.suppress(OSError):  # the path may be too long for a socket
             path = str(targets.folders[0] / "listener")
             unix_server = await asyncio.start_unix_server(record_visit, path)
-            stack.push_async_callback(_close, unix_server)
+            stack.push_async_callback(_close_server, unix_server)
         # With asyncio's subprocesses, the event loop of Python 3.12 would be blocked if a script
         # traces and kills the process.
-        targets.process = await asyncio.to_thread(_start, {"DELF_BAIT": targets.secret})
-        stack.push_async_callback(_end, targets.process)
+        targets.process = await asyncio.to_thread(_start_process, {"DELF_BAIT": targets.secret})
+        stack.push_async_callback(_kill, targets.process)
         yield targets
 
 
@@ -202,19 +202,19 @@ def _add_folder(
     targets.inputs.append(path)
 
 
-async def _close(server: asyncio.Server) -> None:
+async def _close_server(server: asyncio.Server) -> None:
     server.close()
     await server.wait_closed()
 
 
-def _start(environ: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start_process(environ: dict[str, str]) -> subprocess.Popen[bytes]:
     command = [own_python(), *_CANARY]
     # In a process group of its own: Ctrl-C on the terminal must not end the process, which would
     # look as if a script had reached it.
     return subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, process_group=0)  # noqa: S603
 
 
-async def _end(process: subprocess.Popen[bytes]) -> None:
+async def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a process, wait for its end, and close its input."""
     with process.stdin or contextlib.nullcontext():
         process.kill()
@@ -247,7 +247,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             process_text = await probe.run(_PROCESSES)
         finally:
             await probe.aclose()
-        reached_files = _reached(
+        reached_files = _reached_among(
             {
                 "a file of the host": targets.secret in file_texts,
                 "a folder of the host, to write": targets.has_strange_files(),
@@ -255,7 +255,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             }
         )
         reached_network = [*_reached_in_output(network_text), *targets.visits]
-        reached_processes = _reached(
+        reached_processes = _reached_among(
             {
                 "a process of the host": targets.was_process_reached,
                 "the environment of a process": targets.secret in process_text,
@@ -369,7 +369,7 @@ async def _is_limited(
     return isinstance(outcome, (LimitReached, Crashed, Done)) and "reached" not in host.text
 
 
-def _reached(tests: Mapping[str, bool]) -> list[str]:
+def _reached_among(tests: Mapping[str, bool]) -> list[str]:
     return [resource for resource, was_reached in tests.items() if was_reached]
 
 

@@ -266,27 +266,27 @@ def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
         if target not in limit_fields:
             continue
         if name == "memory_mb":
-            size = _number(name, value) * _MB
-            number = _number(name, size)  # again, because the product may be infinite
+            size = _checked_number(name, value) * _MB
+            number = _checked_number(name, size)  # again, because the product may be infinite
         elif target.endswith("_bytes"):
-            number = _size(name, value)
+            number = _parse_size(name, value)
         else:
-            number = _number(name, value)
+            number = _checked_number(name, value)
         values[target] = number if target == "cpu_seconds" else int(number)
     return Limits(**values)
 
 
-def _number(name: str, value: Any) -> float:
+def _checked_number(name: str, value: Any) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not _is_size(value):
+    if not is_number or not _is_limit(value):
         raise ConfigurationError(f"sandbox_config.{name} must be a number, got {value!r}")
     return value
 
 
-def _size(name: str, value: Any) -> float:
+def _parse_size(name: str, value: Any) -> float:
     """Parse a size in bytes: a number, or a text with a unit such as ``512m``."""
     if not isinstance(value, str):
-        return _number(name, value)
+        return _checked_number(name, value)
     text = value.strip().lower().removesuffix("b").removesuffix("i")  # "512MiB" -> "512m"
     unit = text[-1] if text.endswith(("k", "m", "g")) else ""
     digits = text.removesuffix(unit)
@@ -294,14 +294,14 @@ def _size(name: str, value: Any) -> float:
         number = float(digits) * _UNITS[unit]
     except ValueError:
         number = -1.0  # refused below
-    if not _is_size(number):
+    if not _is_limit(number):
         raise ConfigurationError(
             f"sandbox_config.{name} is {value!r}", hint="write bytes as a number, or '512m', '2g'"
         )
     return number
 
 
-def _is_size(value: float) -> bool:
+def _is_limit(value: float) -> bool:
     try:
         return math.isfinite(value) and value >= 0
     except OverflowError:  # an int that is too large for a float
