@@ -139,7 +139,7 @@ class AgentMemory:
             MemoryRetrievalError: If the search fails or times out.
         """
         timeout = min(seconds, _MAX_SECONDS)
-        store = await self._bounded(self._opened_store(), timeout)
+        store = await self._bounded(self._opened_store, timeout)
         if isinstance(store, SupportsEarlyStart):
             # A slow model is no failure: after this time, the store searches without the model.
             await asyncio.wait({self.start_warm_up()}, timeout=seconds * _WARM_UP_SHARE)
@@ -155,7 +155,7 @@ class AgentMemory:
                 return [f"{guidelines} {_USER_WORDS_MARK}", *contents]
             return contents
 
-        return await self._bounded(search(), timeout)
+        return await self._bounded(search, timeout)
 
     async def learn(self, done_task: DoneTask) -> Sequence[str]:
         """Ask the model for new facts about a finished task, and save them.
@@ -192,11 +192,11 @@ class AgentMemory:
             if new:
                 await store.save(new)
 
-        await self._bounded(save(), _MAX_SECONDS)
+        await self._bounded(save, _MAX_SECONDS)
 
     async def guidelines(self) -> str | None:
         """Return the store's own guidelines on what to remember; None without guidelines."""
-        store = await self._bounded(self._opened_store(), _MAX_SECONDS)
+        store = await self._bounded(self._opened_store, _MAX_SECONDS)
         guidelines = getattr(store, "guidelines", None)  # an optional attribute of a store
         if isinstance(guidelines, str) and guidelines.strip():
             return guidelines
@@ -213,19 +213,18 @@ class AgentMemory:
         if store is not None:
             await close_all({self._name: store})
 
-    async def _bounded(self, work: Awaitable[T], seconds: float) -> T:
-        """Await work with a timeout; work that does not end in time is abandoned.
+    async def _bounded(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """Await a function with a timeout; work that does not end in time is abandoned.
 
         Raises:
             MemoryRetrievalError: If the work fails or times out, or the store timed out a moment
                 ago.
         """
         now = asyncio.get_running_loop().time
-        task = asyncio.ensure_future(work)
+        if now() < self._unavailable_until:
+            raise MemoryRetrievalError(f"{self._name} did not answer a moment ago")
+        task = asyncio.ensure_future(work())
         try:
-            # Raised here, where ``finally`` ends the work: nobody else would ever await it.
-            if now() < self._unavailable_until:
-                raise MemoryRetrievalError(f"{self._name} did not answer a moment ago")
             await asyncio.wait({task}, timeout=seconds)
             if not task.done():
                 self._unavailable_until = now() + _PAUSE_SECONDS

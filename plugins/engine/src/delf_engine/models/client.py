@@ -579,18 +579,14 @@ class _WholeAnswer:
                 earlier text.
         """
         is_call_truncated = bool(reply.calls)
-        if joined_text and joined_text.strip() and not is_call_truncated:
-            self.request = _continuation_of(
-                self.original_request, reply, joined_text, must_restart=False
-            )
-            self.text = joined_text
-            return
-        # The model sees the incomplete answer that it has to write again.
-        incomplete_answer = joined_text or self.text
+        has_text = joined_text is not None and joined_text.strip() != ""
+        can_continue = has_text and not is_call_truncated
+        # A model that has to restart also sees the incomplete answer.
+        text = joined_text or self.text
         self.request = _continuation_of(
-            self.original_request, reply, incomplete_answer, must_restart=True
+            self.original_request, reply, text, must_restart=not can_continue
         )
-        self.text = ""
+        self.text = text if can_continue else ""
 
 
 def _account_of(model: LLMConfig) -> _Account:

@@ -281,7 +281,7 @@ class Trace:
         if entry is None:
             # A call that was cancelled may be made again after a resume, and ends once more.
             entry = self._cancelled_call_entries.pop(event.call_id, None)
-        if entry is None:
+        if entry is None:  # the task has ended before the call, and has closed the entry
             return
         entry.duration_ms = round(event.duration_ms)
         entry.status = "success" if event.status == "ok" else "error"
