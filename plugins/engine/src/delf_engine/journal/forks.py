@@ -129,6 +129,7 @@ def _copies_of_files(paths: Iterable[str]) -> Mapping[str, str]:
     folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
     copies: dict[str, str] = {}
     for number, path in enumerate(paths):
+        # Files of different folders may have the same name.
         target = folder / str(number) / Path(path).name
         target.parent.mkdir()
         try:
@@ -266,9 +267,11 @@ def _start_of_fork(start: TaskStarted, key: str | None, setup: Mapping[str, Any]
     changed_setup.pop(ASKED_FROM, None)  # the network address of the other task's submitter
     changed_setup |= setup
     if start.key != key:  # the task's text was written by the other task's owner
-        # The owner chose the options of the command, such as to approve all calls.
+        # The other owner chose the options of the command, such as to approve all calls.
         no_options: dict[str, Any] = {"flags": {}, "overrides": []}
-        changed_setup |= {name: no_options[name] for name in no_options.keys() & changed_setup}
+        for name, nothing in no_options.items():
+            if name in changed_setup:  # only the command line records these
+                changed_setup[name] = nothing
         authors = (*start.setup.get(OTHER_AUTHORS_KEY, ()), name_of_holder(start.key))
         changed_setup[OTHER_AUTHORS_KEY] = list(dict.fromkeys(authors))
     return replace(start, conversation=None, parent=None, worker=None, key=key, setup=changed_setup)

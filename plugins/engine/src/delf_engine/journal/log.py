@@ -223,7 +223,7 @@ class TaskLog:
                 self._queued_events.append((kind, fields))
             self._flush_soon()
             raise
-        except TaskLeftError:
+        except TaskLeftError:  # the event is refused, and not lost
             raise
         except Exception as failure:
             if issubclass(kind, _NOT_REQUIRED):
