@@ -186,9 +186,6 @@ class TaskLog:
             fields = await run_in_thread(frozen_fields, kind, fields)
         else:
             fields = frozen_fields(kind, fields)
-        if self._deadline is None:
-            await self._record(kind, fields)
-            return
         try:
             async with asyncio.timeout_at(self._deadline):
                 await self._record(kind, fields)

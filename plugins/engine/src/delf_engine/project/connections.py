@@ -193,6 +193,7 @@ def _create(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     try:
         connection = factory(**arguments)
     except (ConnectionConfigurationError, AgentConfirmationError) as error:
+        # The location names the connection already.
         message = error.message.removeprefix(f"{entry.name}: ")
         raise type(error)(f"{entry.where}: {message}", hint=error.hint) from None
     except DelfError:
