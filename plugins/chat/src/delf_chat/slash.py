@@ -35,11 +35,11 @@ _ALIASES: Final = {"/quit": "/exit", "/?": "/help"}
 EXIT_WORDS: Final = frozenset({"exit", "quit", "exit()", "quit()", "bye", ":q"})
 """Words that end the session, and are not tasks."""
 _COMMAND: Final = re.compile(r"/(?:\?|[a-z]+)(?:\s|$)")
-_KEYS: Final = (
+_KEYS_HELP: Final = (
     "Enter sends. Alt-Enter, or \\ and Enter, begins another line. Up brings earlier lines back.\n"
     "Ctrl-C stops the task that runs; Ctrl-D leaves."
 )
-_SHOWN: Final = 500
+_MAX_SHOWN_CHARACTERS: Final = 500
 
 
 class Tally:
@@ -93,7 +93,8 @@ async def run_slash_command(text: str, agent: Agent, screen: Screen, tally: Tall
         say("hint", "/help shows the commands")
         return True
     try:
-        await action(_Session(agent, screen, tally), "".join(rest).strip())
+        argument = rest[0].strip() if rest else ""
+        await action(_Session(agent, screen, tally), argument)
     except DelfError as error:
         report(error)
     return True
@@ -118,7 +119,7 @@ class _Session:
         width = max(map(len, COMMANDS))
         for name, summary in COMMANDS.items():
             self.screen.line(f"  {name:<{width}}  {summary}")
-        self.screen.line(_KEYS, "dim")
+        self.screen.line(_KEYS_HELP, "dim")
 
     async def new(self, rest: str) -> None:
         self.chat.switch(rest or new_conversation())
@@ -206,6 +207,6 @@ def conversation_lines(
 
 
 def _cut(text: str) -> str:
-    if len(text) <= _SHOWN:
+    if len(text) <= _MAX_SHOWN_CHARACTERS:
         return text
-    return f"{text[:_SHOWN]}… ({len(text):,} characters)"
+    return f"{text[:_MAX_SHOWN_CHARACTERS]}… ({len(text):,} characters)"

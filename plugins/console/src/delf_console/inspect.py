@@ -143,14 +143,23 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
 
 
 def _describe_type(host: PluginHost, type_name: str, name: str, error: DelfError) -> _VerboseRow:
-    """Return data about the type of a connection that cannot be made because of an error."""
+    """Return data about the type of a connection that cannot be made because of an error.
+
+    Raises:
+        DelfError: The same error, if there is no such type.
+    """
+    from delf.specs import ConnectionSpec
     from delf.tools.action import actions_of
 
-    connection_type, summary = _type_and_summary(host, type_name, error)
+    try:
+        spec = host.spec(ConnectionSpec, type_name)
+        connection_type: Any = host.resolve(spec)
+    except DelfError:
+        raise error from None
     actions = ()
     if isinstance(connection_type, type):
         actions = actions_of(connection_type, None, name)
-    row = _row(connection_type, actions, name, type_name, summary)
+    row = _row(connection_type, actions, name, type_name, spec.summary)
     row["note"] = f"this is its type; the connection itself cannot be made: {_with_hint(error)}"
     return row
 
@@ -172,23 +181,6 @@ def _row(
         "notices": [],
         "settings": list(_settings(described, name)),
     }
-
-
-def _type_and_summary(host: PluginHost, name: str, error: DelfError) -> tuple[Any, str]:
-    """Return a connection type and its summary.
-
-    Args:
-        host: The plugin host.
-        name: The name of the type.
-        error: The error to raise if there is no such type.
-    """
-    from delf.specs import ConnectionSpec
-
-    try:
-        spec = host.spec(ConnectionSpec, name)
-        return host.resolve(spec), spec.summary
-    except DelfError:
-        raise error from None
 
 
 def _why_unusable(connection: Any, actions: Sequence[Action]) -> str | None:

@@ -194,9 +194,8 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bo
 def check(ctx: click.Context, names: tuple[str, ...], release: bool, as_json: bool) -> None:
     """Check that each plugin fits this delf and can be imported with everything it declares.
 
-    For plugins of other people, the command lists
-    faults that the authors should fix, and features that do not work. The exit status is 1 if
-    a plugin is faulty.
+    For plugins of other people, the command lists faults that the authors should fix, and features
+    that do not work. The exit status is 1 if a plugin is faulty.
     """
     checked = [*_check_plugins(state_of(ctx), names, release=release)]
     if as_json:

@@ -298,10 +298,11 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
     head = ["case", *letters] if len(letters) > 1 else ["case", "result"]
     changed = {(change.variant, change.case) for change in report.changes}
     rows: list[list[str]] = []
-    for case in report.variants[0].runs():
+    runs_of_variants = [variant.runs() for variant in report.variants]
+    for case in runs_of_variants[0]:  # all variants have the same cases
         row = [visible(case)]
-        for variant in report.variants:
-            cell = _outcome_of(variant.runs().get(case, ()))
+        for variant, runs in zip(report.variants, runs_of_variants, strict=True):
+            cell = _outcome_of(runs[case])
             row.append(f"{cell} (new)" if (variant.name, case) in changed else cell)
         rows.append(row)
     totals = [f"{v.passed} of {len(v.cases)} ({v.rate:.0%})" for v in report.variants]

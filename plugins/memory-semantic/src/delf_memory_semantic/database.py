@@ -178,20 +178,6 @@ class FactDatabase:
         self._engine = None
         self._opening = threading.Lock()
 
-    @property
-    def place(self) -> str:
-        """The URL of the database, without the password."""
-        return self._url.render_as_string(hide_password=True)
-
-    def open(self) -> None:
-        """Connect to the database, and create the tables if they do not exist.
-
-        Raises:
-            MemorySetupError: If the database cannot be used.
-        """
-        with self._begin():  # connects, and creates the tables
-            pass
-
     def save(self, facts: Sequence[NewFact], model: str) -> None:
         """Store facts with their vectors in one transaction.
 
@@ -432,6 +418,7 @@ class FactDatabase:
                         f"{path} is a memory of Delfhos, which has another format",
                         hint=f"give the memory another path, then: delf memory import {path}",
                     )
+                # In its other modes, SQLite opens only files that exist.
                 if _uri_mode(engine.url) in (None, "rwc"):
                     _make_file(path)
             event.listen(engine, "connect", _set_up_sqlite)

@@ -258,7 +258,7 @@ class MessageIndex:
         except sqlite3.OperationalError:
             return []  # locked, full or read-only: vectors are computed again
         except sqlite3.DatabaseError:
-            self._file.unlink(missing_ok=True)
+            self._file.unlink(missing_ok=True)  # its vectors are computed again
             return self._run_statement(statement, rows)
 
     def _run_statement(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:

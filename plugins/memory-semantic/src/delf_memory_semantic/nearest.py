@@ -32,7 +32,7 @@ class VectorSearch:
     def reset_after_fork(self) -> None:
         """Replace the lock in a forked process, whose parent may have held it."""
         self._lock = threading.Lock()
-        self._index = None
+        self._index = None  # a thread of the parent may have been changing it
 
     def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:
         """Return the facts nearest to a vector, including those that other processes have added.
@@ -82,6 +82,8 @@ class VectorSearch:
 
         New vectors are added; after a removal, the index is built again.
         """
+        # Read before the vectors: a fact that is stored in between changes the counters, and the
+        # next search looks again.
         counters = self._database.change_counters()
         if self._index is not None and counters == self._indexed_counters:
             return self._index

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -31,8 +31,6 @@ R = TypeVar("R")
 
 _BATCH: Final = 256
 _THREADS: Final = 16
-# The minimum number of facts that are loaded at once to check their similarity.
-_MIN_BATCH: Final = 20
 # The number of seconds for which an embedder that failed slowly is not used.
 _PAUSE_SECONDS: Final = 60.0
 SLOW_SECONDS: Final = 1.0
@@ -78,8 +76,7 @@ class SemanticStore:
         # The monotonic time until which the embedder is not used, after it failed to load, or
         # failed slowly.
         self._paused_until = 0.0
-        self._failure_message = _NO_EMBEDDER
-        self._has_reported = False
+        self._failure_message: str | None = None  # of the embedder's last failure
         # The loading of the embedding model. Searches wait for it, unless warm_up() was called.
         self._load: asyncio.Task[Vectors] | None = None
         self._loads_in_background = False
@@ -265,25 +262,15 @@ class SemanticStore:
         # A fact must also match by itself, by meaning or by words: even the best one may not match.
         min_similarity = _min_similarity(threshold)
         selected: list[StoredFact] = []
-        for fact in self._facts_in_order(ranked, max(2 * top_k, _MIN_BATCH)):
-            has_meaning = similarities.get(fact.id, 0.0) >= min_similarity
+        facts = self._database.facts(ranked)
+        for number in ranked:
+            fact = facts.get(number)
+            if fact is None:
+                continue  # it has been removed meanwhile
+            has_meaning = similarities.get(number, 0.0) >= min_similarity
             if has_meaning or word_coverage(query, fact.content) >= min_similarity:
                 selected.append(fact)
-                if len(selected) == top_k:
-                    break
-        return selected
-
-    def _facts_in_order(self, numbers: Sequence[int], batch_size: int) -> Iterator[StoredFact]:
-        """Yield facts in the order of their numbers, loading ``batch_size`` facts at a time.
-
-        The numbers of removed facts are skipped.
-        """
-        for start in range(0, len(numbers), batch_size):
-            batch = numbers[start : start + batch_size]
-            facts = self._database.facts(batch)
-            for number in batch:
-                if number in facts:
-                    yield facts[number]
+        return selected[:top_k]
 
     async def all(self) -> Sequence[StoredFact]:
         """Return all facts of the namespace, oldest first."""
@@ -404,7 +391,7 @@ class SemanticStore:
         """
         if self._embedder is None or self._is_paused:
             if not self._is_switched_off:
-                note(self._failure_message)
+                note(self._failure_message or _NO_EMBEDDER)
             return None
         load = self._begin_load()  # None if the model is loaded
         if load is not None and self._loads_in_background:
@@ -413,7 +400,8 @@ class SemanticStore:
         if load is not None:
             await asyncio.wait({load})  # without a timeout: slow loading is no failure
             if self._is_paused:
-                note(self._failure_message)
+                # The report of the failed load went to the task whose search began the load.
+                note(self._failure_message or _NO_EMBEDDER)
                 return None
         started = time.monotonic()
         try:
@@ -451,10 +439,9 @@ class SemanticStore:
         """
         message = f"facts are found by words alone, the embedder failed: {reason_of(error)}"
         note(message)
+        is_first_failure = self._failure_message is None
+        _log.log(logging.WARNING if is_first_failure else logging.INFO, "%s", message)
         self._failure_message = message
-        level = logging.INFO if self._has_reported else logging.WARNING
-        _log.log(level, "%s", message)
-        self._has_reported = True
 
     async def _embed(self, texts: Sequence[str]) -> list[bytes | DelfError] | None:
         """Return a vector for each text as bytes, or the error with which a text was refused.

@@ -119,6 +119,7 @@ def is_complete(stream: Any) -> bool:
     Args:
         stream: The stream, which has been read to its end.
     """
+    # litellm notes the finish reason of a provider in either of two attributes.
     reasons = ("received_finish_reason", "intermittent_finish_reason")
     if any(getattr(stream, reason, None) is not None for reason in reasons):
         return True
