@@ -27,7 +27,7 @@ from delf.testing import request_for
 from delf_cli.main import cli
 from delf_devkit.testing.requests import AFTERWARDS, sample_questions, sample_requests, unseen_facts
 from delf_engine.config import AgentConfig
-from delf_engine.one_call import LIST
+from delf_engine.one_call import LIST_TOOLS
 from delf_journal_sql import SqlJournal
 from delf_mcp.serving import Served
 from delf_serve.channel import WebChannel
@@ -104,7 +104,7 @@ class Asks:
         self._confirm = on_confirm
 
     async def arun(self, task: str, **_: Any) -> Any:
-        text = "[]" if task == LIST else repr(await self._confirm(self._request))
+        text = "[]" if task == LIST_TOOLS else repr(await self._confirm(self._request))
         trace = SimpleNamespace(task_id="task_1")
         return SimpleNamespace(text=text, files={}, trace=trace, raise_for_status=lambda: None)
 

@@ -75,7 +75,7 @@ class _HintFinder:
             return
         ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
         if isinstance(ref, str):
-            if ref in parent_refs:
+            if ref in parent_refs:  # a record inside itself
                 return
             parent_refs = (*parent_refs, ref)
         resolved = resolve_or_empty(self._document, schema)

@@ -164,8 +164,7 @@ def argument_name(name: str) -> str:
         if keyword.iskeyword(plain_name):
             return f"{plain_name}_"
         return plain_name
-    if any(c in _SYMBOLS for c in plain_name):
-        plain_name = "".join(_SYMBOLS.get(c, c) for c in plain_name)
-    if snake(plain_name):
-        return _python_name(snake(plain_name), "p")
+    words = snake("".join(_SYMBOLS.get(c, c) for c in plain_name))
+    if words:
+        return _python_name(words, "p")
     return f"p_{short_hash(name)}"

@@ -209,6 +209,7 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
         if name not in _SINGLE_DATES or not incomplete_dates:
             completed.append(line)
             continue
+        # A line has one zone, so the dates in UTC get a line of their own.
         completed.append(_single_dates(name, incomplete_dates, start))
         if complete_dates := [date for date in dates if date.endswith("Z")]:
             completed.append(f"{name}:{','.join(complete_dates)}")

@@ -142,7 +142,8 @@ def _pieces(source: str) -> Iterator[str]:
             yield source[begin:position]
             name = _NAME.match(source, begin, position)
             end_tag = _RAW_TEXT_END_TAGS.get(name[1].lower()) if name is not None else None
-            if end_tag is not None and source[begin + 1] != "/":
+            is_start_tag = source[begin + 1] != "/"
+            if end_tag is not None and is_start_tag:  # such as <script>: go on at its end tag
                 end = end_tag.search(source, position)
                 position = size if end is None else end.start()
 

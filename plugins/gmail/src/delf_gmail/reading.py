@@ -381,7 +381,7 @@ def _files(payload: Resource, depth: int) -> Iterator[Part]:
             attachment_id=body.get("attachmentId"),
             data=body.get("data"),
         )
-    elif depth < _MAX_PART_DEPTH:
+    elif depth < _MAX_PART_DEPTH:  # the parts of an attached mail are in its own file
         for child in children:
             yield from _files(child, depth + 1)
 

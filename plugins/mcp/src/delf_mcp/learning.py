@@ -136,11 +136,11 @@ class Results:
         checker = self._checkers[tool_key]
         faults = [] if checker is None else checker.faults(value, _MAX_FAULTS)
         path_by_type: dict[Found, str] = {}
-        # In reverse order, so that the path of the first value of each type remains.
-        for fault in reversed(faults):
+        for fault in faults:
             type_name = kind_at(value, fault.path)
             if type_name and not fault.unchecked:
-                path_by_type[place_of(fault.path), type_name] = ".".join(map(str, fault.path))
+                path = ".".join(map(str, fault.path))
+                path_by_type.setdefault((place_of(fault.path), type_name), path)
         return path_by_type
 
 

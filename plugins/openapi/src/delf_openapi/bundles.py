@@ -93,6 +93,7 @@ class _Bundle:
         return schemas
 
     def _copy_mapping(self, node: dict[str, Any]) -> dict[str, Any]:
+        """Copy the keywords of a schema; convert those of a request to JSON Schema 2020-12."""
         result: dict[str, Any] = {}
         for key, value in node.items():
             keyword = str(key)

@@ -30,6 +30,7 @@ def text_of(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    # A calculated 2.0 becomes 2, because a service may expect an integer.
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     if isinstance(value, (dict, list)):

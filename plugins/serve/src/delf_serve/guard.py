@@ -130,7 +130,7 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":
+        if scope["type"] != "http":  # the server has no WebSockets
             await send({"type": "websocket.close", "code": 1000})
             return
         began = time.perf_counter()

@@ -197,7 +197,7 @@ class Keys:
         if not name:
             return None  # people without an e-mail address have the address ""
         active = [person for person in self._all_people if person.holder in self._callers_by_holder]
-        for person in active:
+        for person in active:  # an exact name counts before any address
             if person.name == name:
                 return self._callers_by_holder[person.holder]
         if not by_mail:

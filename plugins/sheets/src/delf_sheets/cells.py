@@ -106,6 +106,7 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
             raise ToolRefusedError(
                 f"{where}: the text has {len(value):,} characters, over {_LONGEST:,}"
             )
+        # A lone "=" is a text in Sheets, too.
         if formulas and value.startswith("=") and value != "=":
             key = "formulaValue"
         else:

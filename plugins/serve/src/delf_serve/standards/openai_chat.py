@@ -204,6 +204,7 @@ def schema_of(response_format: Mapping[str, Any] | None) -> dict[str, Any] | Non
         return None
     if response_format["type"] == "json_object":
         return {"type": "object"}
+    # The responses API has the schema beside the type, and not in a field ``json_schema``.
     schema = as_object(response_format.get("json_schema", response_format)).get("schema")
     if not isinstance(schema, dict):
         raise ProblemError(
