@@ -181,7 +181,7 @@ def test_events_are_written_while_the_task_runs(here):
                 break
         fifo.write_text("go")  # until now the tool waits
         assert process.stdout.read()
-        assert process.wait(20) == 0
+        assert process.wait(50) == 0
 
 
 def test_output_files_are_written_to_the_out_folder(here):

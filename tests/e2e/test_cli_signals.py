@@ -92,7 +92,7 @@ def test_signal_ends_the_run_and_its_sandboxes(tmp_path, script, number, status)
         sandboxes = children(process)
         assert sandboxes
         process.send_signal(number)
-        rest, message = process.communicate(timeout=20)
+        rest, message = process.communicate(timeout=50)
     assert process.returncode == status
     if (script, number) == ("sleeps", signal.SIGINT):
         last = json.loads(rest.splitlines()[-1])
@@ -129,7 +129,7 @@ def test_plugin_that_hangs_on_close_delays_neither_answer_nor_signal(tmp_path, e
         process.send_signal(signal.SIGINT)
         if "await" not in end:  # the second ends the process, whatever it does
             process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(50)
         assert time.monotonic() - began < 8
     assert process.returncode in (130, -signal.SIGTERM, -signal.SIGINT)
 
@@ -154,7 +154,7 @@ def test_hangup_ends_the_process_but_not_the_task(tmp_path, number):
         assert delf("runs", "list", cwd=tmp_path).returncode == 0  # its last event gets older
         worked = time.monotonic() - began
         process.send_signal(number)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=50)
     assert process.returncode == 128 + number
     message = re.search(r"interrupted · ([\d.]+) s", errors)
     assert message
@@ -174,7 +174,7 @@ def test_kill_leaves_no_sandbox(tmp_path):
         sandboxes = children(process)
         assert sandboxes
         process.kill()
-        process.wait(20)
+        process.wait(50)
         for pid in sandboxes:
             try:
                 descriptor = os.pidfd_open(pid)
@@ -191,7 +191,7 @@ def test_ignored_hangup_stays_ignored(tmp_path):
     with begun(command, tmp_path, starts_call, stdin=subprocess.DEVNULL) as process:
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=50)
     assert process.returncode == 143
 
 
@@ -208,7 +208,7 @@ def test_interrupted_run_reports_what_it_had_changed(tmp_path):
             if "→" in line and "hold" in line:
                 break
         process.send_signal(signal.SIGINT)
-        _, message = process.communicate(timeout=20)
+        _, message = process.communicate(timeout=50)
     assert process.returncode == 130
     assert "changed before it was stopped:\n  started()\nstopped · " in message
     assert re.search(r"\nhint: delf runs show [0-9a-f]{7}\n$", message)

@@ -106,7 +106,7 @@ class Workers:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self._parent.communicate(timeout=20)
+        self._parent.communicate(timeout=50)
 
 
 class Runs:

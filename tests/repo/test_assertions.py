@@ -146,6 +146,17 @@ def sleeps(node: ast.AST) -> bool:
             return False
 
 
+def hurries(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="asyncio"), attr="timeout" | "wait_for"),
+            args=[*_, ast.Constant(value=int() | float() as seconds)],
+        ):
+            return 2 < seconds < 30
+        case _:
+            return False
+
+
 def is_private(name: object) -> bool:
     return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
 
@@ -165,6 +176,11 @@ def reaches_inside(node: ast.AST) -> bool:
 
 def test_tests_wait_for_conditions_and_do_not_sleep():
     assert sum(map(sleeps, nodes())) <= SLEEPS, "wait with support.until"
+
+
+def test_tests_have_no_limits_that_a_loaded_machine_exceeds():
+    found = [ast.unparse(node) for node in nodes() if hurries(node)]
+    assert not found, "the time of a test is the limit of its waits"
 
 
 def test_tests_use_only_public_names():

@@ -163,7 +163,7 @@ class OpenAIServer:
     def start(self) -> Self:
         """Listen."""
         self._thread.start()
-        if not self._ready.wait(10):
+        if not self._ready.wait(50):
             raise RuntimeError("the test server did not start")
         return self
 
@@ -172,7 +172,7 @@ class OpenAIServer:
         if self._thread.is_alive():
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(10)
+            self._thread.join(50)
 
     def __enter__(self) -> Self:
         return self.start()

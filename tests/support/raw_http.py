@@ -125,9 +125,9 @@ def threaded_server(answer: Callable[[Seen], Reply] | None = None) -> Iterator[R
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
     thread.start()
-    server, loop, over = ready.get(timeout=10)
+    server, loop, over = ready.get(timeout=50)
     try:
         yield server
     finally:
         loop.call_soon_threadsafe(over.set)
-        thread.join(timeout=10)
+        thread.join(timeout=50)

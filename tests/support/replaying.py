@@ -142,7 +142,7 @@ async def run_scripts(
     for number, script in enumerate(scripts):
         host = ReplayingHost(past[number] if number < len(past) else Record(), tool)
         try:
-            outcome = await asyncio.wait_for(session.execute(script, host), 20)
+            outcome = await asyncio.wait_for(session.execute(script, host), 50)
         except TimeoutError:
             raise AssertionError(
                 f"script {number} hangs after {host.seen}\n{past[number:]}"

@@ -114,14 +114,14 @@ class Served:
         assert answer.is_success, answer.text
         return answer.json()
 
-    async def until(self, task_id: str, *states: str, seconds: float = 15) -> dict[str, Any]:
+    async def until(self, task_id: str, *states: str) -> dict[str, Any]:
         """The task once it is in one of these states."""
-        async with asyncio.timeout(seconds):
-            while True:
-                view = (await self.client.get(f"/tasks/{task_id}")).json()
-                if view["state"] in states:
-                    return view
-                await asyncio.sleep(0.02)
+
+        async def view() -> dict[str, Any] | None:
+            found = (await self.client.get(f"/tasks/{task_id}")).json()
+            return found if found["state"] in states else None
+
+        return await until(view)
 
     async def question(self, task_id: str) -> dict[str, Any]:
         """The question of a task."""
@@ -167,7 +167,7 @@ async def serving(
             await app.keys.reload(app.tasks.journal, at_once=True)
         url = address_of(listener)
         headers = bearer(key) if key else {}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=None) as client:
             yield Served(app, url, box, client)
     finally:
         server.should_exit = True

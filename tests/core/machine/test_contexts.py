@@ -22,7 +22,7 @@ def of_ann() -> Context:
 async def test_awaited_in_runs_each_step_in_the_given_context(of_ann: Context) -> None:
     async def look() -> list[str]:
         seen = [who.get()]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await asyncio.sleep(0)
         seen.append(who.get())
         seen.append(await asyncio.create_task(asyncio.to_thread(who.get)))

@@ -325,7 +325,7 @@ async def test_call_of_the_busiest_caller_yields_although_another_call_runs_long
     also_heavy.attempt_seconds = 20.0
     async with turns.acquire(light), turns.acquire(heavy):
         others = [asyncio.create_task(_hold(turns, turn)) for turn in (waiting, also_heavy)]
-        await until(heavy.preemption_request.done, 5)
+        await until(heavy.preemption_request.done)
         assert not light.preemption_request.done()
     await asyncio.gather(*others)
 

@@ -108,11 +108,11 @@ def test_alarm_sends_nothing_while_a_thread_sends(alarmed, sent, lock):
     def hold() -> None:
         with lock:
             has_it.set()
-            may_go.wait(20)
+            may_go.wait(50)
 
     thread = Thread(target=hold)
     thread.start()
-    has_it.wait(20)
+    has_it.wait(50)
     alarmed.write("a")
     signal.raise_signal(signal.SIGALRM)
     assert sent == []

@@ -481,8 +481,7 @@ async def test_flood_of_padded_frames_ends_the_session(open_guest, name, monkeyp
     with suppress(OSError):
         for _ in range(20):
             await guest.send_payload(PADDED[name] % (b" " * 90_000))
-    async with asyncio.timeout(10):
-        assert isinstance(await running, Crashed)
+    assert isinstance(await running, Crashed)
 
 
 @pytest.mark.parametrize(

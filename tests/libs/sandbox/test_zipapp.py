@@ -81,7 +81,7 @@ def test_guest_serves_over_pipes_and_descriptors(archive, style):
             out.flush()
             with os.fdopen(our_read, "rb") as back:
                 frames = read_until_done(back)
-        assert process.wait(10) == 0
+        assert process.wait(50) == 0
     else:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/"
@@ -92,7 +92,7 @@ def test_guest_serves_over_pipes_and_descriptors(archive, style):
         process.stdin.flush()
         frames = read_until_done(process.stdout)
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(50) == 0
         assert process.stdout.read() == b""
         process.stdout.close()
     assert frames == [["ready"], ["print", "3\n"], ["done", 4, {}]]

@@ -57,7 +57,7 @@ def test_records_written_at_once_are_all_kept(tmp_path) -> None:
     start = threading.Barrier(len(names))
 
     def record(name: str) -> None:
-        start.wait(10)
+        start.wait(50)
         DeclaredEffects(effects, path).apply({name: Match([name], "1")})
 
     with ThreadPoolExecutor(len(names)) as pool:

@@ -240,7 +240,7 @@ async def test_decided_message_shows_the_decision_without_buttons(office):
     slack, opens = office
     channel = await opens(rejects)
     assert (await channel.decide(asked())).decision == Rejected(reason="not to ACME")
-    await asyncio.wait_for(slack.closed.wait(), 10)
+    await slack.closed.wait()
     (update,) = slack.updates
     assert "Rejected (not to ACME) by ada (U0ADA)" in texts(update)
     assert not [block for block in update["blocks"] if block["type"] == "actions"]
@@ -399,10 +399,10 @@ async def test_request_decided_elsewhere_is_closed_in_slack(office):
 
     channel = await opens(looks)
     asking = asyncio.ensure_future(channel.decide(asked()))
-    message = await asyncio.wait_for(seen, 10)
+    message = await seen
     asking.cancel()
     await asyncio.wait({asking})
-    await asyncio.wait_for(slack.closed.wait(), 10)
+    await slack.closed.wait()
     assert "Decided elsewhere" in texts(slack.updates[-1])
     await slack.press(message, APPROVE)
     assert "is not pending any more" in slack.ephemeral[-1]["text"]
@@ -412,7 +412,7 @@ async def test_long_values_are_uploaded_as_thread_files(office):
     slack, opens = office
     channel = await opens(approves)
     await channel.decide(asked(arguments={"to": "Ann", "amount": 12, "text": "word " * 5_000}))
-    await asyncio.wait_for(slack.sent.wait(), 10)
+    await slack.sent.wait()
     (file,) = slack.files.values()
     assert (file["name"], file["content"]) == ("text.txt", "word " * 5_000)
     assert file["thread"] == next(iter(slack.messages))
@@ -483,9 +483,8 @@ async def test_message_that_cannot_be_updated_is_posted_again(tmp_path, refusal)
             channel = channel_of(slack)
             channel.use_journal(journal)
             deciding = asyncio.create_task(channel.decide(request))
-            async with asyncio.timeout(10):
-                await until(lambda: _recorded(journal, request))
-                await until(lambda count=count: len(slack.asked) == count)
+            await until(lambda: _recorded(journal, request))
+            await until(lambda count=count: len(slack.asked) == count)
             deciding.cancel()
             await asyncio.wait({deciding})
             await channel.aclose()
@@ -574,7 +573,7 @@ async def test_script_request_offers_approve_without_edit(office):
     channel = await opens(approves)
     request = asked(action="script", arguments={}, code="print(await bank.pay('Ann', 12))\n" * 200)
     assert (await channel.decide(request)).decision == Approved()
-    await asyncio.wait_for(slack.sent.wait(), 10)
+    await slack.sent.wait()
     assert [file["name"] for file in slack.files.values()] == ["script.py"]
 
 
@@ -674,5 +673,5 @@ async def test_task_asks_in_slack_and_records_the_person(delf_host, scripted_mod
         assert response.text == "paid 7 to Ann"
         (decided,) = [e for e in response.events if isinstance(e, ApprovalDecided)]
         assert (decided.by, decided.via) == ("ada (U0ADA)", "slack")
-        await asyncio.wait_for(slack.closed.wait(), 10)
+        await slack.closed.wait()
         assert "Edited by ada" in texts(slack.updates[0])

@@ -315,7 +315,7 @@ class TestWhatIsShown:
 
         def slow(messages):
             waiting.release()
-            go_on.wait(20)
+            go_on.wait(50)
             return messages
 
         scripted_model.default = "```python\nprint(1)\n```"

@@ -209,7 +209,7 @@ def test_function_that_blocks_the_loop_is_named(
     free = threading.Event()
 
     async def blocks() -> None:
-        free.wait(20)
+        free.wait(50)
 
     monkeypatch.setattr(sync, "SLOW_SECONDS", 0.05)
     monkeypatch.setattr(sync, "STOP_SECONDS", 0.1)

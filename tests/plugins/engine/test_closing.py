@@ -112,12 +112,11 @@ async def test_stop_names_the_part_that_hangs_on_closing(
     part = StuckJournal() if kind == "journal" else Part()
     type(part).end = staticmethod(end)
     agent = agent_with(kind, part, delf_host)
-    async with asyncio.timeout(20):
-        await agent.astart()
-        if kind == "memory store":  # a task opens the store
-            scripted_model.default = "```python\nprint(1)\n```"
-            assert (await agent.arun("x")).text == "1"
-        await agent.astop()
+    await agent.astart()
+    if kind == "memory store":  # a task opens the store
+        scripted_model.default = "```python\nprint(1)\n```"
+        assert (await agent.arun("x")).text == "1"
+    await agent.astop()
     lines = (r.getMessage() for r in caplog.records if "while stopping" in r.getMessage())
     (line,) = (line for line in lines if kind in line)
     if (kind, how) == ("journal", "fails"):  # its own errors are named in any method
@@ -142,10 +141,9 @@ async def test_stop_names_the_line_of_an_uncancellable_call(
 
     scripted_model.writes("await stubborn()")
     agent = Agent([stubborn], llm="scripted", host=delf_host)
-    async with asyncio.timeout(20):
-        await agent.asubmit("x")
-        await begun.wait()
-        await agent.astop()
+    await agent.asubmit("x")
+    await begun.wait()
+    await agent.astop()
     (line,) = (r.getMessage() for r in caplog.records if "did not end within" in r.getMessage())
     assert line == "while stopping: the call stubborn did not end within 0.3 s"
 

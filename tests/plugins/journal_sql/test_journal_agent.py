@@ -32,7 +32,7 @@ def make_agent(delf_host, scripted_model, monkeypatch, sqlite_place):
 async def test_task_stopped_during_calls_leaves_no_gap(
     make_agent, scripted_model, sqlite_place, open_journal
 ):
-    code = "import asyncio\nawait asyncio.gather(*(wait(i / 1000) for i in range(2000)))"
+    code = "import asyncio\nawait asyncio.gather(*(wait(i / 150) for i in range(300)))"
     scripted_model.writes(code)
     events = []
     async with make_agent(timeout=1.0) as agent:

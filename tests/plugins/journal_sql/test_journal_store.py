@@ -502,7 +502,7 @@ class TestPostgres:
         )
         await asyncio.to_thread(postgres_database.run, end)
         await journal.append(printed("t", 2))
-        assert (await asyncio.wait_for(waiting, 20)).seq == 2
+        assert (await waiting).seq == 2
         assert [event.seq for event in await journal.read("t")] == [1, 2]
 
     async def test_interrupted_read_is_repeated(self, postgres_database, open_journal, monkeypatch):
@@ -534,7 +534,7 @@ async def test_closing_ends_subscriptions(journal_url, open_journal):
     await asyncio.sleep(0)
     await journal.aclose()
     with pytest.raises(StopAsyncIteration):
-        await asyncio.wait_for(rest, 20)
+        await rest
     assert not [t for t in set(threading.enumerate()) - before if "journal" in t.name]
 
 

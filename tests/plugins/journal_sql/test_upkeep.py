@@ -320,7 +320,7 @@ async def test_unreachable_database_warns_once_and_counts_failures(
         live = journal.subscribe("t")  # noqa: F841 - it is watched for as long as it is held
     else:
         monkeypatch.setattr(owners.Owner, "register", away(register))
-    await asyncio.wait_for(back.wait(), 20)
+    await back.wait()
     await until(lambda: len(caplog.records) >= 2)
     await journal.aclose()
     message = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

@@ -104,8 +104,7 @@ every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 async def have_done(client: Client, script: str) -> Any:
     """Run a task with a fixed script; return its answer."""
-    async with asyncio.timeout(20):
-        return await client.call_tool("run", {"task": f"Do this:\n{script}"})
+    return await client.call_tool("run", {"task": f"Do this:\n{script}"})
 
 
 def test_server_ends_without_an_error_when_its_client_leaves(tmp_path: Path) -> None:
@@ -272,8 +271,7 @@ async def test_connection_of_a_slow_client_is_closed(
     await until(lambda: listens(port))
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
-    async with asyncio.timeout(10):
-        answer = await reader.read()
+    answer = await reader.read()
     assert b"401" in answer if b"Length" in sent else answer == b""
     writer.close()
     serving.cancel()
@@ -297,8 +295,7 @@ async def test_connection_stays_open_for_the_next_request(monkeypatch: pytest.Mo
     writer.write(b"{")
     assert b"400" in await reader.readline()
     answered_at = time.monotonic()
-    async with asyncio.timeout(10):
-        await reader.read()
+    await reader.read()
     assert time.monotonic() - answered_at > 0.4
     writer.close()
     serving.cancel()
@@ -346,7 +343,7 @@ def test_signal_ends_a_server_whose_client_is_silent(tmp_path: Path, number: int
         until_now(lambda: log.exists() and "waits" in log.read_text())
         server.send_signal(number)
         try:
-            code = server.wait(15)
+            code = server.wait(50)
         finally:
             server.kill()
     assert code == -number

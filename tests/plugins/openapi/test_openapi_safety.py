@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import gzip
@@ -258,12 +257,11 @@ async def test_codec_that_is_no_charset_does_not_decode_an_answer(
     text = "xn--" + "a" * 1_000_000
     kind = {"Content-Type": f"text/plain; charset={codec}"}
     server.answer = lambda seen: Reply(status, text.encode(), kind)
-    async with asyncio.timeout(10):
-        if status == 200:
-            assert await invoke(open_api(one({})), "call") == text
-        else:
-            with pytest.raises(ToolExecutionError, match=r"answered 400.*: xn--aaa"):
-                await invoke(open_api(one({})), "call")
+    if status == 200:
+        assert await invoke(open_api(one({})), "call") == text
+    else:
+        with pytest.raises(ToolExecutionError, match=r"answered 400.*: xn--aaa"):
+            await invoke(open_api(one({})), "call")
 
 
 async def test_error_repeating_the_credentials_is_redacted(open_api, invoke, server: RawServer):

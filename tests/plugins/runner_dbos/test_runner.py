@@ -415,8 +415,7 @@ async def test_schedule_does_not_wait_for_an_unreadable_task(
     assert (await runner.fire("sched-morning-1", context))["tasks"]
     with contextlib.closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as raw:
         raw.execute("UPDATE delf_events SET v = 99")
-    async with asyncio.timeout(10):
-        assert (await runner.fire("sched-morning-1", context))["tasks"] == []
+    assert (await runner.fire("sched-morning-1", context))["tasks"] == []
 
 
 async def test_item_of_two_overlapping_firings_starts_one_task(

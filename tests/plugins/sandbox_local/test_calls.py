@@ -36,7 +36,7 @@ async def run():
     )
     async with Bench(LocalBackend(pool_size=0)) as bench:
         running = await bench.open(host)
-        run = lambda code: asyncio.wait_for(running(code), 20)  # noqa: E731
+        run = lambda code: running(code)  # noqa: E731
         run.host = host
         yield run
 
@@ -203,7 +203,7 @@ await asyncio.sleep(0.01)
     async with local_session() as session:
         assert isinstance(await session.execute(code, host), Failed)
         assert host.order == ["shop.wait", "shop.send"]
-        outcome = await asyncio.wait_for(session.execute("await echo(1)", host), 20)
+        outcome = await session.execute("await echo(1)", host)
         assert isinstance(outcome, Done), outcome
 
 
@@ -238,7 +238,7 @@ await asyncio.sleep(0)
         await run_script("1", NotingHost())
         assert pinged == at_the_end
         for _ in range(2):
-            outcome = await asyncio.wait_for(session.execute("print('next')", host), 10)
+            outcome = await session.execute("print('next')", host)
             assert isinstance(outcome, Done), outcome
     assert pinged == at_the_end
     assert host.text == "next\nnext\n"
@@ -256,7 +256,7 @@ async def test_text_of_a_value_may_call_a_tool_after_the_last_line(code):
         return "pong"
 
     host = NotingHost({"shop.ping": ping})
-    outcome, _ = await asyncio.wait_for(run_script(code, host), 10)
+    outcome, _ = await run_script(code, host)
     assert "PONG" in str(getattr(outcome, "value", None) or outcome.message)
 
 
@@ -278,7 +278,7 @@ async def test_answers_that_do_not_fit_into_memory_end_the_script():
     code = "print(len(await asyncio.gather(*(shop.find(n) for n in range(3)))))"
     limits = {"memory_bytes": 120_000_000, "frame_bytes": 60_000_000}
     running = run_script(code, NotingHost({"shop.find": find}), **limits)
-    outcome, _ = await asyncio.wait_for(running, 20)
+    outcome, _ = await running
     assert isinstance(outcome, LimitReached), outcome
     assert outcome.limit == "memory"
 
@@ -294,7 +294,7 @@ async def test_prints_of_a_busy_script_arrive_while_it_runs(run):
 
     run.host.printed_texts = Texts(printed)
     running = asyncio.ensure_future(run("while True: print('busy')"))
-    await asyncio.wait_for(arrived.wait(), 10)
+    await arrived.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -7,7 +7,7 @@ import contextlib
 
 
 async def raw(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """Send bytes to a server; return its output until it closes or is silent for a second."""
+    """Send bytes to a server; return its output until it has answered or closes."""
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     got = b""
@@ -20,12 +20,11 @@ async def raw(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
     except ConnectionError:
         pass  # it was closed while it was still sent; the response before that can be read
     try:
-        async with asyncio.timeout(5):
-            while chunk := await reader.read(65_536):
-                got += chunk
-                if b"\r\n\r\n" in got and b"HTTP/1.1 1" not in got:
-                    break
-    except (ConnectionError, TimeoutError):
+        while chunk := await reader.read(65_536):
+            got += chunk
+            if b"\r\n\r\n" in got and b"HTTP/1.1 1" not in got:
+                break
+    except ConnectionError:
         return got
     finally:
         writer.close()

@@ -141,9 +141,8 @@ async def test_revoked_person_loses_session_and_stream(serve):
         lines = stream.aiter_lines()
         await anext(lines)
         await change(server, ada, replace(ada, revoked_at=2.0))
-        async with asyncio.timeout(8):
-            async for _ in lines:
-                continue
+        async for _ in lines:
+            continue
     assert (await server.client.get("/tasks", headers=cookie)).status_code == 401
 
 
@@ -166,7 +165,7 @@ async def test_wait_ends_with_the_access_of_its_caller(team):
     ]
     await until(lambda: team.app.sessions.open_count == 3)
     await change(team, sees_all, replace(sees_all, revoked_at=time.time()))
-    for answer in await asyncio.wait_for(asyncio.gather(*waits), 15):
+    for answer in await asyncio.gather(*waits):
         assert answer.status_code == 401
     team.box.gate.set()
 
@@ -184,7 +183,7 @@ async def test_wait_answers_with_the_scope_that_its_caller_has_at_its_end(team):
     await until(lambda: team.app.sessions.open_count == 2)
     await change(team, sees_all, replace(mo, teams=("finance", "ops"), scope="own"))
     team.box.gate.set()
-    lowered, member = await asyncio.wait_for(asyncio.gather(*waits), 15)
+    lowered, member = await asyncio.gather(*waits)
     assert (lowered.status_code, member.json()["result"]) == (404, "held")
 
 

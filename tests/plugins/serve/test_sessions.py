@@ -32,9 +32,8 @@ async def logged_in(server, key="ada-key", **headers):
 
 async def ends(lines) -> bool:
     """Return True if a stream ends soon."""
-    async with asyncio.timeout(8):
-        async for _ in lines:
-            continue
+    async for _ in lines:
+        continue
     return True
 
 
@@ -92,10 +91,9 @@ async def test_stream_ends_with_its_session(serve):
             accepted = await client.post(
                 "/run", json={"task": doing("print(1)")}, headers=bearer("ada-key")
             )
-            async with asyncio.timeout(8):
-                async for line in programs:
-                    if accepted.json()["task_id"] in line:
-                        break
+            async for line in programs:
+                if accepted.json()["task_id"] in line:
+                    break
 
 
 def test_empty_key_list_is_refused(tmp_path):

@@ -29,7 +29,7 @@ class Writing(ScriptedModel):
         calls: list[ToolCall] = []
         for piece in [pieces] if isinstance(pieces, str) else pieces:
             if isinstance(piece, asyncio.Event):
-                await asyncio.wait_for(piece.wait(), 10)
+                await piece.wait()
             elif isinstance(piece, BaseException):
                 raise piece
             elif isinstance(piece, ModelReply):
@@ -385,10 +385,10 @@ async def test_task_cancelled_while_its_source_is_asked_ends() -> None:
         return []
 
     running = asyncio.ensure_future(Bench("Done.", notifications=source).run())
-    await asyncio.wait_for(asked.wait(), 10)
+    await asked.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 10)
+        await running
 
 
 @pytest.mark.parametrize("notation", ["markers", "tools"])

@@ -392,4 +392,4 @@ def google_server() -> Iterator[GoogleServer]:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         http.server_close()
-        thread.join(5)
+        thread.join(50)

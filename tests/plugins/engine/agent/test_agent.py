@@ -337,7 +337,7 @@ class TestApproval:
         release = threading.Event()
 
         def on_confirm(_: Any) -> bool:
-            return release.wait(20)
+            return release.wait(50)
 
         async def work(agent: Agent) -> list[str]:
             scripted_model.writes("print(await pay(1))")
@@ -496,9 +496,9 @@ class TestLifecycle:
 
         thread = threading.Thread(target=run)
         thread.start()
-        assert started.wait(20)
+        assert started.wait(50)
         agent.stop()
-        thread.join(20)
+        thread.join(50)
         assert [type(error) for error in errors] == [AgentStateError]
 
 

@@ -126,7 +126,7 @@ class TestSubmit:
         scripted_model.writes("await begin()\nwhile True: pass", "print('next')")
         agent = make_agent(tools=[begin])
         task_id = agent.submit("x")
-        assert began.wait(20)
+        assert began.wait(50)
         assert agent.poll(task_id).state == "running"
         assert agent.cancel(task_id) is True
         assert agent.cancel(task_id) is False
@@ -241,7 +241,7 @@ class TestTasksOfTools:
 
         ways = {each.__name__: each for each in (arun, run, stream, asubmit, submit)}
         agent = make(ways[way], max_tasks=1)
-        answers = [agent.submit("outer").result(20).text for _ in range(2)]
+        answers = [agent.submit("outer").result(50).text for _ in range(2)]
         assert answers == ["7 7" if way == "arun" else "7"] * 2
 
     @pytest.mark.parametrize("is_async", [True, False])

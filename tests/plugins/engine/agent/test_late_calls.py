@@ -130,7 +130,7 @@ async def test_running_function_is_awaited_after_its_sandbox_died(bench: Bench) 
     def pay(amount: int) -> str:
         """Pay."""
         death.begin()
-        assert death.message.wait(20)
+        assert death.message.wait(50)
         paid.append(amount)
         return "receipt"
 

@@ -212,7 +212,7 @@ def test_journal_is_only_used_on_one_event_loop(
     def follow() -> None:
         with make_agent(journal="one-loop") as agent:
             handle = agent.submit("x")
-            assert handle.result(20).text == handle.snapshot().result == "1"
+            assert handle.result(50).text == handle.snapshot().result == "1"
             assert handle.cancel() is False
             task = agent.run("x").trace.task_id
             assert agent.poll(task).state == agent.poll(handle).state == "done"

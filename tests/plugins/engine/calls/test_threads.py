@@ -33,7 +33,7 @@ async def keep_busy(threads):
 
 
 async def test_functions_run_concurrently_off_the_event_loop(threads):
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=50)
 
     def meet():
         meeting.wait()
@@ -70,7 +70,7 @@ async def test_function_error_is_raised_in_the_caller(threads, error):
 
 async def test_function_abandoned_before_its_start_is_never_called(threads):
     held, called = threading.Event(), []
-    busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(3)]
+    busy = [asyncio.create_task(threads.run(lambda: held.wait(50))) for _ in range(3)]
     late = asyncio.create_task(threads.run(lambda: called.append(1)))
     await asyncio.sleep(0)
     late.cancel()
@@ -188,11 +188,11 @@ async def test_functions_that_wait_leave_threads_to_inner_functions(threads: Too
 
     def run_inner(depth: int) -> int:
         if depth == 0:
-            both_wait.wait(10)
+            both_wait.wait(50)
         if depth == 5:
             return depth
         inner = threads.run(lambda: run_inner(depth + 1))
-        return asyncio.run_coroutine_threadsafe(inner, loop).result(10)
+        return asyncio.run_coroutine_threadsafe(inner, loop).result(50)
 
     results = await asyncio.gather(*(threads.run(lambda: run_inner(0)) for _ in range(2)))
     assert results == [5, 5]
