@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from delf.errors import ConfigurationError, TaskStoppedError
-from delf.events import TaskFinished
 from delf.machine.forks import reset_in_forks
 from delf.records import dataclass
 from delf.types import TaskState
@@ -51,11 +50,10 @@ async def response_at_end(
             return await task.await_end(timeout)
         try:
             async with asyncio.timeout(timeout):
-                events = await wait_for_end(runtime.journal, task_id)
+                events, end = await wait_for_end(runtime.journal, task_id)
         except TimeoutError:
             raise TimeoutError(f"task {task_id} has not ended within {timeout} s") from None
-    ends = [event for event in events if isinstance(event, TaskFinished)]
-    return past_response(events, ends[-1])
+    return past_response(events, end)
 
 
 MAX_FINISHED_TASKS: Final = 1000

@@ -199,8 +199,8 @@ class _States:
         return [replace(task, state=state_of(task, waiting=waiting_ids)) for task in tasks]
 
 
-async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
-    """Wait until a task has ended, and return the task's events.
+async def wait_for_end(journal: Journal, task_id: str) -> tuple[Sequence[Event], TaskFinished]:
+    """Wait until a task has ended; return the task's events, and the event of the end.
 
     Raises:
         UnknownTaskError: If the journal does not have the task.
@@ -209,11 +209,12 @@ async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
     # Before the events are read, so that an end between the two is not missed.
     new_events = journal.subscribe(task_id)
     events = await journal.read(task_id)
-    if end_event(events) is not None:
-        return events
+    end = end_event(events)
+    if end is not None:
+        return events, end
     async for event in new_events:
         if isinstance(event, TaskFinished):
-            return await journal.read(task_id)
+            return await journal.read(task_id), event
     raise AgentStateError("the agent was stopped before the task ended")
 
 
@@ -223,8 +224,7 @@ async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
     Any failure is a ``TaskStoppedError`` with the recorded message: callers use this function only
     for tasks that were stopped or refused.
     """
-    events = await wait_for_end(journal, task_id)
-    end = next(event for event in reversed(events) if isinstance(event, TaskFinished))
+    events, end = await wait_for_end(journal, task_id)
     has_succeeded: bool = end.status  # the event's field ``status`` is True or False
     error = None if has_succeeded else TaskStoppedError(end.error or "the task was stopped")
     return TaskOutcome(
