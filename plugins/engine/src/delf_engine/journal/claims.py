@@ -108,7 +108,7 @@ class Claims:
             if can_go_on(events) and isinstance(journal, SharedJournal):
                 events = await self._claim_in_journal(journal, task_id, events, undo)
             events = await _end_incomplete_fork(journal, events)
-            # The task may have been ended by another process before the claim, or just now.
+            # Another process may have ended the task before the claim, or the line above has.
             if can_go_on(events):
                 undo.pop_all()
             return events

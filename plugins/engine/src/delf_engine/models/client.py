@@ -283,6 +283,7 @@ class ModelClient:
             counted_usage: The tokens of the reply, estimated where the server did not count them.
         """
         price = self.pool.find_own_price(reply.model)
+        # A server that counted no tokens cannot state a cost, or states 0.
         server_counted_all_tokens = counted_usage == reply.usage
         if price is None and not server_counted_all_tokens:
             source = self.pool.price_source(config)

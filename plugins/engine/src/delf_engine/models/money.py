@@ -225,7 +225,8 @@ class Ledger:
                 amount = await self._reserve(estimate)
                 stack.callback(self._give_back, amount)
             if self.outer_ledger is not None:
-                # All tasks reserve in the inner ledger first, so that no two tasks deadlock.
+                # All tasks reserve in the inner ledger first. In different orders, two tasks could
+                # each hold one budget and wait forever for the other.
                 await stack.enter_async_context(self.outer_ledger.reserved(estimate))
             yield
 

@@ -86,7 +86,7 @@ def _text_of(value: Any) -> str | None:
         case bytes():
             return value[:_MAX_TEXT_BYTES].decode(errors="replace")
         case dict() | list() if not value:
-            return "[]"  # the same text for both types
+            return "[]"  # also for a dict, so that a planned ``{}`` allows ``[]``
         case _:
             return None
 
