@@ -91,13 +91,13 @@ async def test_local_user_counts_as_requester_unless_named_by_the_rule(ruled, na
     (record,) = await journal.find_requests(await asked(server))
     local = Decider(name="cli", via="terminal")
     if named:
-        assert (await send(journal, record, lambda _: Approved(), local))[1].by == "cli"
+        assert (await send(journal, record, Approved(), local)).by == "cli"
         return
     with pytest.raises(DelfError, match="may be the person who asked"):
-        await send(journal, record, lambda _: Approved(), local)
+        await send(journal, record, Approved(), local)
     note = answer_data(record.requested.request_id, record.requested.digest, Approved(), local)
     await journal.post(record.task.task_id, ANSWER_KIND, note)  # not by the command either
-    decided = (await send(journal, record, lambda _: Rejected(reason="no"), local))[1]
+    decided = await send(journal, record, Rejected(reason="no"), local)
     assert (decided.decision, server.box.sent) == ("rejected", [])
 
 

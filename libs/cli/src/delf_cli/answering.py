@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypedDict, TypeVar
 
@@ -297,20 +297,19 @@ def _name_list(names: Sequence[str]) -> str:
 async def send(
     journal: SharedJournal,
     record: RequestRecord,
-    decide: Callable[[Mapping[str, Any]], Decision],
+    decision: Decision,
     decider: Decider,
-) -> tuple[RequestRecord, ApprovalDecided | ApprovalVoted]:
+) -> ApprovalDecided | ApprovalVoted:
     """Answer a request and wait until the answer is processed.
 
     Args:
         journal: The journal.
         record: The request.
-        decide: Returns the decision for the call's arguments as recorded in the journal.
+        decision: The decision.
         decider: The person who decides.
 
     Returns:
-        The request, and the event of the decision: ``ApprovalVoted`` if another person must
-        approve, too.
+        The event of the decision; ``ApprovalVoted`` if another person must approve, too.
 
     Raises:
         UnknownRequestError: If the request was decided before.
@@ -320,7 +319,6 @@ async def send(
     """
     _require_waiting(record)
     request = record.requested
-    decision = decide(request.arguments)
     check_fits(request, decision)
     if (refusal := refusal_reason(record, decider, decision)) is not None:
         raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
@@ -332,7 +330,7 @@ async def send(
     event = await _wait_for_event(journal, record, position, (ApprovalDecided, ApprovalVoted))
     if isinstance(event, ApprovalDecided) and isinstance(decision, Edited):
         await _wait_for_validation(journal, request.call_id, event)
-    return record, event
+    return event
 
 
 async def comment(

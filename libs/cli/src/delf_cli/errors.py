@@ -109,7 +109,7 @@ def report(
     except BrokenPipeError:
         streams.ignore_broken_pipe()
         return BROKEN_PIPE
-    except OSError:  # such as a full disk
+    except OSError:  # such as a full disk: the exit status still reports the error
         streams.flush_or_drop()
     return exit_status(error)
 

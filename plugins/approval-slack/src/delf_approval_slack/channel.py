@@ -565,10 +565,7 @@ class SlackChannel:
             return None
         decision_to_send = _with_only_changes(decision, pending.request.arguments)
         try:
-            # The person has already decided, so the recorded arguments are ignored.
-            _, decided = await send_decision(
-                self._journal, pending.record, lambda _recorded: decision_to_send, decider
-            )
+            decided = await send_decision(self._journal, pending.record, decision_to_send, decider)
         except DelfError as error:
             return error.message
         if isinstance(decided, ApprovalVoted):

@@ -24,7 +24,7 @@ from delf.protocols.approval import (
 )
 from delf.protocols.facts import value_text
 from delf_approval_terminal.editor import Editor
-from delf_approval_terminal.lines import CtrlCError, Terminal
+from delf_approval_terminal.lines import CtrlCError, Terminal, has_terminal
 from delf_approval_terminal.render import escape, help_text, request_text, style
 from delf_approval_terminal.terminal_lock import TerminalLock
 
@@ -43,8 +43,7 @@ class TerminalChannel:
 
     def can_ask(self) -> bool:
         """Return whether there is a terminal."""
-        with Terminal.standard() as terminal:
-            return terminal is not None
+        return has_terminal()
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Ask the person at the terminal for a decision; None if there is no terminal."""

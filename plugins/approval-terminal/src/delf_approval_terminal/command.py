@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import click
@@ -17,6 +17,7 @@ from delf.protocols.approval import (
     Approved,
     ChangesRequested,
     Decider,
+    Decision,
     Edited,
     Rejected,
 )
@@ -147,7 +148,7 @@ def approve(
         covers="action" if any_arguments else "call",
         reason=note,
     )
-    _answer(ctx, request_id, lambda _: decision, as_json=as_json)
+    _send(ctx, _find_request(ctx, request_id), decision, as_json=as_json)
 
 
 @approvals.command("reject")
@@ -162,7 +163,7 @@ def approve(
 @click.pass_context
 def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
     """Reject the call or the script of a request."""
-    _answer(ctx, request_id, lambda _: Rejected(reason=reason), as_json=as_json)
+    _send(ctx, _find_request(ctx, request_id), Rejected(reason=reason), as_json=as_json)
 
 
 @approvals.command("answer")
@@ -176,7 +177,7 @@ def answer_command(ctx: click.Context, request_id: str, answer: str, as_json: bo
     ANSWER is a text, one of the options, yes or no, or a number, as the question asks. To answer
     nothing, reject the question with a reason.
     """
-    _answer(ctx, request_id, lambda _: Answered(answer), as_json=as_json)
+    _send(ctx, _find_request(ctx, request_id), Answered(answer), as_json=as_json)
 
 
 @approvals.command("changes", short_help="Ask the model for changes instead.")
@@ -192,7 +193,7 @@ def changes(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> 
     """
     if not reason.strip():
         raise click.UsageError("--reason is empty; say what the model should change", ctx)
-    _answer(ctx, request_id, lambda _: ChangesRequested(reason=reason), as_json=as_json)
+    _send(ctx, _find_request(ctx, request_id), ChangesRequested(reason=reason), as_json=as_json)
 
 
 @approvals.command("comment")
@@ -252,7 +253,7 @@ def settle(
             "--result is not JSON; write a text in quotes: '\"text\"'", ctx
         ) from None
     decision = AlreadyDone(result=value, reason=note)
-    _answer(ctx, request_id, lambda _: decision, as_json=as_json)
+    _send(ctx, _find_request(ctx, request_id), decision, as_json=as_json)
 
 
 @approvals.command("edit", short_help="Approve a call with other arguments.")
@@ -267,11 +268,10 @@ def edit(ctx: click.Context, request_id: str, changes: tuple[str, ...], as_json:
     as JSON if possible. The other arguments stay as they are.
     """
     pairs = [_pair(ctx, text) for text in changes]
-
-    def decide(old: Mapping[str, Any]) -> Any:
-        return Edited(arguments={name: _value(text, old.get(name)) for name, text in pairs})
-
-    _answer(ctx, request_id, decide, as_json=as_json)
+    request = _find_request(ctx, request_id)
+    old = request.requested.arguments
+    decision = Edited(arguments={name: _value(text, old.get(name)) for name, text in pairs})
+    _send(ctx, request, decision, as_json=as_json)
 
 
 @approvals.command(
@@ -311,41 +311,34 @@ def remembered(ctx: click.Context, revoke: str | None, as_json: bool) -> None:
 # -- what they share --------------------------------------------------------------------------
 
 
-def _answer(
-    ctx: click.Context, id_text: str, decide: Callable[[Mapping[str, Any]], Any], *, as_json: bool
-) -> None:
+def _find_request(ctx: click.Context, id_text: str) -> RequestRecord:
+    """Return the request to decide about, by the beginning of its id."""
+    request = ask_journal(ctx, lambda journal: answering.find_request(journal, id_text))
+    check_id_prefix(id_text, request.requested.request_id)
+    return request
+
+
+def _send(ctx: click.Context, request: RequestRecord, decision: Decision, *, as_json: bool) -> None:
     """Send a decision about a request, and print the outcome.
 
     At a terminal, show the request and ask for confirmation first.
-
-    Args:
-        ctx: The context of the command.
-        id_text: The beginning of the request's id.
-        decide: Makes the decision from the call's arguments.
-        as_json: Whether to print JSON.
     """
-    request = ask_journal(ctx, lambda journal: answering.find_request(journal, id_text))
-    check_id_prefix(id_text, request.requested.request_id)
     if sys.stdin.isatty() and request.waits:
-        decision = decide(request.requested.arguments)
         edited: Mapping[str, Any] = decision.arguments if isinstance(decision, Edited) else {}
         for line in listing.facts_of(request, edited):
             click.echo(line, err=True)
         if not click.confirm(f"{request.requested.request_id}: send this decision?", err=True):
             click.echo("nothing was decided", err=True)
             ctx.exit(1)
-    record, decided = ask_journal(
-        ctx, lambda journal: answering.send(journal, request, decide, _WHO)
-    )
+    decided = ask_journal(ctx, lambda journal: answering.send(journal, request, decision, _WHO))
     if as_json:
-        click.echo(json_text(answering.decided_data(record, decided), indent=2))
+        click.echo(json_text(answering.decided_data(request, decided), indent=2))
         return
     if isinstance(decided, ApprovalVoted):
-        click.echo(
-            f"approved; another person has to approve it, too: {listing.request_line(record)}"
-        )
+        line = listing.request_line(request)
+        click.echo(f"approved; another person has to approve it, too: {line}")
         return
-    click.echo(f"{decided.decision}: {listing.request_line(record, decided.arguments)}")
+    click.echo(f"{decided.decision}: {listing.request_line(request, decided.arguments)}")
 
 
 def _report(record: RequestRecord, change: str, *, as_json: bool) -> None:

@@ -47,7 +47,7 @@ class Terminal:
     @contextmanager
     def standard(cls) -> Generator[Self | None]:
         """Yield a terminal on standard input and error; None if these are not terminals."""
-        if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        if not has_terminal():
             yield None
             return
         # Duplicate the descriptor: other code may watch the standard input on this loop.
@@ -112,6 +112,7 @@ class Terminal:
         from prompt_toolkit.input import create_input
         from prompt_toolkit.output import create_output
 
+        # A duplicate, because a stream closes its descriptor at the end.
         with os.fdopen(os.dup(self._descriptor), encoding="utf-8") as typed:
             session: PromptSession[str] = PromptSession(
                 input=create_input(typed), output=create_output(self._output)
@@ -173,7 +174,7 @@ def _ctrl_c_as_input(descriptor: int) -> Generator[None]:
     if original_mode is None or _is_in_background(descriptor):
         yield
         return
-    mode = termios.tcgetattr(descriptor)
+    mode = termios.tcgetattr(descriptor)  # a second list, to be changed
     # VEOL is a second end-of-line character: the system passes on the line with the Ctrl-C.
     mode[_CONTROL_CHARACTERS][termios.VINTR] = _DISABLED
     mode[_CONTROL_CHARACTERS][termios.VEOL] = _CTRL_C
@@ -192,6 +193,11 @@ def _is_in_background(descriptor: int) -> bool:
         return os.tcgetpgrp(descriptor) != os.getpgrp()
     except OSError:  # not the session's terminal: no job control
         return False
+
+
+def has_terminal() -> bool:
+    """Return True if standard input and standard error are terminals."""
+    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -133,6 +133,7 @@ def _installer_command() -> tuple[list[str], bool]:
             hint="build the program again with the package in it",
         )
     uv = shutil.which("uv")
+    # Through a relative entry of PATH, a program of the current folder could be found.
     if uv and Path(uv).is_absolute():
         return [uv, "pip"], True
     if find_spec("pip") is None:

@@ -407,7 +407,7 @@ async def _try_database(state: State, url: str) -> None:
     database: Any = host.resolve(host.spec(ConnectionSpec, _DATABASE_TYPE))
     connection = database(url=url, name="database")
     try:
-        await connection.context("")
+        await connection.context("")  # reads the tables, as for a prompt
     finally:
         await connection.aclose()
 

@@ -53,6 +53,8 @@ def run(ctx: click.Context, words: tuple[str, ...], **run_options: Any) -> None:
     echo "Say hello" | delf run - --llm gpt-4o-mini
     delf run revenue --input month=2026-11
     """  # noqa: D301 - click's mark for lines that stay as they are
+    from delf_cli.session import Options, run_session, submit_task
+
     queue_options: dict[str, Any] = {
         name: run_options[name] for name in DETACH_OPTIONS if run_options[name] is not None
     }
@@ -70,8 +72,6 @@ def run(ctx: click.Context, words: tuple[str, ...], **run_options: Any) -> None:
         flags["strategy"] = ROUTINE
     schema_file = run_options["schema"]
     schema = None if schema_file is None else _read_schema(ctx, Path(schema_file))
-    from delf_cli.session import Options, run_session, submit_task
-
     options = Options(flags=flags, schema=schema, **remaining_options(run_options))
     if run_options["detach"]:
         queue_options.setdefault("queue", "default")

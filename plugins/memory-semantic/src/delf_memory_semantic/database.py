@@ -233,6 +233,7 @@ class FactDatabase:
         """
         ids = [number for number, _ in vectors]
         with self._begin() as connection:
+            # A fact has only one vector, and may still have that of another model.
             connection.execute(sa.delete(_vectors).where(_vectors.c.fact_id.in_(ids)))
             existing_ids = set(
                 connection.scalars(sa.select(_facts.c.id).where(_facts.c.id.in_(ids)))

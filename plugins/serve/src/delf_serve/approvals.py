@@ -159,7 +159,7 @@ class Approvals:
         if isinstance(decision, Edited):
             await self._check_arguments(record, decision.arguments)
         journal = self._tasks.journal
-        _, decided = await send(journal, record, lambda _: decision, caller.decider(via))
+        decided = await send(journal, record, decision, caller.decider(via))
         return DecidedView.model_validate(decided_data(record, decided))
 
     async def comment(self, request_id: str, text: str, caller: Caller, via: str) -> Request:

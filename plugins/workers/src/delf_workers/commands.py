@@ -219,7 +219,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     worker = _registry(ctx, state).find(name)
     inputs = _inputs(ctx, worker, given["inputs"])
     try:
-        worker.fill(inputs)
+        worker.fill(inputs)  # only to report wrong inputs before the task begins
     except ToolRefusedError as error:
         raise click.UsageError(error.message, ctx) from None
     # The outer task needs ``workers``. A generated worker uses the connections of the outer task.

@@ -248,7 +248,7 @@ class WorkerDefinition(_Part):
         value = inputs.get(name, declared.default)
         if value is None:
             raise ToolRefusedError(f"worker {self.name!r} needs the input {name!r}")
-        problem = shape.problem({"type": declared.type}, value)
+        problem = shape.value_problem({"type": declared.type}, value)
         if problem is not None:
             raise ToolRefusedError(f"worker {self.name!r}, input {name!r}: {problem}")
         return value

@@ -20,7 +20,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
     return None
 
 
-def problem(schema: Mapping[str, Any], value: Any) -> str | None:
+def value_problem(schema: Mapping[str, Any], value: Any) -> str | None:
     """Describe how a value violates a JSON Schema; None if the value is valid."""
     faults = Checker(schema, "result").faults(value, _MAX_LISTED + 1)
     if not faults:
