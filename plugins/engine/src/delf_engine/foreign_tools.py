@@ -134,7 +134,9 @@ def _wrap_smolagents(item: Any) -> Callable[..., Any] | None:
         return None
     parameters = cast("Mapping[str, Mapping[str, Any]]", inputs)
     schema = {
-        "properties": {name: _as_json_schema_type(part) for name, part in parameters.items()},
+        "properties": {
+            name: _schema_of_smolagents_parameter(part) for name, part in parameters.items()
+        },
         "required": [name for name, part in parameters.items() if not part.get("nullable")],
     }
     return _make_function(item.name, item.description, schema, item)
@@ -228,7 +230,7 @@ def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
     properties: dict[str, Any] = {}
     required_names: list[str] = []
     for name, part in cast("Mapping[str, Mapping[str, Any]]", declared).items():
-        properties[name] = _json_schema(part)
+        properties[name] = _schema_of_cogency_parameter(part)
         if part.get("required", True):
             required_names.append(name)
     schema = {"properties": properties, "required": required_names}
@@ -244,7 +246,7 @@ def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
     return _make_function(item.name, item.description, schema, call)
 
 
-def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
+def _schema_of_cogency_parameter(part: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a parameter of a cogency tool to a JSON Schema."""
     new_names = {
         "min": "minimum",
@@ -314,7 +316,7 @@ def _schema_of(source: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _as_json_schema_type(part: Mapping[str, Any]) -> dict[str, Any]:
+def _schema_of_smolagents_parameter(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a parameter's schema from smolagents as JSON Schema.
 
     JSON Schema does not have the key ``nullable`` and the types ``any``, ``image`` and ``audio``,

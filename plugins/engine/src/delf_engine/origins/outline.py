@@ -238,7 +238,7 @@ class Outline:
             if name in defaults and value == defaults[name]:
                 continue
             for path, text in leaves_of(fields_of(value) or value, name):
-                is_none = text == str(None)
+                is_none = text == str(None)  # None counts as an argument that is left out
                 # For ``{"a b": 1}``: the path of the value 1 contains the key, too.
                 is_key = "[key " in path
                 if not (is_none or is_key or is_content(path, text)):

@@ -145,6 +145,7 @@ def entries_of(
             location = f"{path} [connections.{name}]"
         else:
             location = f"--set connections.{name}"
+        # The settings that stay in ``values`` become arguments of the connection.
         common_values = {key: _pop(values, key) for key in _COMMON_KEYS}
         for key in ("allow", "confirm"):
             if isinstance(common_values[key], Mapping):
