@@ -14,11 +14,12 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import field, replace
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from delf.errors import SandboxUnavailableError
 from delf.machine.interpreter import own_python
 from delf.protocols.sandbox import (
     Crashed,
@@ -103,30 +104,39 @@ class _Host(ScriptHost):
         self.text += text[:100_000]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _HostTargets:
-    """Files, processes and servers of the host that test scripts try to reach."""
+    """Files, processes and servers of the host that test scripts try to reach.
 
-    secret: str = field(default_factory=lambda: secrets.token_hex(16))
-    input_text: str = field(default_factory=lambda: secrets.token_hex(16))
-    folders: list[Path] = field(default_factory=list[Path])
-    inputs: list[Path] = field(default_factory=list[Path])
-    port: int = 0
-    visits: list[str] = field(default_factory=list[str])
-    process: subprocess.Popen[bytes] | None = None
+    Args:
+        secret: The text in the files outside of the sandbox, and in the environment of the process.
+        input_text: The text in the input files.
+        folders: The folders, each with a file that scripts must not read, and an input file.
+        port: The port of a server.
+        visits: The visits of scripts to the servers, in words; the list grows.
+        process: A process.
+    """
+
+    secret: str
+    input_text: str
+    folders: Sequence[Path]
+    port: int
+    visits: list[str]
+    process: subprocess.Popen[bytes]
 
     @property
-    def pid(self) -> int:
-        return 0 if self.process is None else self.process.pid
+    def inputs(self) -> Sequence[Path]:
+        """The input files, which scripts may read and not change."""
+        return [folder / "inputs" / "given.txt" for folder in self.folders]
 
     @property
     def was_process_reached(self) -> bool:
         """True if a script killed, signalled or traced the host's test process."""
-        was_ended = self.process is None or self.process.poll() is not None
+        was_ended = self.process.poll() is not None
         if was_ended:
             return True
         try:
-            status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
+            status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         except OSError:
             # If the system has /proc at all, the process is gone.
             return Path("/proc/self").exists()
@@ -159,47 +169,57 @@ async def _host_targets() -> AsyncGenerator[_HostTargets]:
     """Provide files, servers and a process of the host for the test scripts."""
     from platformdirs import user_cache_path
 
-    targets = _HostTargets()
+    secret, input_text = secrets.token_hex(16), secrets.token_hex(16)
+    visits: list[str] = []
+    folders: list[Path] = []
 
     def record_visit(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Record that a test script has reached a server of the host."""
-        targets.visits.append("a server of the host")
+        visits.append("a server of the host")
         writer.close()
 
     async with contextlib.AsyncExitStack() as stack:
         # Two folders, because a sandbox may replace the temporary folder by its own.
         for parent in (None, user_cache_path("delf")):
             with contextlib.suppress(OSError):
-                _add_folder(targets, stack, parent)
+                folders.append(_make_folder(stack, parent, secret, input_text))
+        if not folders:  # untested files must not count as protected
+            raise SandboxUnavailableError("no folder can be created to test the sandbox with")
         server = await asyncio.start_server(record_visit, "127.0.0.1", 0)
         stack.push_async_callback(_close_server, server)
-        targets.port = server.sockets[0].getsockname()[1]
+        port = server.sockets[0].getsockname()[1]
         with contextlib.suppress(OSError):  # the path may be too long for a socket
-            path = str(targets.folders[0] / "listener")
+            path = str(folders[0] / "listener")
             unix_server = await asyncio.start_unix_server(record_visit, path)
             stack.push_async_callback(_close_server, unix_server)
         # With asyncio's subprocesses, the event loop of Python 3.12 would be blocked if a script
         # traces and kills the process.
-        targets.process = await asyncio.to_thread(_start_process, {"DELF_BAIT": targets.secret})
-        stack.push_async_callback(_kill, targets.process)
-        yield targets
+        process = await asyncio.to_thread(_start_process, {"DELF_BAIT": secret})
+        stack.push_async_callback(_kill, process)
+        yield _HostTargets(
+            secret=secret,
+            input_text=input_text,
+            folders=folders,
+            port=port,
+            visits=visits,
+            process=process,
+        )
 
 
-def _add_folder(
-    targets: _HostTargets, stack: contextlib.AsyncExitStack, parent: Path | None
-) -> None:
+def _make_folder(
+    stack: contextlib.AsyncExitStack, parent: Path | None, secret: str, input_text: str
+) -> Path:
     """Create a folder with a secret file and an input file; ``stack`` removes the folder."""
     if parent is not None:
         parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="delf-bait-", dir=parent))
     # Before the folder is filled, so that it goes away even if the rest fails.
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    folder.joinpath("secret").write_text(targets.secret, encoding="utf-8")
-    targets.folders.append(folder)
+    folder.joinpath("secret").write_text(secret, encoding="utf-8")
     path = folder / "inputs" / "given.txt"
     path.parent.mkdir()
-    path.write_text(targets.input_text, encoding="utf-8")
-    targets.inputs.append(path)
+    path.write_text(input_text, encoding="utf-8")
+    return folder
 
 
 async def _close_server(server: asyncio.Server) -> None:
@@ -229,7 +249,8 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
         thorough: Whether to test the limits, too, which takes some seconds.
 
     Raises:
-        SandboxUnavailableError: If no session can be opened.
+        SandboxUnavailableError: If no session can be opened, or no folder can be created on the
+            host.
     """
     async with _host_targets() as targets:
         probe = _Probe(backend, targets)
@@ -306,13 +327,10 @@ class _Probe:
 
     def __init__(self, backend: SandboxBackend, targets: _HostTargets) -> None:
         self._backend = backend
-        # The targets are files, servers and a process of the host. The test scripts try to reach
-        # them.
         inputs = tuple(map(str, targets.inputs))
         self._spec = SessionSpec(tools=(), limits=_LIMITS, files=inputs)
         # Opened by run(); None before the first script and after aclose().
         self._session: SandboxSession | None = None
-        listener = str(targets.folders[0] / "listener") if targets.folders else ""
         # The variables with which each test script finds the targets, such as ``PORT`` for the port
         # of the server. run() writes them as assignments before the script.
         self._script_constants = {
@@ -320,8 +338,8 @@ class _Probe:
             "FOLDERS": list(map(str, targets.folders)),
             "INPUTS": [backend.visible_path(path) for path in inputs],
             "PORT": targets.port,
-            "LISTENER": listener,
-            "PID": targets.pid,
+            "LISTENER": str(targets.folders[0] / "listener"),
+            "PID": targets.process.pid,
         }
 
     async def run(self, script: str) -> str:
