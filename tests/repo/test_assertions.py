@@ -124,7 +124,7 @@ def test_asserting_helpers_are_followed(source, found, tmp_path):
     assert silent(tmp_path / "test_it.py") == found
 
 
-SLEEPS: Final = 59
+SLEEPS: Final = 47
 """Calls of sleep for a time, in the tests and their helpers: `support.until` waits for what happens."""
 APART: Final = ("escapes", "broken")
 """Scripts that try to escape, and plugins that break a rule each."""

@@ -31,7 +31,7 @@ SUMMARY = "Summary of this conversation so far:\n"
 async def hold() -> str:
     """Wait until the test goes on."""
     hold_began.set()
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
     return "never"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from delf_journal_sql.postgresql import PostgresConnection, PostgresDatabase
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.sqlite import SqliteConnection
 from support import program
+from support.until import until
 
 OWNER = """
 import asyncio, sys
@@ -86,13 +88,14 @@ def goes_on(owner: subprocess.Popen[str]) -> str:
 
 async def taken(journal: SqlJournal) -> None:
     """Claim the task as soon as its owner has been silent for a lease."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await journal.claim("t")
-                return
-            except JournalConflictError:
-                await asyncio.sleep(0.05)
+
+    async def claimed() -> bool:
+        with contextlib.suppress(JournalConflictError):
+            await journal.claim("t")
+            return True
+        return False
+
+    await until(claimed)
 
 
 def printed(text: str, seq: int = 2) -> Printed:

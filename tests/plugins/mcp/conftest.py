@@ -2,7 +2,6 @@ import asyncio.unix_events
 import json
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from delf.testing import ScriptedModel, TestHost
 from delf_mcp import MCP
 from support import program
 from support.server import free_port
+from support.until import until_now
 
 SERVER = str(Path(__file__).with_name("server.py"))
 ROGUE = str(Path(__file__).with_name("rogue.py"))
@@ -64,14 +64,17 @@ def address() -> Iterator[str]:
     port = free_port()
     url = f"http://127.0.0.1:{port}/mcp"
     with subprocess.Popen([sys.executable, SERVER, str(port)], stderr=subprocess.DEVNULL) as server:
-        end = time.monotonic() + 60
-        while time.monotonic() < end and server.poll() is None:
+
+        def answers() -> bool:
             try:
                 urllib.request.urlopen(url, timeout=1).close()
             except urllib.error.HTTPError:
-                break  # it answers
+                return True
             except OSError:
-                time.sleep(0.05)  # nothing tells when it listens
+                assert server.poll() is None, "the server ended"
+            return False
+
+        until_now(answers)
         yield url
         server.kill()
 

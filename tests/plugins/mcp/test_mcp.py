@@ -155,15 +155,16 @@ async def test_failing_server_start_shows_its_stderr(open_mcp) -> None:
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("sleep 60", r"did not start within 0\.5 s$"),
-        ("echo Welcome; sleep 60", r"did not start within 0\.5 s; it wrote: Welcome$"),
-        ("echo usage: serve PORT", r"it closed its output; it wrote: usage: serve PORT$"),
+        ("sleep 60", "did not start within 0.5 s"),
+        ("echo Welcome; sleep 60", "did not start within 0.5 s; it wrote: Welcome"),
+        ("echo usage: serve PORT", "it closed its output; it wrote: usage: serve PORT"),
     ],
 )
 async def test_program_that_is_not_a_server_is_reported_in_time(open_mcp, script, says) -> None:
     srv = open_mcp(command="sh", args=["-c", script], start_timeout=0.5)
-    with pytest.raises(ConnectionUnavailableError, match=says):
+    with pytest.raises(ConnectionUnavailableError) as caught:
         await srv.actions()
+    assert caught.value.message.endswith(says)
 
 
 async def test_cancelled_call_is_cancelled_at_the_server(open_mcp, tmp_path) -> None:

@@ -15,6 +15,7 @@ from delf.notes import notes_of_call
 from delf.protocols.context import PluginContext
 from delf_memory_semantic.store import SemanticStore
 from support.program import delf
+from support.until import until
 
 FACT, QUESTION = "The bureau is in Madrid", "workplace"
 
@@ -32,8 +33,7 @@ class Slow:
 
     async def embed(self, texts, kind="passage"):
         self.began.set()
-        while not self.gate.is_set():
-            await asyncio.sleep(0.01)
+        await until(self.gate.is_set)
         if self.error is not None:
             raise self.error
         self.is_loaded = True

@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,13 +60,14 @@ async def fire(one: Fleet) -> None:
 
 async def killed(one: Fleet) -> None:
     """Kill the runner of the task that began first."""
-    async with asyncio.timeout(60):
-        while True:
-            for runner in one.runners:
-                if await one.tasks_of(runner):
-                    os.killpg(runner.pid, signal.SIGKILL)
-                    return
-            await asyncio.sleep(0.02)
+
+    async def busy() -> Any:
+        for runner in one.runners:
+            if await one.tasks_of(runner):
+                return runner
+        return None
+
+    os.killpg((await until(busy, 60)).pid, signal.SIGKILL)
 
 
 async def test_scheduled_routine_runs_once_despite_a_killed_runner(tmp_path: Path) -> None:

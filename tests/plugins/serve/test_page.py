@@ -19,6 +19,7 @@ from delf_routines.store import RoutineStore
 from plugins.serve.pages import HOSTILE, accessible, at
 from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
 from support.shown import SHOWN
+from support.until import until
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -578,10 +579,12 @@ async def test_thousands_of_tasks_can_be_searched_and_filtered(shop, open_page):
     await expect(page.locator(".row").first).to_contain_text("room 999")
     tasks = page.locator(".tasks")
     oldest = page.get_by_text("Count the boxes of room 0", exact=True)
-    async with asyncio.timeout(30):
-        while not await oldest.is_visible():
-            await tasks.evaluate("node => node.scrollTo(0, node.scrollHeight)")
-            await asyncio.sleep(0.02)
+
+    async def is_reached() -> bool:
+        await tasks.evaluate("node => node.scrollTo(0, node.scrollHeight)")
+        return await oldest.is_visible()
+
+    await until(is_reached)
     assert await page.locator(".row").count() <= 400, "what nobody sees is not there"
     await tasks.evaluate("node => node.scrollTo(0, 0)")
     await expect(page.locator(".row").first).to_contain_text("room 999")

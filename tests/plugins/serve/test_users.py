@@ -67,10 +67,12 @@ async def test_concurrent_web_users_are_kept_apart(
                 headers, task = {"x-user": name}, {"task": f"Pay {name}."}
                 sent = await client.post("/run", json=task, headers=headers)
                 place = f"/tasks/{sent.json()['task_id']}"
-                done = {"state": "queued"}
-                while done["state"] not in ("done", "failed"):
-                    await asyncio.sleep(0.1)
-                    done = (await client.get(place, headers=headers)).json()
+
+                async def ended() -> Any:
+                    found = (await client.get(place, headers=headers)).json()
+                    return found if found["state"] in ("done", "failed") else None
+
+                done = await until(ended)
                 assert done["state"] == "done", done
                 assert set(NAMED.findall(str(done))) == {name}
 

@@ -381,7 +381,7 @@ async def test_task_cancelled_while_its_source_is_asked_ends() -> None:
 
     async def source() -> list[str]:
         asked.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return []
 
     running = asyncio.ensure_future(Bench("Done.", notifications=source).run())

@@ -288,7 +288,7 @@ class TestTimeout:
         async def wait() -> None:
             """Wait."""
             try:
-                await asyncio.sleep(30)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 outcome.append("cancelled")
                 raise
@@ -309,7 +309,7 @@ class TestTimeout:
             """Never give in."""
             while not release.is_set():
                 try:
-                    await asyncio.sleep(30)
+                    await asyncio.Event().wait()
                 except asyncio.CancelledError:
                     continue
 

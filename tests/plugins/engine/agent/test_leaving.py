@@ -360,7 +360,8 @@ async def test_task_resumed_during_agent_stop_can_be_claimed_again(
     async def write() -> str:
         """Write."""
         begun.set()
-        await asyncio.sleep(60 if is_first else 0)
+        if is_first:
+            await asyncio.Event().wait()
         return "written"
 
     def agent(journal: SqlJournal) -> Agent:
