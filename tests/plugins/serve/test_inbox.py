@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 import pytest_asyncio
 from playwright.async_api import expect
@@ -283,6 +285,31 @@ async def test_list_of_an_answer_keeps_its_numbers(ruled, open_page):
         '<ol class="marked" start="3"><li>three</li></ol>'
     ) in shown
     assert '<ol class="marked" start="4"><li>four</li></ol>' in shown
+
+
+async def test_form_opened_before_a_comment_has_arrived_stays_open(ruled, open_page):
+    name = await ask(ruled, "print(await send('bob'))")
+    page = await open_page(f"{ruled.url}/#/{name}")
+    await logged_in(page, "ada-key")
+    form_is_open = asyncio.Event()
+
+    async def answer_late(route):
+        response = await route.fetch()
+        await form_is_open.wait()
+        await route.fulfill(response=response)
+
+    await page.route("**/comments", answer_late)
+    card = page.locator(".ask")
+    await card.focus()
+    await page.keyboard.press("m")
+    await page.keyboard.type("which Bob?")
+    await page.keyboard.press("Control+Enter")
+    await card.focus()
+    await page.keyboard.press("s")
+    await expect(page.get_by_label("Assign to")).to_be_visible()
+    form_is_open.set()
+    await expect(page.locator("#announcement")).to_have_text("commented")
+    await expect(page.get_by_label("Assign to")).to_be_visible()
 
 
 async def test_comments_can_be_written_with_the_keyboard(ruled, open_page):

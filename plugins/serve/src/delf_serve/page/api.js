@@ -133,7 +133,8 @@ export class Stream {
     } catch (error) {
       if (!(error instanceof Refused || error instanceof TypeError || error.name === "AbortError")) throw error;
     }
-    if (this.closed || this.ended || abort !== this.abort) return;
+    const isReplaced = abort !== this.abort; // retry() has opened it again
+    if (this.closed || this.ended || isReplaced) return;
     this.live = false;
     const over = this.tries >= MOST_BREAKS;
     this.take.broken?.(over);

@@ -45,8 +45,9 @@ class Page {
     const managed = who.rights.includes("people") && who.scope === "all" && who.login ? [["people", "people"]] : [];
     const places = [...PLACES, ...managed].flatMap(([name, words]) => [" · ", el("a", { href: `#/${name}` }, words)]);
     this.waiting = new Waiting(who);
-    this.entitled = new MutationObserver(() => this.waiting.entitle());
-    this.entitled.observe(document.querySelector("title"), { childList: true });
+    // Each view sets the title; the number of requests that wait is put before it again.
+    this.titleObserver = new MutationObserver(() => this.waiting.entitle());
+    this.titleObserver.observe(document.querySelector("title"), { childList: true });
     fill(document.getElementById("who"), this.waiting.node, ...places, who.model ? el("span", { class: "of-model" }, ` · model: ${who.model}`) : "", who.login ? [` · ${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} · `, el("a", { href: "#/sessions" }, "sessions"), " · ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : "");
     this.lost = new Map(); // what has no connection → whether it is not tried any more
     window.ononline = () => this.retry();
@@ -78,15 +79,18 @@ class Page {
         this.connected("list", true);
         this.list.load().then(() => this.list.mark(this.taskId));
         this.waiting.look();
-        this.view?.inbox?.load();
+        this.openInbox?.load();
       },
     });
   }
 
+  /** The inbox, if it is the view that is open. */
+  get openInbox() { return this.view instanceof InboxView ? this.view : null; }
+
   change(task) {
     this.list.change(task);
     this.waiting.lookSoon();
-    this.view?.inbox?.load();
+    this.openInbox?.load();
     this.soon ??= setTimeout(() => { this.soon = null; this.view?.taskChanged?.(); }, FOLLOW_MS);
     if (task.task_id === this.taskId) this.view?.know?.(task);
   }
@@ -99,6 +103,7 @@ class Page {
     if (!broken) { if (was) this.mended(); return; }
     if ([...this.lost.values()].some(Boolean)) tell("The server cannot be reached. Grey parts may be out of date.", "Try again", () => this.retry());
     else tell("The connection is lost. Grey parts may be out of date. Trying again…");
+    // The stream may have broken off because the session is over.
     if (what === "list") session().catch((error) => { if (error.status === 401) window.dispatchEvent(new Event("delf:login")); });
   }
 
@@ -118,7 +123,7 @@ class Page {
     if (!restarted) return;
     tell("The server was restarted. The page has loaded everything again.");
     this.noted = true;
-    if (this.view?.inbox) this.view.inbox.load();
+    if (this.openInbox) this.openInbox.load();
     else if (this.view?.know) get(`tasks/${encodeURIComponent(this.taskId)}`).then((task) => this.view?.know?.(task)).catch((error) => this.broke(error));
     else if (!detail.contains(document.activeElement)) { this.taskId = null; this.go(); }
   }
@@ -193,7 +198,6 @@ class Page {
   inbox() {
     document.title = "delf: inbox";
     this.view = new InboxView(this.who);
-    this.view.inbox = this.view;
     fill(detail, BACK(), this.view.node);
     this.view.title.focus({ preventScroll: true });
   }
@@ -229,7 +233,7 @@ class Page {
   drop() {
     window.removeEventListener("delf:wait", this.heedWait);
     this.waiting.drop();
-    this.entitled.disconnect();
+    this.titleObserver.disconnect();
     this.view?.drop();
     this.changes.drop();
   }

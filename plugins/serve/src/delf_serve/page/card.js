@@ -110,10 +110,11 @@ export class Card {
   know(known) {
     const isRuled = Object.keys(this.question.rule || {}).length > 0;
     const can = this.rights.includes("decide");
+    // Whoever asked may answer a question, and a team's rule may exclude the reader: only the server knows.
+    const isForServer = !this.question.decided && (can ? isRuled : this.question.is_question);
     if (known.can_decide !== undefined) { this.may = known.can_decide; this.mayReject = known.can_reject; }
-    else if (this.question.is_question && !can && !this.question.decided) { this.may = null; this.mayReject = false; } // who asked may answer
-    else if (!can || this.question.decided || !isRuled) this.may = this.mayReject = can;
-    else { this.may = null; this.mayReject = false; }
+    else if (isForServer) { this.may = null; this.mayReject = false; }
+    else this.may = this.mayReject = can;
     this.mayTalk = known.can_talk ?? (can || this.rights.includes("run"));
     this.whyNot = known.why_not;
     if (known.facts) this.question.facts = known.facts;
@@ -288,6 +289,7 @@ export class Card {
       nodes.push(field, this.approve);
     } else if (this.may) {
       this.approve = button("", "primary", () => {
+        // The values of the options are pairs: for how long, and for which calls.
         const [remember, covers] = (this.remember?.value || "no call").split(" ");
         this.send({ decision: "approve", remember, covers });
       });
@@ -424,7 +426,7 @@ export class Card {
       say(words);
       if (this.question.decided) return;
       this.know(known);
-      this.leave();
+      if (nodes[0].isConnected) this.leave(); // else the reader has opened another form meanwhile
     } catch (error) {
       setText(this.problem, error.message);
       for (const node of nodes) node.disabled = false;

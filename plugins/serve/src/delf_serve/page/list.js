@@ -185,7 +185,7 @@ export class List {
 
   /** Load again; what is shown stays until the answer is there. */
   async load() {
-    const mine = this.asking = {};
+    const mine = this.asking = {}; // of several loads, only the last one shows its answer
     const received = this.received = new Map(); // what comes meanwhile may be newer than the answer
     try {
       const { tasks, more, next, behind } = await this.page();
@@ -269,8 +269,9 @@ export class List {
     const group = groupOf(task);
     this.received.set(task.task_id, task);
     if (!known) {
-      const { given } = this.filters;
-      if (given.size > 1 || (given.size && given.get("state") !== task.state)) { this.newer.hidden = !this.tasks.size; return; }
+      const filter = this.filters.given;
+      // Whether the task meets other conditions than its state, only the search knows.
+      if (filter.size > 1 || (filter.size && filter.get("state") !== task.state)) { this.newer.hidden = !this.tasks.size; return; }
       const entry = { task };
       this.tasks.set(task.task_id, entry);
       entry.block = this.groups.get(group).prepend(task.task_id);

@@ -26,7 +26,7 @@ export class RememberedView {
     const asked = this.asked = (this.asked ?? 0) + 1;
     try {
       const remembered = await all("remembered", "remembered");
-      if (asked !== this.asked) return; // a later answer has come
+      if (asked !== this.asked) return; // a later look is under way, and shows what is newer
       fill(this.rows, remembered.length ? remembered.map((one) => this.row(one))
         : el("p", { class: "quiet" }, "No decision is remembered: delf asks about every call that needs approval."));
     } catch (error) { setText(this.problem, error.message); }

@@ -96,7 +96,7 @@ export class Story {
     this.task = data.task;
     this.startedAt = at;
     this.conversation = data.conversation;
-    this.askedBy = data.key?.replace(/(.):[^:]*$/, "$1") ?? null; // a key of a program may have no colon
+    this.askedBy = data.key?.replace(/(.):[^:]*$/, "$1") ?? null; // the name without the id; a key in the settings has no id
     this.askedFrom = data.setup?.asked_from || null;
   }
 
@@ -164,6 +164,7 @@ export class Story {
 
   onCallFinished(data, at) {
     const call = this.call(data.call_id, data.action, data.line);
+    // A call that was rejected before it started is not among those that run.
     if (call.at !== null && call.status === "running") call.chapter?.run(call.line, -1);
     Object.assign(call, { status: data.status, result: data.result, error: data.error,
       duration: data.duration_ms, ended: at });

@@ -92,15 +92,15 @@ export class TaskView {
       this.askBudget();
       this.prompts.grew();
     }
-    if (this.at === null) {
-      for (const event of events) this.progress.apply(event);
-      this.drawSoon();
-    }
-    if (this.progress.over && this.at === null) this.stream.close();
     this.slider.max = this.events.length;
-    if (this.at === null) this.slider.value = this.events.length;
+    if (this.at !== null) return; // a replay shows the events up to its own
+    this.slider.value = this.events.length;
+    for (const event of events) this.progress.apply(event);
+    this.drawSoon();
+    if (this.progress.over) this.stream.close();
   }
 
+  /** Draw at once until there is a script, then once for all events of some moments: a task may have thousands. */
   drawSoon() {
     if (this.drawing) return;
     this.drawing = true;
@@ -236,6 +236,7 @@ export class TaskView {
     const button = (text, act, kind = "") => el("button", { type: "button", class: kind, onclick: act }, text);
     const nodes = [];
     if (may && AT_WORK.includes(progress.state)) nodes.push(button("Stop", () => this.act("cancel")));
+    // A task that ended at its timeout or budget may go on.
     const goesOn = progress.state === STATE.FAILED && LIMIT_CODES.includes(progress.errorCode);
     if (may && (goesOn || this.isInterrupted)) nodes.push(button("Resume", () => this.act("resume"), "primary"));
     if (may && progress.over) {
@@ -325,6 +326,7 @@ export class TaskView {
       if (view) view.place(question, card.node);
       else this.story.prepend(card.node);
       if (this.wanted === FIRST && !question.decided && this.at === null) this.wanted = question.request_id;
+      // Only when the other questions are drawn, too: they would move this one.
       if (this.wanted === question.request_id) setTimeout(() => this.goToQuestion(question.request_id), 50);
     }
     card.update();
@@ -353,7 +355,7 @@ export class TaskView {
   goToQuestion(name = (this.mine[0] ?? this.progress.waiting[0])?.request_id) {
     this.wanted = name;
     const node = name && this.cards.get(name)?.node;
-    if (!node) return;
+    if (!node || this.dropped) return;
     if (!node.isConnected || !node.offsetHeight) { setTimeout(() => this.goToQuestion(name), 50); return; }
     const tall = node.offsetHeight > this.node.parentNode.clientHeight * 0.7;
     node.scrollIntoView({ block: tall ? "start" : "center", behavior: "instant" });
