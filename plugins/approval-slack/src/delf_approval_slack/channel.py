@@ -70,8 +70,8 @@ from delf_approval_slack.failures import (
     fields_of,
 )
 from delf_approval_slack.people import People
+from delf_approval_slack.receivers import Http, SocketMode, receiver_of
 from delf_approval_slack.settings import SlackSettings
-from delf_approval_slack.ways import Http, SocketMode, receiver_of
 from delf_cli.answering import refusal_reason
 from delf_cli.answering import send as send_decision
 

@@ -42,7 +42,7 @@ class SlackSettings(PluginSettings):
     )
     host: str = Field(default="127.0.0.1", description="The address on which to listen for HTTP.")
     port: int = Field(
-        default=8799, ge=0, le=65535, description=("The port on which to listen for HTTP.")
+        default=8799, ge=0, le=65535, description="The port on which to listen for HTTP."
     )
     api_url: HttpUrl = Field(
         default="https://slack.com/api/", description="The address of Slack's Web API."
@@ -52,7 +52,7 @@ class SlackSettings(PluginSettings):
     )
 
     @model_validator(mode="after")
-    def _check_ways(self) -> Self:
+    def _check_receiver(self) -> Self:
         if (self.app_token is None) == (self.signing_secret is None):
             raise ValueError("either app_token (Socket Mode) or signing_secret (HTTP) is needed")
         return self

@@ -189,13 +189,8 @@ def _format_record(record: Mapping[str, Any]) -> str:
         # Empty fields and the usual "remember: no" of decisions would only make lines longer.
         if value in (None, "") or (name, value) == ("remember", "no"):
             continue
-        words.append(f"{name}={_format_value(value)}")
+        words.append(f"{name}={json.dumps(value)}")  # in ASCII, so without control characters
     second = str(record.get("at"))[:19]
     task = short_id(str(record.get("task")))
     begin = f"{second}  {task}  {record.get('what'):<8}"
     return "  ".join([begin, *words])
-
-
-def _format_value(value: Any) -> str:
-    """Format a value as text in one line, without control characters."""
-    return json.dumps(value, ensure_ascii=True)

@@ -258,28 +258,12 @@ def _field(package: metadata.PackageMetadata, key: str) -> str:
 
 def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     """Yield what is missing in a plugin's metadata, and requirements that are not met."""
-    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
     package = distribution.metadata
     if not _field(package, "Summary").strip():
         yield "it has no description (Summary), which is shown in lists of plugins"
-    delf_requirements: list[Requirement] = []
-    for line in distribution.requires or ():
-        requirement = Requirement(line)
-        if normalise(requirement.name) == DISTRIBUTION and requirement.marker is None:
-            delf_requirements.append(requirement)
-    if not delf_requirements:
-        yield f"it does not require {DISTRIBUTION}"
-    for requirement in delf_requirements:
-        operators = {part.operator for part in requirement.specifier}
-        if operators.isdisjoint(_LOWER_BOUNDS):
-            yield f"its requirement on {DISTRIBUTION} has no lower bound"
-        if operators.isdisjoint(_UPPER_BOUNDS):
-            yield (
-                f"its requirement on {DISTRIBUTION} has no upper bound: "
-                f"the next release of {DISTRIBUTION} may break the plugin"
-            )
+    yield from _check_requirement_on_delf(distribution)
     keywords = _field(package, "Keywords").replace(",", " ").split()
     if f"delf-plugin-api-{PLUGIN_API}" not in keywords:
         yield f"it has no keyword delf-plugin-api-{PLUGIN_API}, which says what it was made for"
@@ -298,6 +282,28 @@ def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
             f"it has {len(entry_points)} entry points; put each plugin in a distribution of its "
             "own, so that people can block one plugin without the others"
         )
+
+
+def _check_requirement_on_delf(distribution: metadata.Distribution) -> Iterator[str]:
+    """Yield a fault if a plugin does not require delf, from a version and up to a version."""
+    from packaging.requirements import Requirement
+
+    delf_requirements: list[Requirement] = []
+    for line in distribution.requires or ():
+        requirement = Requirement(line)
+        if normalise(requirement.name) == DISTRIBUTION and requirement.marker is None:
+            delf_requirements.append(requirement)
+    if not delf_requirements:
+        yield f"it does not require {DISTRIBUTION}"
+    for requirement in delf_requirements:
+        operators = {part.operator for part in requirement.specifier}
+        if operators.isdisjoint(_LOWER_BOUNDS):
+            yield f"its requirement on {DISTRIBUTION} has no lower bound"
+        if operators.isdisjoint(_UPPER_BOUNDS):
+            yield (
+                f"its requirement on {DISTRIBUTION} has no upper bound: "
+                f"the next release of {DISTRIBUTION} may break the plugin"
+            )
 
 
 def _check_requirements(distribution: metadata.Distribution) -> Iterator[str]:

@@ -18,6 +18,7 @@ from delf.terminal import wrap_text
 from delf_cli.as_json import as_json_option
 from delf_cli.confirming import confirm
 from delf_cli.state import State, state_of
+from delf_cli.tables import one_line
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.delfhos import facts_of
 from delf_memory_semantic.store import SemanticStore
@@ -264,7 +265,7 @@ def _print_facts(facts: Sequence[StoredFact], as_json: bool) -> None:
         click.echo(json.dumps([_fact_row(fact) for fact in facts], ensure_ascii=False, indent=2))
         return
     for fact in facts:
-        click.echo(f"{fact.id:>6}  {wrap_text(_on_one_line(fact.content), indent=8)}")
+        click.echo(f"{fact.id:>6}  {wrap_text(one_line(fact.content), indent=8)}")
 
 
 def _fact_row(fact: StoredFact) -> _FactRow:
@@ -274,8 +275,3 @@ def _fact_row(fact: StoredFact) -> _FactRow:
         source=fact.source,
         saved_at=fact.saved_at.isoformat(),
     )
-
-
-def _on_one_line(text: str) -> str:
-    """Return a text on one line, with control characters replaced by spaces."""
-    return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -33,6 +33,7 @@ class Memory(FixedAttributes):
             are found by words alone.
     """
 
+    # Arguments that are no attributes; see FixedAttributes.
     _options = frozenset(("path", "embedding_model"))
 
     def __init__(
