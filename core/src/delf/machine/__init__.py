@@ -1,1 +1,1 @@
-"""The machine that delf runs on: files, threads and time zones."""
+"""The local machine: files, threads and time zones."""

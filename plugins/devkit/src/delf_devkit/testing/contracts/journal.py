@@ -22,6 +22,7 @@ from delf.events import (
 from delf.protocols.journal import Journal, TaskRecord, fields_of_setup
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
+from delf.types import TaskState
 from delf_devkit.testing.contracts.base import (
     LOOP_ITERATIONS,
     Contract,
@@ -194,7 +195,7 @@ class JournalContract(Contract):
             replace(finished("d", 2, has_succeeded=False), code=TaskStoppedError.code)
         )
         (record,) = await journal.find()
-        assert record.state == "stopped", (
+        assert record.state == TaskState.STOPPED, (
             f"a task that was stopped is listed as {record.state!r}: it would count as failed"
         )
         assert record.key == "ann", (

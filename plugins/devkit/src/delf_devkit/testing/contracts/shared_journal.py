@@ -14,6 +14,7 @@ import pytest_asyncio
 from delf.errors import DelfError, TaskStoppedError, UnknownRequestError, UnknownTaskError
 from delf.events import ApprovalDecided, ApprovalRequested, TaskPostponed, TaskQueued
 from delf.protocols.shared_journal import SharedJournal
+from delf.types import TaskState
 from delf_devkit.testing.contracts.base import Contract, fail_without, needs, opened
 from delf_devkit.testing.contracts.journal import finished, printed, started
 
@@ -91,7 +92,7 @@ class SharedJournalContract(Contract):
         await one.append(printed("a", 2))
         while numbers != {1, 2}:
             numbers.add((await anext(stream)).seq)
-        assert (await other.task("a")).state == "running"
+        assert (await other.task("a")).state == TaskState.RUNNING
         await stream.aclose()
 
     async def test_find_filters_by_state_text_and_time(self, two: Sequence[Any]) -> None:
@@ -99,8 +100,8 @@ class SharedJournalContract(Contract):
         for number, name in enumerate(("ann 50%_", "bob", "cleo"), 1):
             await one.append(started(name, at=float(number)))
         await one.append(finished("bob", 2))
-        assert await self._found(other, state="done") == ["bob"]
-        assert await self._found(other, state="running") == ["cleo", "ann 50%_"]
+        assert await self._found(other, state=TaskState.DONE) == ["bob"]
+        assert await self._found(other, state=TaskState.RUNNING) == ["cleo", "ann 50%_"]
         assert await self._found(other, text="DO CLEO") == ["cleo"]
         assert await self._found(other, text="50%_") == ["ann 50%_"]
         assert await self._found(other, text="5%") == [], (
@@ -119,7 +120,7 @@ class SharedJournalContract(Contract):
         assert [task.task_id for task in first] == ["e", "d"]
         cursor = first[-1].place  # the start time and the id of the task "d"
         assert await self._found(other, 2, after=cursor) == ["c", "b"]
-        assert await self._found(other, after=cursor, state="running") == ["c", "b", "a"]
+        assert await self._found(other, after=cursor, state=TaskState.RUNNING) == ["c", "b", "a"]
         await one.append(finished("d", 2))
         await one.append(started("new", at=9.0))
         await other.remove(["d"])
@@ -167,9 +168,9 @@ class SharedJournalContract(Contract):
         assert list((await other.prune(older_than=1e12)).tasks) == []  # no task is that old
         assert list((await other.prune(keep=5)).tasks) == []
         # The minimum age in seconds by state: the only ended task is done, and not that old.
-        min_ages = {"failed": 0.0, "interrupted": 0.0, "stopped": 0.0, "done": 1e12}
+        min_ages = {TaskState.FAILED: 0.0, TaskState.STOPPED: 0.0, TaskState.DONE: 1e12}
         assert list((await other.prune(min_ages)).tasks) == []
-        assert list((await other.prune({"failed": 0.0})).tasks) == []
+        assert list((await other.prune({TaskState.FAILED: 0.0})).tasks) == []
         assert list((await other.prune()).tasks) == ["old"]
         assert await self._found(one) == ["runs"]
 
@@ -178,10 +179,10 @@ class SharedJournalContract(Contract):
         await one.append(started("t"))
         await _refused(other.claim("t"), "a second process claims a task that runs in the first")
         await one.release("t")
-        assert (await other.task("t")).state == "interrupted"
+        assert (await other.task("t")).state == TaskState.INTERRUPTED
         await other.claim("t")
         await other.append(printed("t", 2))
-        assert (await one.task("t")).state == "running"
+        assert (await one.task("t")).state == TaskState.RUNNING
         await _refused(one.append(printed("t", 3)), "a process appends to a task that it lost")
         assert [event.seq for event in await other.read("t")] == [1, 2], (
             "a process that had lost the task stored an event of the task: the new owner would "
@@ -199,11 +200,13 @@ class SharedJournalContract(Contract):
         await closed.append(replace(submitted, task_id="queued", queue="night"))
         await closed.aclose()
         state = (await other.task("submitted")).state
-        assert state == "interrupted", (
+        assert state == TaskState.INTERRUPTED, (
             f"a submitted task without a queue is {state!r} when its owner has closed the journal: "
             "no runner takes the task, and nobody learns that it has to be resumed"
         )
-        assert (await other.task("queued")).state == "queued", "a runner would not take the task"
+        assert (await other.task("queued")).state == TaskState.QUEUED, (
+            "a runner would not take the task"
+        )
         (outcome,) = await _results_of(other.claim("running"))
         assert not isinstance(outcome, Exception), (
             f"a closed journal keeps its tasks, so that nobody can resume them: {outcome!r}; "
@@ -306,23 +309,23 @@ class SharedJournalContract(Contract):
 
     async def test_another_process_can_stop_a_task(self, two: Sequence[Any]) -> None:
         one, other = two
-        for name in ("running", "interrupted", "finished"):
+        for name in ("works", "died", "ended"):
             await one.append(started(name))
-        await one.append(finished("finished", 2))
-        await one.release("interrupted")
-        assert await other.stop("interrupted", "ann")
-        assert (await one.task("interrupted")).state == "stopped"
-        assert not await other.stop("finished", "ann")
+        await one.append(finished("ended", 2))
+        await one.release("died")
+        assert await other.stop("died", "ann")
+        assert (await one.task("died")).state == TaskState.STOPPED
+        assert not await other.stop("ended", "ann")
         with pytest.raises(UnknownTaskError):
             await other.stop("nowhere", "ann")
         # The first process still works on this task: stop() waits until that process ends it.
-        stopping = asyncio.ensure_future(other.stop("running", "ann"))
-        while not await one.asked_to_stop(["running", "finished"]):
+        stopping = asyncio.ensure_future(other.stop("works", "ann"))
+        while not await one.asked_to_stop(["works", "ended"]):
             assert not stopping.done(), (
                 "stop() returned before the process that works on the task ended the task"
             )
             await asyncio.sleep(0.01)
-        end = replace(finished("running", 2, has_succeeded=False), code=TaskStoppedError.code)
+        end = replace(finished("works", 2, has_succeeded=False), code=TaskStoppedError.code)
         await one.append(end)
         assert await stopping
 
