@@ -271,6 +271,12 @@ class Runtime:
             if refusal is not None:
                 return refusal
             return await TaskRun.begin(self.resources, request, permit)
+        except ConfigurationError as error:
+            # The journal has a submitted task already. Without an end, the task would look as if it
+            # still had to run. A resumed task can be resumed again, once the cause is mended.
+            if not request.past or request.is_resumed:
+                raise
+            return error
         except asyncio.CancelledError:
             # Without a recorded end, another process can resume the task.
             stays_resumable = self._stopped or self._stays_resumable(request.task_id)

@@ -57,6 +57,32 @@ def test_queued_task_is_journalled_before_submit_returns(make, journal, scripted
     assert [event.seq for event in of(journal, task)] == list(range(1, len(kinds) + 1))
 
 
+async def test_submitted_task_that_cannot_start_has_failed(
+    delf_host, journal, scripted_model, tmp_path
+):
+    file_is_gone = asyncio.Event()
+
+    @tool(confirm=False)
+    async def wait() -> None:
+        await file_is_gone.wait()
+
+    paper = tmp_path / "a.csv"
+    paper.write_text("x")
+    scripted_model.writes("await wait()")
+    options = {"tools": [wait], "llm": "scripted", "host": delf_host, "journal": "test"}
+    async with Agent(max_tasks=1, **options) as agent:
+        first = await agent.asubmit("wait")
+        second = await agent.asubmit("read it", files=[str(paper)])
+        paper.unlink()
+        file_is_gone.set()
+        assert (await first).status
+        with pytest.raises(ConfigurationError, match="does not exist"):
+            await second
+    (end,) = [event for event in await journal.read(second) if isinstance(event, ev.TaskFinished)]
+    assert not end.status
+    assert "does not exist" in end.error
+
+
 async def test_failing_listener_does_not_keep_a_task_from_its_queue(make, scripted_model, caplog):
     def fail(event):
         raise KeyError(type(event).__name__)
