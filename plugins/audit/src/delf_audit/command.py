@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 import click
 
@@ -17,7 +17,7 @@ from delf_audit.trail import AuditTrail, VerifiedTrail
 from delf_cli.as_json import as_json_option
 from delf_cli.ids import short_id
 
-_HEAD = ("at", "task", "what", "prev", "mac")
+_COMMON_FIELDS: Final = ("at", "task", "what", "prev", "mac")
 
 
 class _VerifiedRow(TypedDict):
@@ -176,7 +176,7 @@ def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
 
 def _split_record(record: Mapping[str, Any]) -> _RecordRow:
     """Return the common fields of a record, and all other fields together as ``content``."""
-    content = {name: value for name, value in record.items() if name not in _HEAD}
+    content = {name: value for name, value in record.items() if name not in _COMMON_FIELDS}
     head: dict[str, Any] = {name: record.get(name) for name in ("at", "task", "what", "prev")}
     return _RecordRow(**head, content=content)
 

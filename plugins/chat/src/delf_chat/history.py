@@ -16,7 +16,7 @@ Transform = Callable[[list[ChatMessage]], Any]
 """Function that converts the messages of a task's history; sync or async."""
 
 ROLES: Final[tuple[str, ...]] = get_args(Role)
-_LONGEST: Final = 8_000
+_MAX_CHARACTERS: Final = 8_000
 _GAP: Final = "(Earlier messages are left out.)"
 # The placeholder for an empty message, which some providers refuse.
 _EMPTY: Final = "(nothing)"
@@ -108,7 +108,7 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
         if message.role in ("user", "assistant"):  # not a system message
             has_dialogue_begun = True
         trust = "own" if message.is_own else "outside"
-        parts: list[Part] = [TextPart(_cut(message.content))]
+        parts: list[Part] = [TextPart(_text_for_model(message.content))]
         if merged and merged[-1].role == message.role:
             previous = merged.pop()  # one message replaces both
             parts = [*previous.parts, TextPart("\n\n"), *parts]
@@ -118,7 +118,8 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
     return tuple(merged)
 
 
-def _cut(text: str) -> str:
-    if len(text) <= _LONGEST:
+def _text_for_model(text: str) -> str:
+    """Return a message's text, truncated if it is long; a placeholder for an empty text."""
+    if len(text) <= _MAX_CHARACTERS:
         return text if text.strip() else _EMPTY
-    return f"{text[:_LONGEST]}… (cut, {len(text):,} characters)"
+    return f"{text[:_MAX_CHARACTERS]}… (cut, {len(text):,} characters)"

@@ -10,10 +10,10 @@ from pydantic_core import to_jsonable_python
 from pydantic_evals.evaluators.evaluator import EvaluationResult
 from pydantic_evals.reporting import ReportCase
 
-_LONGEST: Final = 200
+_MAX_CHARACTERS: Final = 200
 # The number of equal characters that are shown before the first difference.
 _EQUAL_SHOWN: Final = 20
-_COMPARING: Final = ("Equals", "EqualsExpected")
+_COMPARING_CHECKS: Final = ("Equals", "EqualsExpected")
 
 
 def expectation_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> str | None:
@@ -22,7 +22,7 @@ def expectation_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]
     if check.source.arguments is None and check.source.name != "EqualsExpected":
         return None
     text = _text(_wanted(check, case))
-    if check.source.name in _COMPARING:
+    if check.source.name in _COMPARING_CHECKS:
         return _short(text, _start_to_show(text, _text(case.output)))
     return _short(text)
 
@@ -37,7 +37,7 @@ def reason_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> 
         return "no span matches"
     answer = _text(case.output)
     start = 0
-    if check.source.name in _COMPARING:
+    if check.source.name in _COMPARING_CHECKS:
         start = _start_to_show(answer, _text(_wanted(check, case)))
     return f"the answer is {_short(answer, start)}"
 
@@ -62,13 +62,13 @@ def _start_to_show(text: str, other: str) -> int:
     pairs = zip(text, other, strict=False)
     equal_pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
     common_length = len(list(equal_pairs))
-    is_seen_from_the_start = common_length < _LONGEST // 2
+    is_seen_from_the_start = common_length < _MAX_CHARACTERS // 2
     return 0 if is_seen_from_the_start else common_length - _EQUAL_SHOWN
 
 
 def _short(text: str, start: int = 0) -> str:
     """Return a part of a text, with marks of what is left out."""
-    end = start + _LONGEST
+    end = start + _MAX_CHARACTERS
     before = "…" if start else ""
     after = "…" if end < len(text) else ""
     return f"{before}{text[start:end]}{after}"

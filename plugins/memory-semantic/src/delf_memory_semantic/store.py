@@ -29,7 +29,9 @@ _log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_BATCH: Final = 256
+# The number of facts whose missing vectors are computed and stored at once.
+_FILL_BATCH: Final = 256
+# The number of statements that a store runs at once on its database.
 _THREADS: Final = 16
 # The number of seconds for which an embedder that failed slowly is not used.
 _PAUSE_SECONDS: Final = 60.0
@@ -299,7 +301,7 @@ class SemanticStore:
         self._has_gaps = False
         try:
             while missing := await self._in_thread(
-                self._database.without_vector, self._model, _BATCH, last_number
+                self._database.without_vector, self._model, _FILL_BATCH, last_number
             ):
                 last_number, _text = missing[-1]
                 vectors = await self._vectors_of(missing)
