@@ -308,7 +308,7 @@ def test_decimal_tag_without_short_text_is_refused(parts):
 
 
 def test_non_utf8_bytes_are_refused():
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="codec can't decode"):
         loads(b"\xff\xfe")
 
 

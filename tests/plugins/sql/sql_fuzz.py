@@ -283,7 +283,7 @@ async def postgresql_runner(url: str) -> AsyncGenerator[Run]:
         async def run(text: str) -> set[str]:
             called.clear()
             try:
-                await connection.execute(text, prepare=True)  # pyright: ignore
+                await connection.execute(text, prepare=True)
             except psycopg.Error as error:
                 raise ServerError(called & set(CANARIES)) from error
             return called & set(CANARIES)
