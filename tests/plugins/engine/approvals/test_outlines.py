@@ -936,7 +936,7 @@ async def test_outline_extended_by_another_call_while_rules_are_read_counts(monk
 
     flows = TaskFlows(cast("Any", origins), request_outline, cast("Any", SimpleNamespace()), ())
     monkeypatch.setattr(
-        flows, "_reason_now", lambda call, rules=(): None if outline.answers else "suspicious"
+        flows, "current_reason", lambda call, rules=(): None if outline.answers else "suspicious"
     )
     assert await flows.reason_to_review(cast("Any", None), learned) is None
     assert requested == []

@@ -70,7 +70,7 @@ class TaskFlows:
         texts = values_of(self._log.redactor.redact_value(arguments))
         return {path: self._origins.find(text).data() for path, text in islice(texts, MAX_LEAVES)}
 
-    def _reason_now(self, call: Call, learned: Sequence[str] = ()) -> str | None:
+    def current_reason(self, call: Call, learned: Sequence[str] = ()) -> str | None:
         """Return why a person should review a call, by the outline as it is now.
 
         Args:
@@ -124,14 +124,14 @@ class TaskFlows:
             call: The call.
             learned: Reads the rules from a person's approvals; called only if needed.
         """
-        reason = self._reason_now(call)
+        reason = self.current_reason(call)
         if reason is None:
             return None
         rules = () if learned is None else await learned()
         # Even without rules, the reason may be gone: concurrent calls extend the outline, too.
-        reason = self._reason_now(call, rules)
+        reason = self.current_reason(call, rules)
         while reason is not None and await self._extend_outline():
-            reason = self._reason_now(call, rules)
+            reason = self.current_reason(call, rules)
         return reason
 
     async def _extend_outline(self) -> bool:
