@@ -76,7 +76,7 @@ def _events(number: int, at: float) -> list[Event]:
     """Return the events of a task: a model call, a script, two calls, and sometimes an approval."""
     common: dict[str, Any] = {"task_id": f"task_{number:016x}", "at": at}
     words = f"Send the reminders of customer {number % 977} who owes for order {number}"
-    setup = {"serve": {"key": _PEOPLE[number % len(_PEOPLE)], "from": "10.0.0.7"}}
+    setup = {"serve": {"user": _PEOPLE[number % len(_PEOPLE)], "from": "10.0.0.7"}}
     action = f"{_CONNECTIONS[number % len(_CONNECTIONS)]}.find"
     events: list[Event] = [
         TaskQueued(**common, seq=1, task=words, setup=setup),

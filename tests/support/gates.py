@@ -94,7 +94,7 @@ async def gate_bench(
     shared: Approvals | None = None,
     journal: Any = None,
     task_id: str = "task_1",
-    key: str | None = None,
+    user: str | None = None,
     project: str = "/home/ada/shop",
     secrets: Sequence[str] = (),
     replay: Replay | None = None,
@@ -112,7 +112,7 @@ async def gate_bench(
         shared: Approvals of an agent with several tasks.
         journal: That of several tasks.
         task_id: The task.
-        key: On whose behalf it is done.
+        user: The user for whom it runs.
         project: Its folder.
         secrets: What must not get to the journal and to scripts.
         replay: What the journal of a resumed task holds.
@@ -138,7 +138,7 @@ async def gate_bench(
         journal=journal,
         project=project,
     )
-    request = TaskRequest(task="a task", timeout=60, task_id=task_id, key=key)
+    request = TaskRequest(task="a task", timeout=60, task_id=task_id, user=user)
     permit = Permit(asyncio.Semaphore(10))
     of_task = TaskApprovals(approvals, request, log, permit, TaskClock(60))
     run: Any = SimpleNamespace(

@@ -146,9 +146,9 @@ class TaskQueued(_Event):
     The event holds everything that another process needs to work on the task. ``timeout`` is in
     seconds. ``queue`` is the name of the queue from which a runner takes the task; None if this
     process works on the task. Runners take tasks with a lower ``priority`` first, and no task
-    before its Unix time ``not_before``. ``key`` is the owner, whose limits hold for all tasks of
-    the owner. After an outage the task is attempted again up to ``retries`` times, for the first
-    time after ``retry_after`` seconds; None uses the queue's setting.
+    before its Unix time ``not_before``. ``user`` is the user for whom the task runs: a queue limits
+    the tasks of each user. After an outage the task is attempted again up to ``retries`` times, for
+    the first time after ``retry_after`` seconds; None uses the queue's setting.
     """
 
     task: str
@@ -158,7 +158,7 @@ class TaskQueued(_Event):
     conversation: str | None = None
     interactive: bool = False
     queue: str | None = None
-    key: str | None = None
+    user: str | None = None
     priority: int = 0
     not_before: float | None = None
     retries: int | None = None
@@ -175,7 +175,7 @@ class TaskStarted(_Event):
     approval; otherwise the requests are kept until somebody answers. ``parent`` is the parent of a
     child task, and ``worker`` the name of the worker that does the task. ``zone`` is the time zone
     at the start as a POSIX rule, and ``zone_name`` the zone's name if known: a resumed task keeps
-    both. ``key`` is the owner; None for the local user.
+    both. ``user`` is the user for whom the task runs; None for the local user.
     """
 
     replay_key = ()
@@ -189,7 +189,7 @@ class TaskStarted(_Event):
     worker: str | None = None
     zone: str = ""
     zone_name: str = ""
-    key: str | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -679,10 +679,10 @@ class ApprovalDecided(_Event):
         remember: How long later calls pass without approval.
         covers: Which later calls pass: with ``call`` only calls with the same arguments, with
             ``action`` all calls of the action.
-        key: The owner of the later tasks for which a decision remembered ``until_revoked`` holds;
+        user: The user of the later tasks for which a decision remembered ``until_revoked`` holds;
             None for the local user.
         project: The folder of these later tasks.
-        person: The owner name of the deciding person; None for the local user.
+        person: The deciding person, as the ``user`` of their own tasks; None for the local user.
     """
 
     request_id: str
@@ -698,7 +698,7 @@ class ApprovalDecided(_Event):
     note: int | None = None
     remember: Remember = "no"
     covers: Covers = "call"
-    key: str | None = None
+    user: str | None = None
     project: str | None = None
     person: str | None = None
 
@@ -714,15 +714,15 @@ class ApprovalDecided(_Event):
 class ApprovalVoted(_Event):
     """The first of two required approvers approved a request.
 
-    ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``key`` is the approver's owner name:
-    the value that ``TaskStarted.key`` has in the approver's own tasks; None for the local user.
-    ``teams`` are the approver's teams at the time of the approval.
+    ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``user`` is the approver, as in
+    ``TaskStarted.user`` of the approver's own tasks; None for the local user. ``teams`` are the
+    approver's teams at the time of the approval.
     """
 
     request_id: str
     by: str
     reason: str | None = None
-    key: str | None = None
+    user: str | None = None
     teams: tuple[str, ...] = ()
     note: int | None = None
     via: str = ""
@@ -732,14 +732,14 @@ class ApprovalVoted(_Event):
 class ApprovalCommented(_Event):
     """A person commented on a pending request.
 
-    People read comments; neither the script nor the model does. ``note``, ``via`` and ``key`` are
+    People read comments; neither the script nor the model does. ``note``, ``via`` and ``user`` are
     as in :class:`ApprovalVoted`.
     """
 
     request_id: str
     by: str
     text: str
-    key: str | None = None
+    user: str | None = None
     note: int | None = None
     via: str = ""
 
@@ -754,13 +754,13 @@ class ApprovalAssigned(_Event):
     """A person assigned a pending request to ``to``, or to nobody.
 
     An assignment says who looks at a request. Everybody else who may decide still may. ``note``,
-    ``via`` and ``key`` are as in :class:`ApprovalVoted`.
+    ``via`` and ``user`` are as in :class:`ApprovalVoted`.
     """
 
     request_id: str
     by: str
     to: str | None
-    key: str | None = None
+    user: str | None = None
     note: int | None = None
     via: str = ""
 

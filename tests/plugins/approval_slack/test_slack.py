@@ -326,7 +326,7 @@ async def test_team_names_replace_slack_ids(office):
     names = {"U0ADA": "ada", "S0FINANCE": "finance"}
     channel = await opens(approves, names=names)
     who = (await channel.decide(asked())).who
-    assert (who.name, who.key, who.teams) == ("ada", "ada:U0ADA", ("finance",))
+    assert (who.name, who.user, who.teams) == ("ada", "ada:U0ADA", ("finance",))
 
 
 async def test_unknown_slack_user_cannot_decide_if_the_rule_demands_another_person(office):

@@ -84,7 +84,7 @@ async def test_audit_records_requester_approver_and_calls(tmp_path: Path) -> Non
         "done", "end",
     ]  # fmt: skip
     assert records[0]["text"] == "Pay the bill."
-    assert records[0]["user"]
+    assert (records[0]["user"], bool(records[0]["account"])) == ("local", True)
     assert records[3]["arguments"] == {"amount": 20}
     assert records[3]["shown"] == {"description": "the bill"}
     assert [record["decision"] for record in records if "decision" in record] == [

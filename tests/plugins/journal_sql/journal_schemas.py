@@ -30,6 +30,7 @@ from delf_journal_sql.opening import open_database
 from delf_journal_sql.settings import JournalSettings
 
 FOLDER: Final = Path(__file__).with_name("schemas")
+USER: Final = "ada:1"
 _CALL: Final[dict[str, Any]] = {"call_id": 1, "action": "bank.pay"}
 _STATES: Final = {"done": "done", "bad": "failed", "waits": "running"}
 
@@ -43,8 +44,10 @@ def events_of(name: str) -> list[Event]:
     """Return the events of a task: ``done`` and ``bad`` are over, ``waits`` waits for a person."""
     digest = "ab" * 32
     made: list[Event] = [
-        TaskQueued(task_id=name, seq=1, at=1.0, task=f"pay {name}"),
-        TaskStarted(task_id=name, seq=2, at=2.0, task=f"pay {name}", origin="agent"),
+        TaskQueued(task_id=name, seq=1, at=1.0, task=f"pay {name}", user=USER),
+        TaskStarted(
+            task_id=name, seq=2, at=2.0, task=f"pay {name}", origin="agent", user=USER
+        ),
         ScriptGenerated(task_id=name, seq=3, at=3.0, attempt=1, code="await bank.pay(5)"),
         ApprovalRequested(
             task_id=name, seq=4, at=4.0, request_id=f"req_{name}", arguments={"n": 5},
@@ -77,8 +80,8 @@ def fill(raw: sqlite3.Connection) -> None:
         over = None if name == "waits" else 8.0
         raw.execute(
             "INSERT INTO delf_tasks (id, task_id, task, origin, state, started_at, finished_at, "
-            "error) VALUES (?, ?, ?, 'agent', ?, 1.0, ?, ?)",
-            (key, name, f"pay {name}", state, over, "no" if name == "bad" else None),
+            "error, user_id) VALUES (?, ?, ?, 'agent', ?, 1.0, ?, ?, ?)",
+            (key, name, f"pay {name}", state, over, "no" if name == "bad" else None, USER),
         )
         for event in events_of(name):
             record = encode(event)

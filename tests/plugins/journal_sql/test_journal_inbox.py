@@ -80,7 +80,9 @@ async def test_remembered_approval_is_shared_and_revoked_across_processes(
     assert isinstance(journal, SupportsRemembered)
     await ask(journal, "a", "req_1", "req_2", "req_3", "req_4", "req_5")
     lasts = {"remember": "until_revoked"}
-    await journal.append(require_remembered("a", 7, "req_1", covers="action", key="bob:1", **lasts))
+    await journal.append(
+        require_remembered("a", 7, "req_1", covers="action", user="bob:1", **lasts)
+    )
     await journal.append(require_remembered("a", 8, "req_2", remember="task"))
     await journal.append(require_remembered("a", 9, "req_3", decision="rejected", **lasts))
     message = {"reason": 'he wrote "until_revoked"', "remember": "no"}
@@ -91,8 +93,8 @@ async def test_remembered_approval_is_shared_and_revoked_across_processes(
     )
     first, second = await other.remembered()
     assert (first.request_id, first.task_id, first.arguments) == ("req_1", "a", None)
-    assert (first.by, first.key, first.project, first.at) == ("ann", "bob:1", "/shop", 7.0)
-    assert (second.request_id, second.arguments, second.key) == ("req_5", {"n": 6}, None)
+    assert (first.by, first.user, first.project, first.at) == ("ann", "bob:1", "/shop", 7.0)
+    assert (second.request_id, second.arguments, second.user) == ("req_5", {"n": 6}, None)
     with pytest.raises(UnknownRequestError):
         await other.revoke("req_2", "cli")
     assert await other.revoke("req_1", "cli") == first

@@ -49,7 +49,7 @@ class Written:
             count += 1
             await self.journal.append(kind(task_id=name, seq=count, at=at + count - 1, **fields))
 
-        setup = {"serve": {"key": person}} if person else {}
+        setup = {"serve": {"user": person}} if person else {}
         await add(TaskStarted, task=task, setup=setup, **started)
         return add
 
@@ -91,7 +91,7 @@ async def test_task_of_a_schedule_is_found_and_counted_under_the_schedules_perso
     journal, written
 ) -> None:
     await written.task("task_page", person="ada")
-    await written.task("task_schedule", key="ada:4f1c")
+    await written.task("task_schedule", user="ada:4f1c")
     await written.task("task_local")
     assert {*await found(journal, person="ada")} == {"task_page", "task_schedule"}
     by_person = await journal.figures("person", TaskFilter())

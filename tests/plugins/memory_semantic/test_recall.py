@@ -127,7 +127,7 @@ async def test_whole_calendar_is_a_time_range(recall: Recall, zone: dt.tzinfo | 
 
 
 @pytest.mark.parametrize(
-    ("scope", "owner", "conversations"),
+    ("scope", "user", "conversations"),
     [
         ("person", None, {"trip", "shop"}),
         ("person", "ada:1", {"trip"}),
@@ -141,7 +141,7 @@ async def test_recall_finds_conversations_of_the_person_who_asks(
     context: PluginContext,
     journal: SharedJournal,
     scope: str,
-    owner: str | None,
+    user: str | None,
     conversations: set[str],
     embedder: str | None,
 ) -> None:
@@ -150,7 +150,7 @@ async def test_recall_finds_conversations_of_the_person_who_asks(
         await store.append(name, [ChatMessage(role="user", content="The flight lamps.", at=NOON)])
     recall = Recall(scope=scope, embedding_model=embedder)
     recall.use_context(context)
-    asking = replace(ScriptedTask().context(connection="recall"), owner=owner)
+    asking = replace(ScriptedTask().context(connection="recall"), user=user)
     found = await recall.recall("flight lamps", limit=20, context=asking)
     assert {item["conversation"] for item in found} == conversations
     await recall.aclose()
@@ -166,9 +166,9 @@ async def test_recall_in_a_task_knows_its_person(tmp_path: Path, journal: Shared
     past = Recall(url=str(tmp_path / "journal.db"), embedding_model="off")
     answers: list[str] = []
     async with Agent(tools=[past], llm="scripted", host=host, sandbox="local") as agent:
-        for key in ("ada:1", "bob:2"):
+        for user in ("ada:1", "bob:2"):
             model.says(f"```python\n{script}\n```")
-            task = await agent.asubmit("What do I earn?", key=key)
+            task = await agent.asubmit("What do I earn?", user=user)
             answers.append((await task).raise_for_status().text)
     assert [answer.split("\n") for answer in answers] == [
         ["My salary is 5,000 euros.", "end"],

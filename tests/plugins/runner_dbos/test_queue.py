@@ -40,19 +40,19 @@ async def workflows(queue: DbosQueue) -> dict[str, Any]:
     return {row.workflow_id: row for row in rows}
 
 
-async def test_task_becomes_one_workflow_with_key_priority_and_delay(queue: DbosQueue) -> None:
-    for task in (waits(), waits(), waits("k", key="seven", priority=-3)):
+async def test_task_becomes_one_workflow_with_user_priority_and_delay(queue: DbosQueue) -> None:
+    for task in (waits(), waits(), waits("k", user="seven", priority=-3)):
         await queue.enqueue(task)
     await queue.enqueue(waits("later", not_before=time.time() + 3600))
     found = await workflows(queue)
     assert {name: (row.status, row.queue_name) for name, row in found.items()} == {
         "t": ("ENQUEUED", "q"),
-        "k": ("ENQUEUED", "q/keys"),
+        "k": ("ENQUEUED", "q/users"),
         "later": ("DELAYED", "q"),
     }
     assert (found["k"].queue_partition_key, found["k"].priority) == ("seven", 2**30 - 6)
     assert found["t"].input["args"] == (
-        {"task_id": "t", "queue": "q", "key": None, "priority": 0, "requeues": 0},
+        {"task_id": "t", "queue": "q", "user": None, "priority": 0, "requeues": 0},
     )
 
 
@@ -62,7 +62,7 @@ async def test_invalid_times_of_a_schedule_are_refused(queue: DbosQueue, tmp_pat
         await schedules.add(Schedule(name="daily", cron="at noon", task="Do it."))
 
 
-@pytest.mark.parametrize("name", ["", " ", "q/keys"])
+@pytest.mark.parametrize("name", ["", " ", "q/users"])
 async def test_invalid_name_of_a_queue_is_refused(
     queue: DbosQueue, tmp_path: Path, name: str
 ) -> None:
@@ -93,11 +93,11 @@ async def test_queue_resumes_begun_tasks_before_new_ones(queue: DbosQueue) -> No
     assert [name.partition(":")[0] for name in order] == ["urgent", "t", "first", "t"]
 
 
-async def test_queue_settings_become_limits_of_queue_and_keys(queue: DbosQueue) -> None:
-    settings = QueueSettings(global_concurrency=3, per_second=0.5, key_concurrency=5)
+async def test_queue_settings_become_limits_of_queue_and_users(queue: DbosQueue) -> None:
+    settings = QueueSettings(global_concurrency=3, per_second=0.5, user_concurrency=5)
     await queue.register("q", settings, concurrency=8)
     plain, keys = await queue.call(
-        lambda client: [client.retrieve_queue(name) for name in ("q", "q/keys")]
+        lambda client: [client.retrieve_queue(name) for name in ("q", "q/users")]
     )
     for one in (plain, keys):
         assert (one.global_concurrency, one.worker_concurrency) == (3, 3)

@@ -149,8 +149,8 @@ def waits(not_before: float | None = None, **more: Any) -> TaskQueued:
     return TaskQueued(seq=1, at=1.0, not_before=not_before, **{**event, **more})
 
 
-def ticket(requeues: int = 0, key: str | None = None) -> Ticket:
-    return Ticket(task_id="t", queue="q", key=key, requeues=requeues)
+def ticket(requeues: int = 0, user: str | None = None) -> Ticket:
+    return Ticket(task_id="t", queue="q", user=user, requeues=requeues)
 
 
 async def ends(journal: SqlJournal, task_id: str) -> None:
@@ -304,13 +304,13 @@ async def test_busy_runner_returns_further_tasks(
 
     agents.does = do
     await journal.append(waits())
-    await journal.append(waits(task_id="u", key="customer-7"))
+    await journal.append(waits(task_id="u", user="customer-7"))
     first = asyncio.ensure_future(runner.work("t", ticket()))
     await begun.wait()
-    second = Ticket(task_id="u", queue="q", key="customer-7")
+    second = Ticket(task_id="u", queue="q", user="customer-7")
     both = [runner.work("u", second) for _ in range(2)]  # it is back before it is let go
     assert await asyncio.gather(*both) == ["requeued", "requeued"]
-    assert queue.handed_on == [{"u": "q/keys"}] * 2
+    assert queue.handed_on == [{"u": "q/users"}] * 2
     on.set()
     assert await first == "done"
     assert await runner.work("u", second) == "done"
@@ -398,7 +398,7 @@ async def test_unreadable_task_does_not_keep_others_out_of_the_queue(
 async def test_schedule_submits_one_task_per_firing(
     runner: Runner, journal: SqlJournal, queue: NotedQueue
 ) -> None:
-    context = {"task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
+    context = {"task": "Do it.", "queue": "q", "setup": {"folder": "/"}, "user": None}
     queue.away = 1
     (name,) = (await runner.fire("sched-morning-1", context))["tasks"]
     assert (await runner.fire("sched-morning-1", context))["tasks"] == [name]
@@ -411,7 +411,7 @@ async def test_schedule_submits_one_task_per_firing(
 async def test_schedule_does_not_wait_for_an_unreadable_task(
     runner: Runner, journal: SqlJournal, queue: NotedQueue, tmp_path: Path
 ) -> None:
-    context = {"task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
+    context = {"task": "Do it.", "queue": "q", "setup": {"folder": "/"}, "user": None}
     assert (await runner.fire("sched-morning-1", context))["tasks"]
     with contextlib.closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as raw:
         raw.execute("UPDATE delf_events SET v = 99")
@@ -434,7 +434,14 @@ async def test_item_of_two_overlapping_firings_starts_one_task(
     watchers: Any = SimpleNamespace(lend=Mock(return_value=contextlib.nullcontext()))
     options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=1, lease=30.0, grace=0.0)
     runner = Runner(journal, queue, agents, watchers, options)
-    watch = {"name": "w", "made": 1.0, "task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
+    watch = {
+        "name": "w",
+        "made": 1.0,
+        "task": "Do it.",
+        "queue": "q",
+        "setup": {"folder": "/"},
+        "user": None,
+    }
     context = {**watch, "each": "mails()"}
     started = [
         (await runner.fire(firing, context))["tasks"] for firing in ("one", "two", "one", "two")
@@ -494,7 +501,7 @@ async def test_schedule_of_a_person_without_rights_starts_no_task(
     ada = Person(name="ada", uid="1", made_at=1.0, rights=("read", "run"))
     assert await journal.keep_person(ada, None)
     setup = {"folder": "/"}
-    context = {"name": "s", "task": "Do it.", "queue": "q", "setup": setup, "key": ada.holder}
+    context = {"name": "s", "task": "Do it.", "queue": "q", "setup": setup, "user": ada.user}
     assert (await runner.fire("one", context))["tasks"]
     assert await journal.keep_person(replace(ada, **change), ada)
     fired = await runner.fire("two", context)
@@ -510,10 +517,10 @@ async def test_schedule_of_a_removed_person_stays_ended_after_a_namesake_is_adde
     assert await journal.keep_person(removed, ada)
     namesake = RequestedChanges().apply_to(removed, "ada")
     assert await journal.keep_person(namesake, removed)
-    context = {"name": "s", "task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
-    fired = await runner.fire("one", {**context, "key": ada.holder})
+    context = {"name": "s", "task": "Do it.", "queue": "q", "setup": {"folder": "/"}, "user": None}
+    fired = await runner.fire("one", {**context, "user": ada.user})
     assert (fired["tasks"], fired["failure"]) == ([], "ada may not run tasks any more")
-    assert (await runner.fire("two", {**context, "key": namesake.holder}))["tasks"]
+    assert (await runner.fire("two", {**context, "user": namesake.user}))["tasks"]
 
 
 @pytest.mark.parametrize("change", ["removed", "without the right", "replaced by a namesake"])
@@ -523,7 +530,7 @@ async def test_accepted_task_of_a_person_without_rights_fails_unstarted(
 ) -> None:
     ada = Person(name="ada", uid="1", made_at=1.0, rights=("read", "run"))
     assert await journal.keep_person(ada, None)
-    await journal.append(waits(key=ada.holder))
+    await journal.append(waits(user=ada.user))
     if is_interrupted:
         await lose(journal)
     removed = replace(ada, revoked_at=2.0)
@@ -531,7 +538,7 @@ async def test_accepted_task_of_a_person_without_rights_fails_unstarted(
     assert await journal.keep_person(changed, ada)
     if change == "replaced by a namesake":
         assert await journal.keep_person(RequestedChanges().apply_to(removed, "ada"), removed)
-    assert await runner.work("t", ticket(key=ada.holder)) == "failed"
+    assert await runner.work("t", ticket(user=ada.user)) == "failed"
     assert agents.setups == []
     assert (await journal.task("t")).error == "ada may not run tasks any more"
 
@@ -542,7 +549,7 @@ async def test_failed_first_firing_leaves_the_next_one_the_first(
     ada = Person(name="ada", uid="1", made_at=1.0, rights=("read",))
     assert await journal.keep_person(ada, None)
     context = {"name": "s", "stored_name": "p/s", "made": "m", "each": "inbox()"}
-    fired = await runner.fire("one", {**context, "key": ada.holder})
+    fired = await runner.fire("one", {**context, "user": ada.user})
     assert fired["failure"]
     queue.firings = [SimpleNamespace(output=fired)]
     # With an empty list, the next firing would start a task for each item that is there already.
@@ -571,9 +578,9 @@ async def test_task_of_a_person_obeys_their_budget_and_reports_its_end(
         lent: Any = SimpleNamespace(lend=Mock(return_value=contextlib.nullcontext(agent)))
         runner = Runner(journal, queue, lent, lent, options, people)
         ended = list[str]()
-        for name, key in (("t1", ada.holder), ("t2", ada.holder), ("t3", None)):
-            await journal.append(waits(task_id=name, task=doing("print(1)"), key=key))
-            place = Ticket(task_id=name, queue="q", key=key, requeues=0)
+        for name, user in (("t1", ada.user), ("t2", ada.user), ("t3", None)):
+            await journal.append(waits(task_id=name, task=doing("print(1)"), user=user))
+            place = Ticket(task_id=name, queue="q", user=user, requeues=0)
             ended.append(await runner.work(name, place))
         assert ended == ["done", "failed", "done"]
         assert "budget" in str((await journal.task("t2")).error)

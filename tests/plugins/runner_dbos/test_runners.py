@@ -166,34 +166,34 @@ async def test_task_that_cannot_be_enqueued_is_not_journalled(tmp_path: Path) ->
 
 
 async def at_once(one: Fleet) -> dict[str | None, int]:
-    """Return the largest number of concurrent tasks of each key."""
+    """Return the largest number of concurrent tasks of each user."""
     moments: dict[str | None, list[tuple[float, int]]] = {}
     for record in await one.journal.find(100):
         for event in await one.journal.read(record.task_id):
             if isinstance(event, (TaskStarted, TaskFinished)):
                 step = 1 if isinstance(event, TaskStarted) else -1
-                moments.setdefault(record.key, []).append((event.at, step))
-    return {key: max(accumulate(step for _, step in sorted(of))) for key, of in moments.items()}
+                moments.setdefault(record.user, []).append((event.at, step))
+    return {user: max(accumulate(step for _, step in sorted(of))) for user, of in moments.items()}
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_key_concurrency_holds_across_runners(tmp_path: Path, kind: str) -> None:
+async def test_user_concurrency_holds_across_runners(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
         if kind == "postgresql":
             url = stack.enter_context(own_postgres()).url
-        more = "key_concurrency = 2\n[plugins.runner-dbos.queues.default]\nkey_concurrency = 1"
+        more = "user_concurrency = 2\n[plugins.runner-dbos.queues.default]\nuser_concurrency = 1"
         database = url if kind == "postgresql" else None
         async with fleet(tmp_path, url, database, steps=1, lease=20, more=more) as one:
-            await one.submit(names(5), key="customer-7")
-            await one.submit(["job-5", "job-6", "job-7"], key="customer-8")
+            await one.submit(names(5), user="customer-7")
+            await one.submit(["job-5", "job-6", "job-7"], user="customer-8")
             for _ in range(3):
                 one.start()
             await one.all_over(150)
             assert dict(await one.states()) == {"done": 8}
             assert once_each(one, 8)
             most = 1 if kind == "postgresql" else 3  # SQLite: one for each runner
-            assert {key: count <= most for key, count in (await at_once(one)).items()} == {
+            assert {user: count <= most for user, count in (await at_once(one)).items()} == {
                 "customer-7": True,
                 "customer-8": True,
             }
@@ -328,11 +328,11 @@ async def test_global_concurrency_holds_across_runners(tmp_path: Path, kind: str
             assert (await at_once(one))[None] <= (1 if kind == "postgresql" else 2)
 
 
-async def test_rate_limit_holds_per_queue_and_key(tmp_path: Path) -> None:
-    more = "per_second = 0.0005\nkey_per_second = 0.0002"
+async def test_rate_limit_holds_per_queue_and_user(tmp_path: Path) -> None:
+    more = "per_second = 0.0005\nuser_per_second = 0.0002"
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1, more=more) as one:
         await one.submit(names(2))
-        await one.submit(["job-2", "job-3"], key="customer-7")
+        await one.submit(["job-2", "job-3"], user="customer-7")
         await one.submit(["job-4"], queue="other")
         one.start("--queue", "default", "--queue", "other")
 
@@ -347,16 +347,16 @@ async def test_rate_limit_holds_per_queue_and_key(tmp_path: Path) -> None:
 
 def test_detached_task_is_run_by_a_runner_and_schedules_are_managed(tmp_path: Path) -> None:
     llm = write_recording(tmp_path / "hello.jsonl", "print('hello')")
-    how = ("--key", "customer-7", "--retries", "2", "--retry-after", "5")
+    how = ("--user", "customer-7", "--retries", "2", "--retry-after", "5")
     left = delf("run", "Say hello.", "--llm", llm, "--detach", "--json", *how, cwd=tmp_path)
     task = json.loads(left.stdout)
     assert task["queue"] == "default"
     (listed,) = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
     assert (listed["task_id"], listed["state"]) == (task["task_id"], "queued")
-    assert (listed["key"], listed["tries"]) == ("customer-7", 0)
+    assert (listed["user"], listed["tries"]) == ("customer-7", 0)
     events = delf("runs", "events", task["task_id"], "--json", cwd=tmp_path).stdout
     queued = json.loads(events.splitlines()[0])["data"]
-    assert (queued["key"], queued["retries"], queued["retry_after"]) == ("customer-7", 2, 5.0)
+    assert (queued["user"], queued["retries"], queued["retry_after"]) == ("customer-7", 2, 5.0)
     assert delf("resume", task["task_id"], cwd=tmp_path).stdout == "hello\n"
     assert delf("run", "x", "--llm", llm, "--queue", "q", cwd=tmp_path).returncode == 2
     assert delf("run", "x", "--llm", llm, "--retries", "1", cwd=tmp_path).returncode == 2

@@ -46,7 +46,7 @@ async def test_runner_uses_its_own_context(
         options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=30, lease=30.0, grace=0)
         runner = Runner(journal, queue, Agents(), Agents(), options)  # pyright: ignore[reportArgumentType]
         user.set(User("the runner"))
-        tickets = [Ticket(task_id=task, queue="q", key=None, requeues=0) for task in waiting]
+        tickets = [Ticket(task_id=task, queue="q", user=None, requeues=0) for task in waiting]
         ended = await asyncio.gather(*(runner.work(t.task_id, t) for t in tickets))
         assert ended == ["done"] * len(tickets)
         await journal.aclose()

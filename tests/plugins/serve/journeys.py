@@ -499,7 +499,7 @@ class Journeys:
             approved = Counter[str]()
             begin = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
             setup = {} if begin is None else begin.setup
-            asker, shaped = name_of(record.key), set(setup.get(OTHER_AUTHORS_KEY, ()))
+            asker, shaped = name_of(record.user), set(setup.get(OTHER_AUTHORS_KEY, ()))
             copied = setup.get(COPIED, 0)  # what a fork took over was decided in another task
             before = dict[str, set[str]]()  # request → who had shaped it when it was made
             replayed = is_fork(events)
@@ -670,8 +670,8 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-def name_of(holder: str | None) -> str:
-    return "local" if holder is None else holder.partition(":")[0]
+def name_of(user: str | None) -> str:
+    return "local" if user is None else user.partition(":")[0]
 
 
 def call_text(action: str, arguments: Any) -> str:
@@ -965,7 +965,7 @@ async def run_again(of: Journeys, who: Person) -> str | None:
     await expect(page.locator(f'.meta code[title="{made}"]')).to_be_visible()
     await expect(page.locator(".meta")).to_contain_text(f"model: {model}")
     first = (await of.journal.read(made))[0]
-    whose = {name_of(first.key)}
+    whose = {name_of(first.user)}
     of.check(whose == {who.name}, f"{made} is done again by {who.name} and belongs to {whose}")
     return f"{task['task_id']} as {made} with {model}"
 
@@ -1177,7 +1177,9 @@ async def schedule(of: Journeys, who: Person) -> str:
     await section.get_by_text("History").click()
     await expect(section.locator(f'a[href="#/{started[0]}"]')).to_be_visible()
     first = (await of.journal.read(started[0]))[0]
-    of.check(name_of(first.key) == who.name, f"{started[0]} of the schedule belongs to {first.key}")
+    of.check(
+        name_of(first.user) == who.name, f"{started[0]} of the schedule belongs to {first.user}"
+    )
     others = [p for p in of.people.values() if p.name == "max" and who.name != "max"]
     for other in others:
         seen = [one["name"] for one in (await other.get("/schedules", limit=500))["schedules"]]
@@ -1233,7 +1235,7 @@ async def budget(of: Journeys, who: Person) -> str:
     (mine,) = [one for one in known if one["name"] == who.name]
     costs = 0.0
     for record in await of.journal.find(100_000):
-        if name_of(record.key) != who.name:
+        if name_of(record.user) != who.name:
             continue
         events = await of.journal.read(record.task_id)
         if not is_fork(events):

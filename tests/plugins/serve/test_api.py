@@ -366,7 +366,7 @@ async def test_remembered_decision_applies_to_its_key_until_revoked(serve):
     others = await server.run("print(await send('bob'))")
     await server.until(others["task_id"], "waiting")
     (held,) = (await client.get("/remembered")).json()["remembered"]
-    assert (held["request_id"], held["by"], held["key"]) == (asked["request_id"], "ada", "ada")
+    assert (held["request_id"], held["by"], held["user"]) == (asked["request_id"], "ada", "ada")
     path = f"/remembered/{held['request_id']}"
     assert (await client.delete(path)).status_code == 403, "cy decides nothing"
     client.headers.update(ada)

@@ -193,7 +193,7 @@ BAD: list[tuple[str, Any]] = [
     ("/schedules", {**MORNING, "cron": "0 8 31 2 *,"}),
     ("/schedules", {**MORNING, "name": "a\r\nx: y"}),
     ("/schedules", {**MORNING, "queue": "default/keys"}),
-    ("/schedules", {**MORNING, "key": "lead"}),
+    ("/schedules", {**MORNING, "user": "lead"}),
     ("/schedules", {**MORNING, "setup": {"folder": "/"}}),
     ("/schedules", {**MORNING, "each": "().__class__.__mro__"}),
     ("/notices", {"notices": ["ended"], "ways": ["webhook"], "webhook": "http://169.254.169.254/"}),

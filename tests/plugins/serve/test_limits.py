@@ -93,8 +93,8 @@ async def test_open_connections_are_limited(serve):
     assert (await server.client.get("/tasks")).status_code == 200
 
 
-async def test_streams_and_waits_are_limited_per_key(serve):
-    server = await serve(key="ada-key", api_key=KEYS, streams=5, key_streams=3)
+async def test_streams_and_waits_are_limited_per_user(serve):
+    server = await serve(key="ada-key", api_key=KEYS, streams=5, user_streams=3)
     ada, ben = server.client, bearer("ben-key")
     async with ada.stream("GET", "/events"), ada.stream("GET", "/events"):
         order = {"task": doing("await hold()"), "wait": 30}
@@ -119,7 +119,7 @@ async def test_streams_and_waits_are_limited_per_key(serve):
 
 
 async def test_person_and_key_of_one_name_have_separate_limits(serve):
-    server = await serve(api_key="ada:settings-key", open_tasks=1, key_streams=1, rate=5)
+    server = await serve(api_key="ada:settings-key", open_tasks=1, user_streams=1, rate=5)
     other = PersonKey(label="ci", digest=digest_of("ci-key"), made_at=1.0)
     ada = person("ada", scope="all")
     await add(server, replace(ada, keys=(*ada.keys, other)))
@@ -144,15 +144,15 @@ async def test_person_and_key_of_one_name_have_separate_limits(serve):
 
 
 async def test_head_request_does_not_count_as_a_stream(serve):
-    server = await serve(key_streams=1)
+    server = await serve(user_streams=1)
     for _ in range(3):
         answer = await server.client.head("/events")
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
 
 
-async def test_files_have_quotas_per_key_and_in_total(serve, tmp_path):
-    limits = {"file_bytes": 40_000, "key_file_bytes": 60_000, "all_file_bytes": 90_000}
+async def test_files_have_quotas_per_user_and_in_total(serve, tmp_path):
+    limits = {"file_bytes": 40_000, "user_file_bytes": 60_000, "all_file_bytes": 90_000}
     server = await serve(api_key=KEYS, **limits)
 
     async def send(key, size):
@@ -174,7 +174,7 @@ async def test_files_have_quotas_per_key_and_in_total(serve, tmp_path):
 
 
 async def test_empty_files_count_against_the_limit(serve):
-    server = await serve(key_file_bytes=30_000)
+    server = await serve(user_file_bytes=30_000)
     sent = [
         (await server.client.post("/files", params={"name": "a"}, content=b"")).status_code
         for _ in range(9)
@@ -183,7 +183,7 @@ async def test_empty_files_count_against_the_limit(serve):
 
 
 async def test_concurrent_uploads_share_the_quota(serve):
-    server = await serve(key_file_bytes=100_000)
+    server = await serve(user_file_bytes=100_000)
     answers = await asyncio.gather(
         *(
             server.client.post("/files", params={"name": "a"}, content=b"x" * 40_000)

@@ -316,7 +316,7 @@ async def test_budget_of_a_month_counts_no_task_of_the_next_month(serve):
     next_month = time.time() + 31 * 86_400
     common = {"task_id": "next", "at": next_month}
     events = [
-        TaskStarted(**common, seq=1, task="Pay", origin="serve", key=ada.holder),
+        TaskStarted(**common, seq=1, task="Pay", origin="serve", user=ada.user),
         ModelReplied(
             **common,
             seq=2,

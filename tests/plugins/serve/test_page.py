@@ -225,7 +225,7 @@ async def test_address_that_cannot_be_decoded_shows_a_page(shop, open_page, addr
 
 async def test_page_lists_all_remembered_decisions(shop, open_page):
     decision = {"task_id": "task_1", "action": "send", "covers": "action", "arguments": None}
-    decision |= {"flow_rules": [], "by": "ada", "key": None, "project": "x", "at": 1.0}
+    decision |= {"flow_rules": [], "by": "ada", "user": None, "project": "x", "at": 1.0}
     decisions = [{**decision, "request_id": f"req_{n}", "worker": None} for n in range(5)]
 
     async def answer(route):
@@ -278,7 +278,7 @@ async def test_page_shows_and_sends_all_digits_of_a_long_number(shop, open_page)
 
 async def test_page_names_the_whole_key_of_a_queued_task(shop, open_page):
     queued = TaskQueued(
-        task_id="task_of_a_program", seq=1, at=1.0, task="x", queue="q", key="customer-7"
+        task_id="task_of_a_program", seq=1, at=1.0, task="x", queue="q", user="customer-7"
     )
     await shop.app.tasks.journal.append(queued)
     page = await open_page(f"{shop.url}/#/{queued.task_id}")

@@ -534,7 +534,7 @@ async def test_login_with_a_key_that_is_also_in_the_settings_is_a_session_of_the
         name=caller.name,
         began=1.0,
         until=2.0,
-        holder=caller.holder,
+        user=caller.user,
         key=caller.digest.hex(),
     )
     assert keys.caller_of_session(session) == caller
@@ -553,7 +553,7 @@ async def test_all_callers_of_the_first_load_know_the_people():
 
     async def owner() -> object:
         await keys.reload(journal)
-        return keys.caller_of(ada.holder)
+        return keys.caller_of(ada.user)
 
     assert None not in await asyncio.gather(owner(), owner())
 

@@ -145,9 +145,9 @@ async def test_answer_written_into_the_journal_obeys_the_rule(ruled):
     known = record.requested
     strangers = (
         Decider(name="cli"),
-        Decider(name="ada", key=record.task.key, teams=("finance",)),
-        Decider(name="ada", key="ada:other", teams=("finance",)),
-        Decider(name="mallory", key="mallory:1"),
+        Decider(name="ada", user=record.task.user, teams=("finance",)),
+        Decider(name="ada", user="ada:other", teams=("finance",)),
+        Decider(name="mallory", user="mallory:1"),
     )
     for who in strangers:
         data = answer_data(request, known.digest, Approved(), who)
@@ -472,8 +472,8 @@ async def test_person_has_one_vote_with_any_number_of_keys(serve):
     journal = server.app.tasks.journal
     (record,) = await journal.find_requests(request)
     known = record.requested
-    for key in ("ada:U0ADA", "Ada:1"):  # what never came by the API is held to it, too
-        data = answer_data(request, known.digest, Approved(), Decider(name="ada", key=key))
+    for user in ("ada:U0ADA", "Ada:1"):  # what never came by the API is held to it, too
+        data = answer_data(request, known.digest, Approved(), Decider(name="ada", user=user))
         await journal.post(known.task_id, ANSWER_KIND, data)
     last = (await says(server, "bo", request)).json()
     assert not last["is_final"], "the vote of the former ada does not count any more"

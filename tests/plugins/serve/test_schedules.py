@@ -51,7 +51,7 @@ async def test_schedule_can_be_added_shown_paused_and_removed(team, name):
         "last": None,
     }
     expected["routine"] = False
-    assert added.json() == {**expected, "owner": "ada"}
+    assert added.json() == {**expected, "user": "ada"}
     assert (await ask(team, "GET", "")).json()["schedules"] == [added.json()]
     for paused in (True, False):
         change = await ask(team, "POST", f"{place}/pause", json={"paused": paused})

@@ -289,7 +289,7 @@ async def test_malformed_requests_are_refused_as_json(serve):
     assert (await server.client.get(f"/tasks/{task}/events", headers=odd)).status_code == 422
 
 
-async def test_requests_and_open_tasks_are_limited_per_key(serve):
+async def test_requests_and_open_tasks_are_limited_per_user(serve):
     server = await serve(key="ada-key", api_key=KEYS, rate=5, open_tasks=2, agent={"max_tasks": 1})
     answers = [(await server.client.get("/session")).status_code for _ in range(12)]
     assert answers.count(429) >= 4

@@ -289,7 +289,7 @@ async def test_log_lines_name_the_key_owner_without_secrets(serve, caplog):
     answer = await server.client.post("/login", json={"key": "ada-key"})
     await server.client.get("/health")
     reported = [json.loads(r.getMessage()) for r in caplog.records if r.name == "delf_serve.access"]
-    assert [(line["key"], line["method"], line["path"], line["status"]) for line in reported] == [
+    assert [(line["user"], line["method"], line["path"], line["status"]) for line in reported] == [
         ("ben", "GET", "/tasks", 200),
         (None, "GET", "/tasks", 401),
         (None, "POST", "/login", 200),

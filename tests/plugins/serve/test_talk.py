@@ -218,7 +218,7 @@ async def test_comments_survive_a_resume(serve, journal_url):
     request = await one.question((await one.run(SEND))["task_id"])
     journal = one.app.tasks.journal
     record = await answering.find_request(journal, request["request_id"])
-    who = Decider(name="bo", key="bo:uid", via="page")
+    who = Decider(name="bo", user="bo:uid", via="page")
     await answering.comment(journal, record, "look twice", who)
     await one.app.stop()
     # Posted while nobody works on the task: recorded once it is resumed.

@@ -76,7 +76,7 @@ ATTACKS: Final[tuple[tuple[str, str, str, Any, int], ...]] = (
     ("ada", "POST", "/hooks/order", {"a": 1}, 401),
     ("ada", "POST", "/hooks/other", {"a": 1}, 404),
     ("ada", "GET", "/hooks/order", None, 405),
-    ("ada", "POST", "/schedules", {**SCHEDULE, "key": "bo:bo-uid"}, 422),
+    ("ada", "POST", "/schedules", {**SCHEDULE, "user": "bo:bo-uid"}, 422),
     ("ada", "POST", "/schedules", {**SCHEDULE, "setup": {"strategy": "routine"}}, 422),
     ("dee", "POST", "/schedules", SCHEDULE, 403),
 )

@@ -263,12 +263,12 @@ async def test_removed_person_gets_no_notice_of_a_tasks_end(quickly):  # noqa: F
     journal.people.return_value = [ada, bo]
     await keys.reload(journal)
     journal.people.return_value = [replace(ada, revoked_at=2.0), bo]
-    owners = {"t1": ada.holder, "t2": "ada:another", "t3": None, "t4": bo.holder}
-    journal.task.side_effect = lambda name: SimpleNamespace(task="Pay", key=owners[name])
+    users = {"t1": ada.user, "t2": "ada:another", "t3": None, "t4": bo.user}
+    journal.task.side_effect = lambda name: SimpleNamespace(task="Pay", user=users[name])
     with smtp() as box:
         settings = ServeSettings(smtp_url=f"smtp://127.0.0.1:{box.port}")
         ends = EndNotices(settings, keys, lambda: journal)
-        for name in owners:
+        for name in users:
             ends.tell(
                 TaskFinished(task_id=name, seq=2, at=2.0, status=True, text="", duration_ms=1.0)
             )

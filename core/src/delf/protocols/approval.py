@@ -147,13 +147,13 @@ class Decider:
     Args:
         name: The person's name; for the local user, who has no name, the name of the channel, such
             as ``terminal``.
-        key: The owner name of the person's tasks on a server; None for the local user.
+        user: The person, as the ``user`` of their own tasks on a server; None for the local user.
         teams: The teams to which the person belongs.
         via: The channel and address of the decision, such as ``page, 203.0.113.9`` or ``mail``.
     """
 
     name: str = "agent"
-    key: str | None = None
+    user: str | None = None
     teams: tuple[str, ...] = ()
     via: str = ""
 
@@ -186,7 +186,7 @@ class RememberedDecision:
         has_reason: True if the connection required the approval and gave a reason; False if only
             the policy required the approval.
         by: The person who approved.
-        key: The owner whose later tasks may use the approval; None for the local user.
+        user: The user whose later tasks may use the approval; None for the local user.
         project: The folder of the project; None for a decision that holds only for its own task.
         at: The Unix time of the decision.
         files_digest: The digest of the content of the files that the approved call names.
@@ -204,7 +204,7 @@ class RememberedDecision:
     worker: str | None
     has_reason: bool
     by: str
-    key: str | None
+    user: str | None
     project: str | None
     at: float
     flow_rules: tuple[str, ...] = ()
@@ -218,7 +218,7 @@ class RememberedDecision:
         *,
         by: str,
         at: float,
-        key: str | None = None,
+        user: str | None = None,
         project: str | None = None,
     ) -> Self:
         """Make the remembered decision for an approved request."""
@@ -232,7 +232,7 @@ class RememberedDecision:
             worker=request.worker,
             has_reason=request.reason is not None,
             by=by,
-            key=key,
+            user=user,
             project=project,
             at=at,
             flow_rules=_flows_of(request) if approved.covers == "action" else (),
@@ -252,7 +252,7 @@ class RememberedDecision:
             Approved(remember=decision.remember, covers=decision.covers),
             by=decision.by,
             at=decision.at,
-            key=decision.key,
+            user=decision.user,
             project=decision.project,
         )
 

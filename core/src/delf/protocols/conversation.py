@@ -10,24 +10,24 @@ from delf.messages import Message, Role
 from delf.records import dataclass
 from delf.types import Trust
 
-OWNER_SEPARATOR: Final = "|"
-"""The separator of owner and name in the stored name of a conversation; no name contains it."""
+USER_SEPARATOR: Final = "|"
+"""The separator of user and name in the stored name of a conversation; no name contains it."""
 
 
-def owned_name(owner: str | None, name: str) -> str:
-    """Return the name under which a conversation is stored: ``OWNER|NAME``, or only ``NAME``.
+def conversation_of(user: str | None, name: str) -> str:
+    """Return the name under which a conversation is stored: ``USER|NAME``, or only ``NAME``.
 
     Args:
-        owner: The owner of the conversation; None for the local user.
-        name: The name that the owner sees.
+        user: The user to whom the conversation belongs; None for the local user.
+        name: The name that the user sees.
     """
-    return name if owner is None else f"{owner}{OWNER_SEPARATOR}{name}"
+    return name if user is None else f"{user}{USER_SEPARATOR}{name}"
 
 
-def owner_of(conversation: str) -> str | None:
-    """Return the owner in the stored name of a conversation; None for the local user."""
-    owner, separator, _ = conversation.partition(OWNER_SEPARATOR)
-    return owner if separator else None
+def user_of(conversation: str) -> str | None:
+    """Return the user in the stored name of a conversation; None for the local user."""
+    user, separator, _ = conversation.partition(USER_SEPARATOR)
+    return user if separator else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

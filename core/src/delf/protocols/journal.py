@@ -63,7 +63,7 @@ class TaskRecord:
         events: The number of its events.
         owner: The process that works on the task, such as ``pid 7 on host``.
         queue: The queue from which a runner takes, or took, the task.
-        key: The name of the user to whom the task belongs; None for the local user.
+        user: The user for whom the task runs; None for the local user.
         losses: The number of processes that lost the task because they died or let their lease
             expire.
         tries: The number of failed attempts after which the task returned to its queue; ``error``
@@ -85,7 +85,7 @@ class TaskRecord:
     events: int = 0
     owner: str | None = None
     queue: str | None = column("queue", filter_help="Only tasks of this queue.")
-    key: str | None = None
+    user: str | None = None
     losses: int = 0
     tries: int = 0
     not_before: float | None = None

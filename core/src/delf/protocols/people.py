@@ -118,18 +118,18 @@ class Person:
     former_uids: tuple[str, ...] = ()
 
     @property
-    def holder(self) -> str:
-        """The owner name of the person's tasks in journals."""
+    def user(self) -> str:
+        """The name that journals store as the user of the person's tasks: ``NAME:UID``."""
         return f"{self.name}:{self.uid}"
 
     @property
-    def former_holders(self) -> Sequence[str]:
-        """The owner names of the removed people who had this name before."""
+    def former_users(self) -> Sequence[str]:
+        """The names, as in :attr:`user`, of the removed people who had this name before."""
         return [f"{self.name}:{uid}" for uid in self.former_uids]
 
 
-def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | None:
-    """Return the owners whose tasks a person may see; None for all owners.
+def users_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | None:
+    """Return the users whose tasks a person may see; None for all users.
 
     Args:
         person: The person.
@@ -137,57 +137,57 @@ def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | No
     """
     if person.scope == "all":
         return None
-    owners = {person.holder}
+    users = {person.user}
     if person.scope == "team":
         teams = set(person.teams)
-        owners.update(other.holder for other in people if not teams.isdisjoint(other.teams))
-    return frozenset(owners)
+        users.update(other.user for other in people if not teams.isdisjoint(other.teams))
+    return frozenset(users)
 
 
-def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
-    """Return True if a person may see the tasks of an owner.
+def sees(person: Person, people: Iterable[Person], user: str | None) -> bool:
+    """Return True if a person may see the tasks of a user.
 
     Args:
         person: The person.
-        people: Everybody, as for :func:`owners_seen`.
-        owner: The owner; None for the local user.
+        people: Everybody, as for :func:`users_seen`.
+        user: The user; None for the local user.
     """
-    visible_owners = owners_seen(person, people)
-    return visible_owners is None or owner in visible_owners
+    visible_users = users_seen(person, people)
+    return visible_users is None or user in visible_users
 
 
-def check_may_run(holder: str, people: Iterable[Person]) -> None:
-    """Raise if the owner of a task or schedule may not run tasks any more.
+def check_may_run(user: str, people: Iterable[Person]) -> None:
+    """Raise if the user of a task or schedule may not run tasks any more.
 
     Args:
-        holder: The owner name. Owners who are not in ``people`` may run tasks: their API keys are
-            in the settings of a server.
+        user: The user. Users who are not in ``people`` may run tasks: their API keys are in the
+            settings of a server.
         people: All people of the journal, also removed ones.
 
     Raises:
-        ConfigurationError: If the owner was removed, or lost the right ``run``.
+        ConfigurationError: If the user was removed, or lost the right ``run``.
     """
-    if not keeps_right(holder, "run", people):
+    if not keeps_right(user, "run", people):
         raise ConfigurationError(
-            f"{name_of_holder(holder)} may not run tasks any more",
+            f"{name_of_user(user)} may not run tasks any more",
             hint="another person can submit the same task again",
         )
 
 
-def keeps_right(holder: str, right: Right, people: Iterable[Person]) -> bool:
+def keeps_right(user: str, right: Right, people: Iterable[Person]) -> bool:
     """Return False if a person was removed, or has lost a right.
 
     Args:
-        holder: The person's owner name. Owners who are not in ``people`` keep their rights, as in
+        user: The user. Users who are not in ``people`` keep their rights, as in
             :func:`check_may_run`.
         right: The right.
         people: All people of the journal, also removed ones.
     """
     for person in people:
         # A new person of the same name has neither the tasks nor the decisions of the removed one.
-        if holder in person.former_holders:
+        if user in person.former_users:
             return False
-        if holder == person.holder:
+        if user == person.user:
             return person.revoked_at is None and right in person.rights
     return True
 
@@ -322,16 +322,17 @@ def normalise_name(name: str) -> str:
     return normalized(name, "NFKC").casefold()
 
 
-def name_of_holder(holder: str | None) -> str:
-    """Return the display name of a task's owner.
+def name_of_user(user: str | None) -> str:
+    """Return the display name of a task's user.
 
     Args:
-        holder: The owner name, as in :attr:`Person.holder`, ``name:uid``. The owner of an API key
-            in a server's settings has no uid. None for the local user.
+        user: The user, as in :attr:`Person.user`, ``NAME:UID``; for an API key in a
+            server's settings, with a digest in place of the uid; for a program's own name, without
+            both. None for the local user.
     """
-    if holder is None:
+    if user is None:
         return LOCAL
-    return holder.rpartition(":")[0] or holder
+    return user.rpartition(":")[0] or user
 
 
 def digest_of(secret: str | bytes) -> str:

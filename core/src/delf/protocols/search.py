@@ -31,8 +31,8 @@ class TaskFilter:
         since: The earliest start as Unix time.
         until: The Unix time before which the task started.
         least_cost: The minimum cost of the task in USD.
-        keys: Owners of tasks, as in :attr:`delf.protocols.journal.TaskRecord.key`. Tasks of any of
-            these owners match.
+        users: Users, as in :attr:`delf.protocols.journal.TaskRecord.user`. Tasks of any of these
+            users match.
         fields: The values of fields of the record, by their names in
             :func:`delf.protocols.journal.filterable_fields`.
     """
@@ -46,7 +46,7 @@ class TaskFilter:
     since: float | None = None
     until: float | None = None
     least_cost: float | None = None
-    keys: Collection[str] | None = None
+    users: Collection[str] | None = None
     fields: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

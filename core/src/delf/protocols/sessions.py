@@ -14,8 +14,8 @@ class SessionRecord:
         name: The name of the person.
         began: The Unix time at which the session began.
         until: The Unix time at which the session expires.
-        holder: The owner name of the person's tasks, unique even if another person had the same
-            name.
+        user: The person, as the ``user`` of their own tasks; unique even if another person had the
+            same name.
         key: The digest of the API key used to log in, if any; revoking the key ends the session.
         way: The login method, ``key`` or ``oidc``.
         client: The client's network address.
@@ -26,7 +26,7 @@ class SessionRecord:
     name: str
     began: float
     until: float
-    holder: str = ""
+    user: str = ""
     key: str = ""
     way: str = "key"
     client: str = ""

@@ -31,14 +31,14 @@ class Conditions(TypedDict, total=False):
     """Conditions for tasks in a list; None matches any.
 
     ``state`` is the state of a task. ``text`` is contained in the task's words, ignoring case.
-    ``since`` is the earliest start as Unix time. ``keys`` are the accepted owners. ``after`` is the
+    ``since`` is the earliest start as Unix time. ``users`` are the accepted users. ``after`` is the
     position of the last task of the previous page; all pages cost the same to read.
     """
 
     state: TaskState | None
     text: str | None
     since: float | None
-    keys: Collection[str] | None
+    users: Collection[str] | None
     after: ListPlace | None
 
 
@@ -85,13 +85,13 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Count the tasks by state, omitting states without tasks."""
         ...
 
-    async def resolve(self, text: str, owners: Collection[str] | None = None) -> str:
+    async def resolve(self, text: str, users: Collection[str] | None = None) -> str:
         """Return the full id of a task from a unique prefix.
 
         Args:
             text: A prefix of an id, or a full id.
-            owners: The owner names whose tasks may be found; None for all tasks. Tasks of other
-                owners are reported as unknown, with the same timing.
+            users: The users whose tasks may be found; None for all tasks. Tasks of other users
+                are reported as unknown, with the same timing.
 
         Raises:
             UnknownTaskError: If no id, or more than one, has this prefix.

@@ -148,8 +148,8 @@ class CallContext:
         folder: The folder of the agent's project, or the working folder.
         depth: The nesting depth: 0 for the user's task, 1 for its children.
         worker: The name of the worker that does the task; None in a task of the user.
-        owner: The person whose task it is: a user of a server, or the ``key`` of ``submit()``; None
-            for the local user.
+        user: The user for whom the task runs: a person of a server, or the ``user`` of
+            ``submit()``; None for the local user.
         input_files: Paths of the task's input files, by name.
         llm: The model of the task.
         vision_llm: The agent's model for images and documents.
@@ -183,7 +183,7 @@ class CallContext:
     _consent: Callable[..., Awaitable[Mapping[str, Any] | None]] = field(repr=False)
     basis: str | None = None
     worker: str | None = None
-    owner: str | None = None
+    user: str | None = None
 
     @property
     def output_files(self) -> Mapping[str, Path]:

@@ -107,7 +107,7 @@ class RememberedRow(TypedDict):
         arguments: The arguments of the calls that pass, unless all calls do.
         flow_rules: The flows of others' words that are allowed, too.
         by: The person who approved the request.
-        key: The owner of the tasks for which the decision holds, unless it is the local user.
+        user: The user of the tasks for which the decision holds, unless it is the local user.
         project: The folder of the project of these tasks.
         at: The Unix time of the decision.
     """
@@ -120,7 +120,7 @@ class RememberedRow(TypedDict):
     arguments: dict[str, Any] | None
     flow_rules: list[str]
     by: str
-    key: str | None
+    user: str | None
     project: str | None
     at: float
 
@@ -207,7 +207,7 @@ def remembered_data(decision: RememberedDecision) -> RememberedRow:
         arguments=to_jsonable_or_repr(arguments),
         flow_rules=list(decision.flow_rules),
         by=decision.by,
-        key=decision.key,
+        user=decision.user,
         project=decision.project,
         at=decision.at,
     )
@@ -256,8 +256,8 @@ async def find_request(
     Args:
         journal: The journal.
         text: The id, or a prefix.
-        sees: Returns True if the person may see requests of the given task owner. When omitted,
-            all requests are visible.
+        sees: Returns True if the person may see requests of the given task's user. When
+            omitted, all requests are visible.
 
     Raises:
         UnknownRequestError: If no request, or more than one, matches.
@@ -268,7 +268,7 @@ async def find_request(
         )
     records = list(await journal.find_requests(text))
     if sees is not None:
-        records = [record for record in records if sees(record.task.key)]
+        records = [record for record in records if sees(record.task.user)]
     if len(records) > 1:  # the whole id wins over a prefix, and a pending request over others
         exact = [record for record in records if record.requested.request_id == text]
         pending = [record for record in records if record.waits]
@@ -404,7 +404,7 @@ async def assignable_people(journal: SharedJournal, record: RequestRecord) -> Se
         people = await journal.people()
     except ConfigurationError:
         return ()  # the journal does not store people
-    return deciders(record.requested, record.task.key, people)
+    return deciders(record.requested, record.task.user, people)
 
 
 def _require_waiting(record: RequestRecord) -> None:
@@ -434,7 +434,7 @@ def _not_pending_error(request_id: str, became: str) -> UnknownRequestError:
 
 def refusal_reason(record: RequestRecord, decider: Decider, decision: Decision) -> str | None:
     """Return the reason that a person may not give a decision; None if allowed."""
-    return why_refused(record.requested, record.task.key, decider, decision)
+    return why_refused(record.requested, record.task.user, decider, decision)
 
 
 def why_not_approve(record: RequestRecord, decider: Decider) -> str | None:

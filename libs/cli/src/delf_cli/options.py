@@ -13,7 +13,7 @@ from delf_cli.as_json import JsonOption
 from delf_cli.pruning import SECONDS
 from delf_cli.response_row import ResponseRow
 
-DETACH_OPTIONS: Final = ("queue", "key", "retries", "retry_after")
+DETACH_OPTIONS: Final = ("queue", "user", "retries", "retry_after")
 """Options that are valid only together with ``--detach``."""
 _APPROVAL_MODES: Final = {
     "ask": "interactive",
@@ -136,9 +136,9 @@ _OPTIONS: Final = (
         help="The queue for the task, with --detach.  [default: default]",
     ),
     click.Option(
-        ["--key"],
+        ["--user"],
         metavar="TEXT",
-        help="A key such as customer-7, with --detach: a queue can limit the tasks of each key.",
+        help="A user such as customer-7, with --detach: a queue limits the tasks of each user.",
     ),
     click.Option(
         ["--retries"],

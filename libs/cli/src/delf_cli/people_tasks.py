@@ -25,20 +25,20 @@ class PeopleTasks(Protocol):
         """A mapping from agent setting to the value to use if the project does not set it."""
         ...
 
-    async def ledger(self, holder: str, within: Ledger) -> Ledger | None:
-        """Return a ledger that also applies the budgets of a task's owner.
+    async def ledger(self, user: str, within: Ledger) -> Ledger | None:
+        """Return a ledger that also applies the budgets of a task's user.
 
         Args:
-            holder: The owner of the task.
+            user: The user of the task.
             within: The ledger of the agent that does the task.
 
         Returns:
-            The ledger; None if the owner has no budget.
+            The ledger; None if the user has no budget.
         """
         ...
 
     def listen(self, event: Event) -> None:
-        """Listen to the events of a task, to notify the task's owner of the end."""
+        """Listen to the events of a task, to notify the task's user of the end."""
         ...
 
     async def aclose(self) -> None:

@@ -48,7 +48,7 @@ class Schedule:
             identified by its whole content, so a changed item counts as new.
         queue: The queue for the tasks.
         setup: The data that a runner needs to create the agent.
-        key: The person for whom the tasks are done; the local user when None.
+        user: The user for whom the tasks run; the local user when None.
         paused: Whether the schedule is paused and starts no task.
         last: The Unix time of the last firing; None before the first.
     """
@@ -61,7 +61,7 @@ class Schedule:
     id_field: str | None = None
     queue: str = "default"
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    key: str | None = None
+    user: str | None = None
     paused: bool = False
     last: float | None = None
 

@@ -548,7 +548,7 @@ class SlackChannel:
         if pending.record is None:
             return None
         if known_person is not None and not await self._people.sees(
-            known_person, pending.record.task.key
+            known_person, pending.record.task.user
         ):
             return f"You may not decide this: {known_person.name} does not see the task in delf."
         return refusal_reason(pending.record, await self._people.decider(client, user), decision)

@@ -91,10 +91,10 @@ class People:
         name = self._settings.names.get(user)
         return next((person for person in await self._everybody() if person.name == name), None)
 
-    async def sees(self, person: Person, owner: str | None) -> bool:
-        """Return whether a person may see the tasks of an owner, who is None for the local user."""
+    async def sees(self, person: Person, user: str | None) -> bool:
+        """Return whether a person may see the tasks of a user, who is None for the local user."""
         active = [one for one in await self._everybody() if one.revoked_at is None]
-        return sees(person, active, owner)
+        return sees(person, active, user)
 
     async def decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
         """Return a Slack user as a decider.
@@ -105,15 +105,15 @@ class People:
         names_by_id = self._settings.names
         user_id = str(user.get("id"))
         chosen_name = visible(str(user.get("username") or user.get("name") or "somebody"))
-        # The colon separates the parts of the key ``NAME:ID``, so a chosen name must have none.
+        # The colon separates the parts of a user ``NAME:ID``, so a chosen name must have none.
         name = names_by_id.get(user_id) or f"{chosen_name.replace(':', '')} ({user_id})"
         # Only the settings give teams, because anybody can choose a name in Slack.
         group_ids = await self.groups_of(client, user_id)
         teams = {names_by_id[group_id] for group_id in group_ids if group_id in names_by_id}
         known_person = await self.known(user_id)
         if known_person is None:
-            key = f"{name}:{user_id}"
+            decider_user = f"{name}:{user_id}"
         else:
             teams.update(known_person.teams)
-            key = known_person.holder  # with the person's id in the journal
-        return Decider(name=name, key=key, teams=tuple(sorted(teams)), via="slack")
+            decider_user = known_person.user  # with the person's id in the journal
+        return Decider(name=name, user=decider_user, teams=tuple(sorted(teams)), via="slack")

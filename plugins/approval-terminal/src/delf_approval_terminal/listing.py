@@ -106,13 +106,13 @@ def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
             name,
             _age(decision.at),
             one_line(decision.by),
-            one_line(decision.key or ""),
+            one_line(decision.user or ""),
             one_line(decision.project or ""),
             remembered_line(decision),
         )
         for name, decision in zip(names, decisions, strict=True)
     ]
-    return table(rows, ("id", "since", "by", "key", "project", "approved calls"))
+    return table(rows, ("id", "since", "by", "user", "project", "approved calls"))
 
 
 def show(record: RequestRecord) -> None:

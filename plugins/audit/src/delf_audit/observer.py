@@ -30,7 +30,7 @@ from delf.events import (
     TaskStarted,
 )
 from delf.protocols.facts import labels
-from delf.protocols.people import PersonChange, name_of_holder
+from delf.protocols.people import PersonChange, name_of_user
 from delf.settings import LocalPath
 from delf_audit.trail import AuditTrail
 
@@ -162,12 +162,12 @@ class AuditObserver:
 
 
 def _process_fields() -> dict[str, str]:
-    """Return the names of the user and the machine of this process."""
+    """Return the names of the system account and the machine of this process."""
     try:
-        user = getpass.getuser()
+        account = getpass.getuser()
     except (OSError, KeyError):
-        user = str(os.getuid())
-    return {"user": user, "machine": socket.gethostname()}
+        account = str(os.getuid())
+    return {"account": account, "machine": socket.gethostname()}
 
 
 def _start_fields(event: TaskQueued | TaskStarted) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _start_fields(event: TaskQueued | TaskStarted) -> dict[str, Any]:
         **_process_fields(),
         "origin": event.origin,
         "text": event.task,
-        "for": name_of_holder(event.key),
+        "user": name_of_user(event.user),
         "from": event.setup.get(ASKED_FROM),
     }
     if isinstance(event, TaskStarted) and event.parent is not None:

@@ -33,7 +33,7 @@ from delf.protocols.conversation import (
     Warn,
 )
 from delf.types import Trust
-from delf_chat.checks import check_count, check_flag, check_name, check_ownerless_id
+from delf_chat.checks import check_count, check_flag, check_id_without_user, check_name
 from delf_chat.history import Transform, apply_transform, for_model, make_message
 from delf_chat.memory import MemoryConversations
 from delf_chat.on_loop import StoreOnLoop
@@ -117,7 +117,7 @@ class Chat(FixedAttributes):
         self.namespace = check_name("namespace", namespace)
         self.summarizer_llm = None if summarizer_llm is None else as_llm_config(summarizer_llm)
         self.history_transform = history_transform
-        self._conversation = check_ownerless_id(conversation_id)
+        self._conversation = check_id_without_user(conversation_id)
         self._lock = threading.Lock()  # protects the journal, the store and the thread
         self._context: AgentContext | None = None
         self._journal: SharedJournal | None = None
@@ -176,7 +176,7 @@ class Chat(FixedAttributes):
 
         Tasks that are already submitted stay in their conversations.
         """
-        self._conversation = check_ownerless_id(conversation_id)
+        self._conversation = check_id_without_user(conversation_id)
 
     def conversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
         """Return the conversations of the namespace that have messages, newest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from delf.errors import ConfigurationError
-from delf.protocols.conversation import OWNER_SEPARATOR
+from delf.protocols.conversation import USER_SEPARATOR
 
 # The maximum number of characters of a name. Two such names fit into any database's index.
 _MAX_NAME_CHARACTERS: Final = 250
@@ -52,17 +52,17 @@ def check_name(what: str, value: Any) -> str:
     return value
 
 
-def check_ownerless_id(value: Any) -> str:
-    """Check that a value is a valid id of a conversation without an owner, and return the value.
+def check_id_without_user(value: Any) -> str:
+    """Check that a value is a valid id of a conversation without a user, and return the value.
 
     Raises:
         ConfigurationError: If the value is not a valid name, or contains the separator with which
-            ``delf serve`` writes the owner before the name.
+            ``delf serve`` writes the user before the name.
     """
     name = check_name("conversation_id", value)
-    if OWNER_SEPARATOR in name:
+    if USER_SEPARATOR in name:
         raise ConfigurationError(
-            f"Chat: conversation_id cannot contain {OWNER_SEPARATOR!r}, not {name!r}",
+            f"Chat: conversation_id cannot contain {USER_SEPARATOR!r}, not {name!r}",
             hint="the character separates users from the names of their conversations",
         )
     return name

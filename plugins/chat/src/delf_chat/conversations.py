@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 import click
 
 from delf.errors import DelfError, did_you_mean
-from delf.protocols.conversation import ConversationRecord, owner_of
+from delf.protocols.conversation import ConversationRecord, user_of
 from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.journals import CurrentProject, work_with
 from delf_cli.output import format_count, json_text
@@ -103,7 +103,7 @@ async def newest_of_project(setup: Setup, project: CurrentProject) -> str | None
         records = await journal.conversations(_NAMESPACE).find(_ALL)
     owns = functools.cache(project.owns)
     for record in records:
-        if owner_of(record.conversation) is None and owns(record.folder):
+        if user_of(record.conversation) is None and owns(record.folder):
             return record.conversation
     return None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from delf.errors import DelfError, did_you_mean
 from delf_chat.chat import Chat, chat_of
-from delf_chat.checks import check_ownerless_id
+from delf_chat.checks import check_id_without_user
 from delf_cli.errors import report, say
 from delf_cli.output import Screen, format_count
 from delf_cli.tables import format_table, one_line, terminal_width
@@ -128,7 +128,7 @@ class _Session:
     async def open(self, rest: str) -> None:
         if not rest:
             raise DelfError("which one?", hint="/open ID; /list shows them")
-        newest = await self.chat.store().load(check_ownerless_id(rest), 1)
+        newest = await self.chat.store().load(check_id_without_user(rest), 1)
         if not newest.messages and newest.summary is None:
             names = [record.conversation for record in await self.chat.aconversations()]
             raise DelfError(

@@ -13,7 +13,7 @@ import click
 
 from delf.events import Event, ScriptGenerated, TaskFinished, encode
 from delf.protocols.journal import TaskRecord
-from delf.protocols.people import name_of_holder
+from delf.protocols.people import name_of_user
 from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf.types import TaskState
@@ -246,8 +246,8 @@ def _state_line(task: TaskRecord, end: TaskFinished | None) -> str:
     line += f", started {render.moment(task.started_at)}"
     if task.owner:
         line += f", by {task.owner}"
-    if task.key is not None:
-        line += f", asked by {one_line(name_of_holder(task.key))}"
+    if task.user is not None:
+        line += f", asked by {one_line(name_of_user(task.user))}"
     return line
 
 

@@ -583,12 +583,12 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         *,
         script: str | None = None,
         llm: str | None = None,
-        key: str | None = None,
+        user: str | None = None,
         setup: Mapping[str, Any] | None = None,
     ) -> str:
-        """Async version of :meth:`fork`; ``key`` and ``setup`` as for :meth:`asubmit`."""
+        """Async version of :meth:`fork`; ``user`` and ``setup`` as for :meth:`asubmit`."""
         return await self._runtime_loop.call_async(
-            lambda r: self._fork(r, str(task_id), at, key, setup, script=script, llm=llm)
+            lambda r: self._fork(r, str(task_id), at, user, setup, script=script, llm=llm)
         )
 
     async def _fork(
@@ -596,7 +596,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         runtime: Runtime,
         task_id: str,
         at: int | None,
-        key: str | None = None,
+        user: str | None = None,
         setup: Mapping[str, Any] | None = None,
         *,
         script: str | None = None,
@@ -607,7 +607,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         fork_setup = dict(setup or {})
         if llm is not None:
             fork_setup[MODEL] = llm
-        return await fork(runtime.journal, task_id, at, key=key, setup=fork_setup, script=script)
+        return await fork(runtime.journal, task_id, at, user=user, setup=fork_setup, script=script)
 
     async def _resume(
         self,
@@ -718,7 +718,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             timeout: Seconds from the start of execution; the configuration's when omitted.
             listeners: Called with each event once it is journalled, if the task runs in this
                 process.
-            options: The options of :meth:`submit` and :meth:`arun`, and also ``task_id``, ``key``
+            options: The options of :meth:`submit` and :meth:`arun`, and also ``task_id``, ``user``
                 (the name of the person who owns the task; None for the local user), ``ledger``
                 (the costs and the budget of that person) and ``before_start`` (awaited when the
                 task may start in this process; a ``DelfError`` ends the task unstarted).

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from delf import events as ev
 from delf.protocols.approval import NO_REASON
-from delf.protocols.people import LOCAL, name_of_holder, normalise_name
+from delf.protocols.people import LOCAL, name_of_user, normalise_name
 from delf.records import dataclass
 
 # The maximum number of characters of the line that describes a call.
@@ -308,30 +308,30 @@ def changes_requested(events: Iterable[ev.Event], script: int) -> list[str]:
     return reasons
 
 
-def shapers_of(events: Iterable[ev.Event], task_owner: str) -> list[str]:
+def shapers_of(events: Iterable[ev.Event], task_user: str) -> list[str]:
     """Return the people whose decisions influenced what a task does next.
 
     The people are in the order of their first such decision.
 
     A person influences a task by editing a call, declaring the result of an interrupted call,
     answering a question, requesting changes, or rejecting a call with a reason that the script
-    and the model read. Answers by the owner of the task are a part of the task, and do not count.
+    and the model read. Answers by the user of the task are a part of the task, and do not count.
 
     Args:
         events: The task's events.
-        task_owner: The name of the task's owner.
+        task_user: The name of the task's user.
     """
     shapers: dict[str, None] = {}
-    owner_name = normalise_name(task_owner)
+    user_name = normalise_name(task_user)
     for event in events:
         if not isinstance(event, ev.ApprovalDecided) or event.source != "person":
             continue
         if not _influences_task(event):
             continue
-        name = LOCAL if event.person is None else name_of_holder(event.person)
-        is_owner = normalise_name(name) == owner_name
-        is_answer_of_owner = is_owner and event.decision == "answered"
-        if not is_answer_of_owner:
+        name = LOCAL if event.person is None else name_of_user(event.person)
+        is_task_user = normalise_name(name) == user_name
+        is_answer_of_task_user = is_task_user and event.decision == "answered"
+        if not is_answer_of_task_user:
             shapers[name] = None
     return list(shapers)
 

@@ -258,9 +258,9 @@ class Memories:
         self._by_person = by_person
         self._open: dict[str | None, AgentMemory] = {}
 
-    def of(self, owner: str | None) -> AgentMemory:
-        """Return the memory for tasks of an owner."""
-        person = owner if self._by_person else None
+    def of(self, user: str | None) -> AgentMemory:
+        """Return the memory for tasks of a user."""
+        person = user if self._by_person else None
         if person not in self._open:
             self._open[person] = self._make(person)
         return self._open[person]

@@ -584,8 +584,8 @@ def _memories_of(agent: AgentParts) -> Memories | None:
     if memory is None and name is None:
         return None
 
-    def make_memory(owner: str | None) -> AgentMemory:
-        namespace = context.namespace if owner is None else f"{context.namespace}/{owner}"
+    def make_memory(user: str | None) -> AgentMemory:
+        namespace = context.namespace if user is None else f"{context.namespace}/{user}"
         memory_context = replace(context, namespace=namespace)
         return AgentMemory(
             partial(_memory_store, agent, memory_context),

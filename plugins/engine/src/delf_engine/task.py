@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ConfigurationError, DelfError, TaskLeftError
-from delf.events import TaskStarted, start_event
+from delf.events import TaskStarted
 from delf.machine.zones import Zone, local_zone
 from delf.messages import ModelDelta, system, user
 from delf.records import dataclass
@@ -100,7 +100,7 @@ class TaskRequest:
         bounded: Whether ``timeout`` includes time spent waiting for a person.
         setup: The data that the caller needs to build the same agent again; stored in the journal.
         queue: The queue of runner processes, for a task that does not run in this process.
-        key: The owner, if not the local user.
+        user: The user for whom the task runs, if not the local user.
         priority: The order among waiting tasks; the lowest comes first.
         not_before: The Unix time before which the task does not start.
         retries: The maximum number of retries after an outage.
@@ -109,7 +109,7 @@ class TaskRequest:
         settle: Whether interrupted calls of a resumed task are made again, count as done, or are
             left to a person.
         child: The options of a child task.
-        ledger: The ledger with the owner's budget; if None, only the agent's budget applies.
+        ledger: The ledger with the user's budget; if None, only the agent's budget applies.
         files: The input files; if None, the agent's input files.
         output: The declared type of the answer, if not text.
         before_start: Awaited when the task may start; a ``DelfError`` ends the task unstarted.
@@ -128,7 +128,7 @@ class TaskRequest:
     bounded: bool = False
     setup: Mapping[str, Any] = field(default_factory=dict[str, Any])
     queue: str | None = None
-    key: str | None = None
+    user: str | None = None
     priority: int = 0
     not_before: float | None = None
     retries: int | None = None
@@ -167,14 +167,6 @@ class TaskRequest:
         if self.child is not None:
             return self.child.trust
         return "own" if self.setup.get(TRUST, "own") == "own" else "outside"
-
-    @property
-    def on_behalf_of(self) -> str | None:
-        """The owner of the task; None for the local user."""
-        if self.key is not None:
-            return self.key
-        start = start_event(self.past)
-        return None if start is None else start.key
 
     @property
     def worker(self) -> str | None:

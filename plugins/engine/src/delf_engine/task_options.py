@@ -68,7 +68,8 @@ class QueueOptions(TypedDict, total=False):
 
     Args:
         queue: The queue from which a runner (``delf runner``) takes the task.
-        key: The owner, such as ``customer-7``: a queue has limits for each owner.
+        user: The user for whom the task runs, such as ``customer-7``: a queue limits the tasks of
+            each user.
         priority: The order in the queue; the lowest comes first, and 0 is the default.
         delay: Seconds before which no runner takes the task.
         retries: The maximum number of retries after an outage; the queue's when omitted.
@@ -77,7 +78,7 @@ class QueueOptions(TypedDict, total=False):
     """
 
     queue: str
-    key: str
+    user: str
     priority: int
     delay: float
     retries: int
@@ -109,12 +110,12 @@ ASUBMIT: Final = (*SUBMIT, "task_id", "ledger", "before_start")
 def queue_options(keywords: Mapping[str, Any]) -> QueueOptions | None:
     """Return the keywords that only tasks for a queue may have; None without such keywords.
 
-    ``key`` and ``setup`` are such keywords only together with ``queue``, because any task may have
+    ``user`` and ``setup`` are such keywords only together with ``queue``, because any task may have
     them.
     """
     options: Any = {name: keywords[name] for name in _QUEUED if name in keywords}
     if "queue" not in keywords:
-        options.pop("key", None)
+        options.pop("user", None)
         options.pop("setup", None)
     return options or None
 
@@ -142,7 +143,7 @@ def with_queue_options(request: TaskRequest, options: QueueOptions) -> TaskReque
     return replace(
         request,
         queue=options["queue"],
-        key=options.get("key") or None,
+        user=options.get("user") or None,
         priority=priority,
         not_before=not_before,
         retries=options.get("retries"),
@@ -189,7 +190,7 @@ class TaskRequests:
         trust: Trust = "own",
         setup: Mapping[str, Any] | None = None,
         task_id: str | None = None,
-        key: str | None = None,
+        user: str | None = None,
         ledger: Ledger | None = None,
         listeners: Sequence[Listener] = (),
         before_start: Callable[[], Awaitable[None]] | None = None,
@@ -236,7 +237,7 @@ class TaskRequests:
             interactive=interactive,
             wait_approvals=not interactive,
             bounded=bounded,
-            key=key,
+            user=user,
             ledger=ledger,
             listeners=one_or_more(listeners),
             before_start=before_start,
@@ -279,6 +280,7 @@ class TaskRequests:
             wait_approvals=not start.interactive,
             files=start.setup.get("input_files"),
             setup=start.setup,
+            user=start.user,
             output=self._output_with(start.setup.get("output")),
             **changes,
         )

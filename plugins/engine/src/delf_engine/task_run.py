@@ -241,11 +241,11 @@ class TaskRun:
 
     @property
     def memory(self) -> AgentMemory | None:
-        """The memory of the task's owner; None for a child task."""
+        """The memory of the task's user; None for a child task."""
         memories = self.resources.memories
         if memories is None or self.request.child is not None:
             return None
-        return memories.of(self.request.on_behalf_of)
+        return memories.of(self.request.user)
 
     @property
     def session_spec(self) -> SessionSpec:

@@ -298,14 +298,14 @@ class SqlJournal:
 
     # -- more than the protocol ---------------------------------------------------------
 
-    async def resolve(self, text: str, owners: Collection[str] | None = None) -> str:
+    async def resolve(self, text: str, users: Collection[str] | None = None) -> str:
         """Return the full id of the only task whose id begins with ``text``.
 
         Args:
             text: The beginning of the id, with or without ``task_``.
-            owners: The owners whose tasks are searched; None for all tasks.
+            users: The users whose tasks are searched; None for all tasks.
         """
-        return await self._read(lambda c: store.resolve_id(c, text, owners))
+        return await self._read(lambda c: store.resolve_id(c, text, users))
 
     async def task(self, task_id: str) -> TaskRecord:
         """Return the record of one task."""

@@ -11,7 +11,7 @@ from typing import Final
 from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import JournalSetupError
 
-OTHER_NAMES: Final = {"key": "limit_key"}
+OTHER_NAMES: Final = {"user": "user_id"}  # ``user`` is a reserved word of PostgreSQL
 """A mapping from a field of ``TaskRecord`` to its column, where their names differ."""
 _VERSIONS: Final = "delf_schema_version"
 REQUESTS: Final = (
@@ -26,7 +26,9 @@ INPUTS: Final = """type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_
 
 # Tasks are 'queued' while they wait for a runner. The partial indexes avoid scans of all events
 # for lists. `last` and `summarized` are positions of a conversation's messages.
-_VERSION_13: Final = f"""
+# `delf_removed` has the ids of removed tasks: a message that comes again after its task was removed
+# starts no other.
+_VERSION_16: Final = f"""
 CREATE TABLE delf_owners (
     owner TEXT PRIMARY KEY, pid INTEGER NOT NULL, birth TEXT, host TEXT NOT NULL,
     place TEXT NOT NULL, heartbeat {{real}} NOT NULL, lease {{real}}
@@ -34,7 +36,7 @@ CREATE TABLE delf_owners (
 CREATE TABLE delf_tasks (
     id {{serial}}, task_id TEXT NOT NULL UNIQUE, task TEXT NOT NULL, origin TEXT NOT NULL,
     state TEXT NOT NULL, started_at {{real}} NOT NULL, finished_at {{real}}, duration_ms {{real}},
-    cost_usd {{real}}, error TEXT, owner TEXT, queue TEXT, not_before {{real}}, limit_key TEXT,
+    cost_usd {{real}}, error TEXT, owner TEXT, queue TEXT, not_before {{real}}, user_id TEXT,
     tries INTEGER, losses INTEGER, folder TEXT
 );
 CREATE INDEX delf_tasks_started ON delf_tasks (started_at, id);
@@ -45,8 +47,7 @@ CREATE TABLE delf_events (
     pos {{serial}}, task {{big}} NOT NULL, seq INTEGER NOT NULL, at {{real}} NOT NULL,
     type TEXT NOT NULL, v INTEGER NOT NULL, data TEXT NOT NULL, blobs TEXT, UNIQUE (task, seq)
 );
-CREATE INDEX delf_events_requests ON delf_events (task, seq)
-    WHERE type IN ('ApprovalRequested', 'ApprovalDecided');
+CREATE INDEX delf_events_requests ON delf_events (task, seq) WHERE {REQUESTS};
 CREATE INDEX delf_events_remembered ON delf_events (task, seq) WHERE {REMEMBERED};
 CREATE INDEX delf_events_inputs ON delf_events (task, seq) WHERE {INPUTS};
 CREATE TABLE delf_blobs (
@@ -72,23 +73,15 @@ CREATE TABLE delf_messages (
 CREATE TABLE delf_people (name TEXT PRIMARY KEY, data TEXT NOT NULL);
 CREATE TABLE delf_sessions (
     digest TEXT PRIMARY KEY, name TEXT NOT NULL, began {{real}} NOT NULL, until {{real}} NOT NULL,
-    holder TEXT NOT NULL DEFAULT '', shown_key TEXT NOT NULL DEFAULT '',
+    user_id TEXT NOT NULL DEFAULT '', shown_key TEXT NOT NULL DEFAULT '',
     way TEXT NOT NULL DEFAULT '', client TEXT NOT NULL DEFAULT '', browser TEXT NOT NULL DEFAULT ''
-)
+);
+CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {{real}} NOT NULL);
+CREATE INDEX delf_removed_at ON delf_removed (at)
 """
-
-_VERSION_14: Final = f"""
-DROP INDEX delf_events_requests;
-CREATE INDEX delf_events_requests ON delf_events (task, seq) WHERE {REQUESTS};
-"""
-# The ids of removed tasks: a message that comes again after its task was removed starts no other.
-_VERSION_15: Final = """
-CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {real} NOT NULL);
-CREATE INDEX delf_removed_at ON delf_removed (at);
-"""
-MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14, _VERSION_15)
+MIGRATIONS: Final[Sequence[str]] = (_VERSION_16,)
 """The statements that create :data:`OLDEST_VERSION`, then the statements of each migration."""
-OLDEST_VERSION: Final = 13
+OLDEST_VERSION: Final = 16
 """The oldest schema version that can be migrated; earlier versions were never released."""
 
 

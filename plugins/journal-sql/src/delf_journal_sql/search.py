@@ -30,7 +30,7 @@ from delf_journal_sql.index import (
 from delf_journal_sql.owners import COLUMNS, SILENCE_SECONDS, IsAlive, cached_is_alive
 from delf_journal_sql.schema import OTHER_NAMES
 from delf_journal_sql.statements import SqlRow
-from delf_journal_sql.store import EVENT, TASK, in_state, key_of, owned_by, stored_task
+from delf_journal_sql.store import EVENT, TASK, in_state, key_of, of_users, stored_task
 
 # The number of characters before and after a match in an excerpt.
 _EXCERPT_MARGIN: Final = 80
@@ -486,10 +486,10 @@ def _conditions(
     for name in filterable_fields().keys() & wanted.fields.keys():
         values[f"of_{name}"] = wanted.fields[name]
         where.append(f"t.{OTHER_NAMES.get(name, name)} = :of_{name}")
-    if wanted.keys is not None:
-        condition, names_of_owners = owned_by(wanted.keys)
+    if wanted.users is not None:
+        condition, parameters = of_users(wanted.users)
         where.append(condition)
-        values |= names_of_owners
+        values |= parameters
     return where, values
 
 

@@ -137,7 +137,7 @@ def find_tasks(
     state: TaskState | None = None,
     text: str | None = None,
     since: float | None = None,
-    keys: Collection[str] | None = None,
+    users: Collection[str] | None = None,
     after: ListPlace | None = None,
 ) -> list[TaskRecord]:
     """Return the records of the newest tasks that meet all conditions, newest first.
@@ -149,7 +149,7 @@ def find_tasks(
         state: The state of the tasks; None for any.
         text: A text that the task's words contain, in upper or lower case; None for any.
         since: The Unix time at or after which the tasks started; None for any.
-        keys: The people on whose behalf the tasks run; None for any.
+        users: The users for whom the tasks run; None for any.
         after: The start time and id of the last task of the previous page; None for the first page.
     """
     where: list[str] = []
@@ -165,8 +165,8 @@ def find_tasks(
     if since is not None:
         where.append("t.started_at >= :since")
         values["since"] = since
-    if keys is not None:
-        condition, parameters = owned_by(keys)
+    if users is not None:
+        condition, parameters = of_users(users)
         where.append(condition)
         values |= parameters
     if after is not None:
@@ -184,17 +184,16 @@ def find_tasks(
     return [stored_task(row, is_alive) for row in rows]
 
 
-def owned_by(owners: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
-    """Return the SQL condition for the tasks ``t`` of some owners, and its parameters.
+def of_users(users: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
+    """Return the SQL condition for the tasks ``t`` of some users, and its parameters.
 
     Args:
-        owners: The owners, as the column ``limit_key`` has them: people or API keys. None for the
-            tasks of all owners.
+        users: The users, as the column ``user_id`` has them; None for the tasks of all users.
     """
-    if owners is None:
+    if users is None:
         return "TRUE", {}
-    placeholders, values = placeholders_for(sorted(owners), "key")
-    return f"t.limit_key IN ({placeholders})", values
+    placeholders, values = placeholders_for(sorted(users), "user")
+    return f"t.user_id IN ({placeholders})", values
 
 
 def placeholders_for(items: Iterable[str], prefix: str) -> tuple[str, dict[str, str]]:
@@ -300,13 +299,13 @@ def stored_task(row: SqlRow, is_alive: IsAlive) -> TaskRecord:
     return TaskRecord(**values)
 
 
-def resolve_id(connection: Connection, text: str, owners: Collection[str] | None = None) -> str:
+def resolve_id(connection: Connection, text: str, users: Collection[str] | None = None) -> str:
     """Return the full id of the only task whose id has a prefix.
 
     Args:
         connection: A connection for reading.
         text: The prefix, with or without ``task_``, or a full id.
-        owners: The people or API keys whose tasks may be found; None for all.
+        users: The users whose tasks may be found; None for all.
 
     Raises:
         UnknownTaskError: If no id or more than one id has the prefix.
@@ -314,7 +313,7 @@ def resolve_id(connection: Connection, text: str, owners: Collection[str] | None
     """
     if not text:
         raise DelfError("the id of a task is empty")
-    condition, values = owned_by(owners)
+    condition, values = of_users(users)
     # A full id is returned even if it is also the prefix of another id.
     exact = connection.execute(
         f"SELECT 1 FROM delf_tasks AS t WHERE t.task_id = :id AND {condition}",  # noqa: S608

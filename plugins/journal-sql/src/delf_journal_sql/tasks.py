@@ -37,7 +37,7 @@ _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
 _TASK_FIELDS: Final = tuple(item.name for item in fields(TaskRecord) if item.name != "events")
 _TASK_COLUMNS: Final = tuple(OTHER_NAMES.get(name, name) for name in _TASK_FIELDS)
 # Fields of a task that are identifiers, and must be stored unchanged.
-_IDENTIFIERS: Final = frozenset({"task_id", "queue", "key"})
+_IDENTIFIERS: Final = frozenset({"task_id", "queue", "user"})
 
 
 @dataclass

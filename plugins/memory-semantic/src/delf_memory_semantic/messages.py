@@ -18,13 +18,13 @@ from typing import Any, Final
 import numpy as np
 
 from delf.machine.own_files import make_private_file
-from delf.protocols.conversation import ChatMessage, owner_of
+from delf.protocols.conversation import ChatMessage, user_of
 from delf_memory_semantic.database import prepare_for_index, significant_words
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings
 
 _SCHEMA: Final = """
 CREATE TABLE messages (
-    id INTEGER PRIMARY KEY, conversation TEXT, owner TEXT, role TEXT, content TEXT, at REAL,
+    id INTEGER PRIMARY KEY, conversation TEXT, user TEXT, role TEXT, content TEXT, at REAL,
     digest BLOB
 );
 CREATE INDEX messages_of ON messages (conversation);
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS vectors (
 """
 _SEARCH: Final = """
 SELECT m.id, -bm25(words) FROM words JOIN messages m ON m.id = words.rowid
-WHERE words MATCH ? AND m.at BETWEEN ? AND ? AND (? OR m.owner IS ?) ORDER BY 2 DESC LIMIT ?
+WHERE words MATCH ? AND m.at BETWEEN ? AND ? AND (? OR m.user IS ?) ORDER BY 2 DESC LIMIT ?
 """
 # The number of characters of a message from which its vector is made.
 #
@@ -52,14 +52,14 @@ class Range:
     Args:
         since: The Unix time of the oldest message.
         until: The Unix time of the newest message.
-        owner: The owner of the conversations; None for the local user.
-        every_owner: Whether to look through the conversations of all owners.
+        user: The user of the conversations; None for the local user.
+        every_user: Whether to look through the conversations of all users.
     """
 
     since: float
     until: float
-    owner: str | None = None
-    every_owner: bool = False
+    user: str | None = None
+    every_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +89,13 @@ class MessageIndex:
 
     Args:
         file: The path of the file in which vectors are stored; a broken file is created again.
-        owner: The namespace of the conversations and its journal, whose vectors the file keeps
+        namespace: The namespace of the conversations and its journal, whose vectors the file keeps
             apart from the vectors of others.
     """
 
-    def __init__(self, file: Path, owner: str) -> None:
+    def __init__(self, file: Path, namespace: str) -> None:
         self._file = file
-        self._owner = owner
+        self._namespace = namespace
         self._lock = threading.Lock()
         self._vectors: dict[bytes, Any] = {}
         self._model: str | None = None
@@ -114,7 +114,7 @@ class MessageIndex:
 
     def replace_messages(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
         """Replace all messages of a conversation in the index."""
-        owner = owner_of(conversation)
+        user = user_of(conversation)
         with self._lock, self._database as database:
             database.execute(
                 "DELETE FROM words WHERE rowid IN (SELECT id FROM messages WHERE conversation = ?)",
@@ -123,9 +123,9 @@ class MessageIndex:
             database.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
             for m in messages:
                 inserted = database.execute(
-                    "INSERT INTO messages (conversation, owner, role, content, at, digest) "
+                    "INSERT INTO messages (conversation, user, role, content, at, digest) "
                     "VALUES (?, ?, ?, ?, ?, ?)",
-                    (conversation, owner, m.role, m.content, m.at, _digest(m.content)),
+                    (conversation, user, m.role, m.content, m.at, _digest(m.content)),
                 )
                 database.execute(
                     "INSERT INTO words (rowid, content) VALUES (?, ?)",
@@ -156,7 +156,9 @@ class MessageIndex:
     def add_vectors(self, vectors: Mapping[bytes, Any], model: str) -> None:
         """Store the vectors of texts, given as a mapping from the text's digest to its vector."""
         arrays = {digest: np.array(vector, dtype="<f4") for digest, vector in vectors.items()}
-        rows = [(self._owner, model, digest, array.tobytes()) for digest, array in arrays.items()]
+        rows = [
+            (self._namespace, model, digest, array.tobytes()) for digest, array in arrays.items()
+        ]
         with self._lock:
             if model == self._model:
                 self._vectors.update(arrays)
@@ -207,7 +209,7 @@ class MessageIndex:
         if vector is None:
             return {}
         rows = self._database.execute(
-            "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ? AND (? OR owner IS ?)",
+            "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ? AND (? OR user IS ?)",
             _values_of(within),
         )
         numbers: list[int] = []
@@ -239,7 +241,7 @@ class MessageIndex:
     def _read_vectors(self, model: str) -> dict[bytes, Any]:
         rows = self._run_on_file(
             "SELECT digest, vector FROM vectors WHERE namespace = ? AND model = ?",
-            [(self._owner, model)],
+            [(self._namespace, model)],
         )
         return {digest: np.frombuffer(vector, dtype="<f4") for digest, vector in rows}
 
@@ -248,7 +250,7 @@ class MessageIndex:
             del self._vectors[digest]
         self._run_on_file(
             "DELETE FROM vectors WHERE namespace = ? AND digest = ?",
-            [(self._owner, digest) for digest in digests],
+            [(self._namespace, digest) for digest in digests],
         )
 
     def _run_on_file(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -277,7 +279,7 @@ class MessageIndex:
 
 
 def _values_of(within: Range) -> tuple[float, float, bool, str | None]:
-    return within.since, within.until, within.every_owner, within.owner
+    return within.since, within.until, within.every_user, within.user
 
 
 def _digest(text: str) -> bytes:

@@ -17,7 +17,7 @@ from delf.errors import DelfError, ToolRefusedError
 from delf.machine.contexts import shared_task
 from delf.notes import note
 from delf.protocols.context import PluginContext
-from delf.protocols.conversation import ChatMessage, ConversationStore, owned_name
+from delf.protocols.conversation import ChatMessage, ConversationStore, conversation_of
 from delf.protocols.embedder import Embedder, Vectors
 from delf.protocols.embedding import embed_or_refuse, is_refusal
 from delf.protocols.shared_journal import SharedJournal
@@ -126,13 +126,13 @@ class Recall(Connection[RecallSettings]):
         within = Range(
             since=0.0 if since is None else _unix_time(since),
             until=_END_OF_TIME if until is None else _unix_time(until),
-            owner=None if context is None else context.owner,
-            every_owner=self.settings.scope == "agent",
+            user=None if context is None else context.user,
+            every_user=self.settings.scope == "agent",
         )
         index = await self._updated_index()
         vector = await self._vector(index, query)
         messages = await asyncio.to_thread(index.find, query, vector, within, limit)
-        return [_remembered(item, query, within.owner) for item in messages]
+        return [_remembered(item, query, within.user) for item in messages]
 
     async def _updated_index(self) -> MessageIndex:
         """Return the index, after adding new messages and dropping removed ones."""
@@ -143,8 +143,8 @@ class Recall(Connection[RecallSettings]):
             if self._index is None:
                 file = context.data_dir / "recall.db"
                 # Journals share the file, and each deletes the vectors of removed messages.
-                owner = f"{self.settings.namespace} of {self._journal.place}"
-                self._index = MessageIndex(file, owner)
+                namespace = f"{self.settings.namespace} of {self._journal.place}"
+                self._index = MessageIndex(file, namespace)
             namespace = self.settings.namespace
             conversations_of_namespace = self._journal.conversations(namespace)
             await self._index_changes(conversations_of_namespace, self._index)
@@ -275,12 +275,12 @@ async def _messages(store: ConversationStore, conversation: str) -> list[ChatMes
     return [message for message in messages if message.content.strip()]
 
 
-def _remembered(found: FoundMessage, query: str, owner: str | None) -> Remembered:
-    """Return a found message for a script; names of the owner's conversations have no prefix."""
+def _remembered(found: FoundMessage, query: str, user: str | None) -> Remembered:
+    """Return a found message for a script; names of the user's conversations have no prefix."""
     message = found.message
-    prefix_of_owner = owned_name(owner, "")
+    prefix_of_user = conversation_of(user, "")
     return Remembered(
-        conversation=found.conversation.removeprefix(prefix_of_owner),
+        conversation=found.conversation.removeprefix(prefix_of_user),
         at=dt.datetime.fromtimestamp(message.at).astimezone(),
         role=message.role,
         text=_excerpt(message.content, query),

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, keyed_queue_name
+from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, user_queue_name
 from delf_runner_dbos.sqlite import add_missing_functions, lock_claims
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Workflows:
         self._register(asyncio.get_running_loop())
         queue_names: list[str] = []
         for queue in queues:
-            queue_names += [queue, keyed_queue_name(queue)]
+            queue_names += [queue, user_queue_name(queue)]
         DBOS.listen_queues(queue_names)
         try:
             await asyncio.to_thread(DBOS.launch)

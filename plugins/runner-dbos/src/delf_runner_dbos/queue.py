@@ -44,14 +44,14 @@ class Ticket:
     Args:
         task_id: The id of the task.
         queue: The name of the queue.
-        key: The owner of the task; None for the local user.
+        user: The user of the task; None for the local user.
         priority: The task's priority. Lower numbers run first.
         requeues: How often the task was put back into the queue since it last made progress.
     """
 
     task_id: str
     queue: str
-    key: str | None = None
+    user: str | None = None
     priority: int = 0
     requeues: int = 0
 
@@ -61,14 +61,14 @@ class Ticket:
         return cls(
             task_id=task.task_id,
             queue=task.queue or "",
-            key=task.key,
+            user=task.user,
             priority=task.priority,
         )
 
     @property
     def dbos_queue_name(self) -> str:
-        """The name of the DBOS queue. Tasks with an owner are in a partitioned queue."""
-        return self.queue if self.key is None else keyed_queue_name(self.queue)
+        """The name of the DBOS queue. Tasks with a user are in a partitioned queue."""
+        return self.queue if self.user is None else user_queue_name(self.queue)
 
     def requeued(self) -> Self:
         """Return this ticket with the count of requeues increased by one."""
@@ -79,19 +79,19 @@ def check_queue_name(queue: str) -> None:
     """Check the name that a person gives to a queue.
 
     Raises:
-        ConfigurationError: If the name is empty, or contains the slash of :func:`keyed_queue_name`.
+        ConfigurationError: If the name is empty, or contains the slash of :func:`user_queue_name`.
     """
     if "/" in queue or not queue.strip():
         raise ConfigurationError(f"{queue!r} cannot be the name of a queue")
 
 
-def keyed_queue_name(queue: str) -> str:
-    """Return the name of the DBOS queue for the tasks of a queue that have a ``key``.
+def user_queue_name(queue: str) -> str:
+    """Return the name of the DBOS queue for the tasks of a queue that have a user.
 
-    The key of a task is the name of its owner, such as ``customer-7``. DBOS limits the number of
-    running tasks of each key only in a queue in which all tasks have a key.
+    DBOS limits the number of running tasks of each user, such as ``customer-7``, only in a queue in
+    which all tasks have a user.
     """
-    return f"{queue}/keys"
+    return f"{queue}/users"
 
 
 def task_id_of(workflow_id: str) -> str:
@@ -189,8 +189,8 @@ class DbosQueue:
         }
         if delay > 0:
             options["delay_seconds"] = delay
-        if ticket.key is not None:
-            options["queue_partition_key"] = ticket.key
+        if ticket.user is not None:
+            options["queue_partition_key"] = ticket.user
 
         def enqueue(client: DBOSClient) -> None:
             client.enqueue(options, asdict(ticket))
@@ -207,10 +207,10 @@ class DbosQueue:
         """
         total_limit = settings.global_concurrency
         runner_limit = concurrency
-        key_limit = settings.key_concurrency
+        user_limit = settings.user_concurrency
         if total_limit is not None:
             runner_limit = min(runner_limit, total_limit)
-            key_limit = min(key_limit, total_limit)
+            user_limit = min(user_limit, total_limit)
         common: dict[str, Any] = {
             "global_concurrency": total_limit,
             "worker_concurrency": runner_limit,
@@ -221,20 +221,20 @@ class DbosQueue:
         def register(client: DBOSClient) -> None:
             client.register_queue(queue, **common)
             client.register_queue(
-                # DBOS partitions a whole queue or none of it, so tasks with a key have a queue of
+                # DBOS partitions a whole queue or none of it, so tasks with a user have a queue of
                 # their own.
-                keyed_queue_name(queue),
+                user_queue_name(queue),
                 **common,
-                partition_concurrency=key_limit,
-                partition_limiter=_rate_limit(settings.key_per_second),
+                partition_concurrency=user_limit,
+                partition_limiter=_rate_limit(settings.user_per_second),
             )
 
         await self.call(register)
 
     async def running_workflows(self, queues: Collection[str]) -> Sequence[WorkflowStatus]:
         """Return the running workflows of some queues, including those of other runners."""
-        # Tasks with an owner are in a second DBOS queue.
-        names = [name for queue in queues for name in (queue, keyed_queue_name(queue))]
+        # Tasks with a user are in a second DBOS queue.
+        names = [name for queue in queues for name in (queue, user_queue_name(queue))]
         return await self.call(
             lambda client: client.list_workflows(
                 status="PENDING",

@@ -24,7 +24,7 @@ from delf.errors import (
 from delf.events import Event, TaskFinished, TaskQueued, make_end_event
 from delf.network.outages import Outage
 from delf.protocols.journal import ListPlace, TaskRecord
-from delf.protocols.people import check_may_run, name_of_holder
+from delf.protocols.people import check_may_run, name_of_user
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_cli.output import format_count
@@ -96,7 +96,7 @@ class Runner:
         agents: The agents that run the tasks.
         read_only_agents: The agents that make the calls by which schedules look for new items.
         options: The options of the runner.
-        people: The budgets and notifications of owners; None if no server plugin is installed.
+        people: The budgets and notifications of users; None if no server plugin is installed.
     """
 
     def __init__(
@@ -290,8 +290,8 @@ class Runner:
     async def _run_task(self, record: TaskRecord) -> TaskRecord:
         """Run or resume a task, and return its record after the run.
 
-        Fail the task without running it if it lost too many runners, if its owner may not run tasks
-        any more, or if its owner's budget is exhausted.
+        Fail the task without running it if it lost too many runners, if its user may not run tasks
+        any more, or if its user's budget is exhausted.
         """
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
@@ -299,24 +299,24 @@ class Runner:
         refusal = _error_of_losses(record, queue)
         if refusal is None:
             try:
-                await self._check_owner(queued.key)
+                await self._check_user(queued.user)
             except ConfigurationError as error:
                 refusal = error
         if refusal is not None:
             await self._fail(queued, refusal)
             return await self._journal.task(task_id)
         async with self._agents.lend(queued.setup) as agent:
-            owner_options = await self._owner_options(agent, queued)
-            ledger = owner_options.get("ledger")
+            user_options = await self._user_options(agent, queued)
+            ledger = user_options.get("ledger")
             if ledger is not None and ledger.is_exhausted:
                 # The task is not requeued, because the budget is renewed only next month.
                 await self._fail(queued, _budget_error(queued))
             else:
-                await self._resume(agent, queued, queue, owner_options)
+                await self._resume(agent, queued, queue, user_options)
         return await self._journal.task(task_id)
 
     async def _resume(
-        self, agent: Agent, queued: TaskQueued, queue: QueueSettings, owner_options: dict[str, Any]
+        self, agent: Agent, queued: TaskQueued, queue: QueueSettings, user_options: dict[str, Any]
     ) -> None:
         """Run or resume a task with an agent, and record the end of the task.
 
@@ -330,7 +330,7 @@ class Runner:
                 continue_past_limit=False,
                 retries=queue.retries if queued.retries is None else queued.retries,
                 retry_after=queue.retry_after if queued.retry_after is None else queued.retry_after,
-                **owner_options,
+                **user_options,
             )
         except (ConfigurationError, BudgetExceededError):
             record = await self._journal.task(queued.task_id)
@@ -338,16 +338,16 @@ class Runner:
             if not is_recorded_as_failed:
                 raise
 
-    async def _owner_options(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:
-        """Return the parameters ``ledger`` and ``listeners`` for the task of an owner.
+    async def _user_options(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:
+        """Return the parameters ``ledger`` and ``listeners`` for the task of a user.
 
-        The mapping is empty if the task has no owner, or if no server plugin is installed.
+        The mapping is empty if the task has no user, or if no server plugin is installed.
         """
-        owner = queued.key
-        if self._people is None or owner is None:
+        user = queued.user
+        if self._people is None or user is None:
             return {}
         return {
-            "ledger": await self._people.ledger(owner, agent.ledger),
+            "ledger": await self._people.ledger(user, agent.ledger),
             "listeners": [self._people.listen],
         }
 
@@ -390,15 +390,15 @@ class Runner:
         await asyncio.get_running_loop().create_future()
 
     async def _fail(self, queued: TaskQueued, error: DelfError) -> None:
-        """Record a task as failed, and notify its owner. Does nothing if the task is over."""
+        """Record a task as failed, and notify its user. Does nothing if the task is over."""
         await self._journal.claim(queued.task_id)
         events = await self._journal.read(queued.task_id)
         if isinstance(events[-1], TaskFinished):
             return
         end = make_end_event(events, error)
         await self._journal.append(end)
-        # An agent would call the listener to notify the owner, but no agent runs.
-        if self._people is not None and queued.key is not None:
+        # An agent would call the listener to notify the user, but no agent runs.
+        if self._people is not None and queued.user is not None:
             self._people.listen(end)
 
     # -- schedules ----------------------------------------------------------------------
@@ -421,7 +421,7 @@ class Runner:
         if watches_call and not is_test:
             return await self._fire_for_new_items(workflow_id, context)
         try:
-            await self._check_owner(context.get("key"))
+            await self._check_user(context["user"])
             if watches_call:
                 items = await self._watched_items(context)
                 return await self._submit_test(workflow_id, context, items)
@@ -441,7 +441,7 @@ class Runner:
         known_digests = await seen_digests(self._queue, context)
         schedule_id = context.get("made")
         try:
-            await self._check_owner(context.get("key"))
+            await self._check_user(context["user"])
             items = await self._watched_items(context)
             comparison = compare_items(items, context.get("id_field"), known_digests)
         except DelfError as error:
@@ -491,17 +491,17 @@ class Runner:
             )
         return task_ids
 
-    async def _check_owner(self, owner: str | None) -> None:
-        """Check that the owner of a task or schedule may still run tasks.
+    async def _check_user(self, user: str | None) -> None:
+        """Check that the user of a task or schedule may still run tasks.
 
         Args:
-            owner: The owner's name; None for the local user.
+            user: The user's name; None for the local user.
 
         Raises:
-            ConfigurationError: If the owner was removed, or lost the right to run tasks.
+            ConfigurationError: If the user was removed, or lost the right to run tasks.
         """
-        if owner is not None:
-            check_may_run(owner, await self._journal.people())
+        if user is not None:
+            check_may_run(user, await self._journal.people())
 
     async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
@@ -560,7 +560,7 @@ class Runner:
             task=task,
             origin="schedule",
             queue=str(schedule["queue"]),
-            key=schedule.get("key"),
+            user=schedule["user"],
             setup=setup,
         )
         outage = Outage(_log, f"the schedule of {task_id} waits", self._journal.place)
@@ -740,7 +740,7 @@ def _error_of_losses(record: TaskRecord, queue: QueueSettings) -> DelfError | No
 
 def _budget_error(queued: TaskQueued) -> BudgetExceededError:
     return BudgetExceededError(
-        f"a budget of {name_of_holder(queued.key)} for this month is used up",
+        f"a budget of {name_of_user(queued.user)} for this month is used up",
         hint="budgets of [plugins.serve] has the limits; they begin anew each month (UTC)",
     )
 

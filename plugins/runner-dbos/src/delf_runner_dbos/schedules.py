@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from delf_engine.project.any_project import AnyProject
 
 # The fields of a schedule that DBOS stores only in its context.
-_CONTEXT_FIELDS: Final = ("name", "task", "queue", "setup", "each", "id_field", "key")
+_CONTEXT_FIELDS: Final = ("name", "task", "queue", "setup", "each", "id_field", "user")
 # The maximum number of firings without tasks that each schedule keeps in its history.
 _MAX_IDLE_FIRINGS: Final = 20
 _NO_OPTIONS: Final[Mapping[str, Any]] = {

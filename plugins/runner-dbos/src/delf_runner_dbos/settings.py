@@ -33,11 +33,11 @@ class QueueSettings(BaseModel, extra="forbid"):
     per_second: float | None = Field(
         default=None, gt=0, description="Tasks of a queue that begin in a second, on all machines."
     )
-    key_concurrency: int = Field(
-        default=1, ge=1, description="Tasks with the same key that run at once, on all machines."
+    user_concurrency: int = Field(
+        default=1, ge=1, description="Tasks of the same user that run at once, on all machines."
     )
-    key_per_second: float | None = Field(
-        default=None, gt=0, description="Tasks with the same key that begin in a second."
+    user_per_second: float | None = Field(
+        default=None, gt=0, description="Tasks of the same user that begin in a second."
     )
     retries: int = Field(
         default=0,

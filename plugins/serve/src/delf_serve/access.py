@@ -40,7 +40,7 @@ def log_request(
     fields = {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "client": client,
-        "key": caller,
+        "user": caller,
         "method": scope["method"],
         "path": scope["path"][:_MAX_PATH_CHARACTERS],
         "status": status,

@@ -19,7 +19,7 @@ from delf.protocols.approval import (
     RememberedDecision,
 )
 from delf.protocols.journal import RequestRecord
-from delf.protocols.people import LOCAL, name_of_holder
+from delf.protocols.people import LOCAL, name_of_user
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import Action
 from delf_cli.answering import (
@@ -98,7 +98,7 @@ class Approvals:
             offset: The number of requests to skip.
         """
         all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=MAX_REQUESTS)
-        records = [record for record in all_records if caller.sees(record.task.key)]
+        records = [record for record in all_records if caller.sees(record.task.user)]
         if mine or rejectable:
             decidable, only_rejectable = _split_by_right(records, caller)
             records = [*(decidable if mine else ()), *(only_rejectable if rejectable else ())]
@@ -111,7 +111,7 @@ class Approvals:
         requests_by_task = await self._tasks.pending_requests()
         mine: list[RequestRecord] = []
         for records in requests_by_task.values():
-            visible = [record for record in records if caller.sees(record.task.key)]
+            visible = [record for record in records if caller.sees(record.task.user)]
             mine += [record for record in visible if may_decide(record, caller)]
         if not mine:
             return WaitingCount(count=0)
@@ -229,7 +229,7 @@ class Approvals:
         if rule is None or LOCAL in rule.deciders:
             return False
         for caller in self._keys.everybody():
-            if caller.sees(record.task.key) and may_decide(record, caller):
+            if caller.sees(record.task.user) and may_decide(record, caller):
                 return False
         return True
 
@@ -254,13 +254,13 @@ class Approvals:
     async def remembered(self, caller: Caller) -> list[Remembered]:
         """Return the remembered approvals that a person may see, oldest first."""
         decisions = await remembered_decisions(self._tasks.journal)
-        return [_remembered_view(decision) for decision in decisions if caller.sees(decision.key)]
+        return [_remembered_view(decision) for decision in decisions if caller.sees(decision.user)]
 
     async def revoke(self, request_id: str, caller: Caller) -> Remembered:
         """Revoke a remembered approval by its full id."""
         journal = self._tasks.journal
         decisions = await remembered_decisions(journal)
-        visible_ids = [each.request_id for each in decisions if caller.sees(each.key)]
+        visible_ids = [each.request_id for each in decisions if caller.sees(each.user)]
         if request_id not in visible_ids:
             raise ProblemError(404, f"no decision {request_id[:60]!r} is remembered")
         return _remembered_view(await revoke(journal, request_id, caller.name))
@@ -341,9 +341,9 @@ def _may_reject(record: RequestRecord, caller: Caller) -> bool:
 
 
 def _remembered_view(decision: RememberedDecision) -> Remembered:
-    """Convert a remembered approval to the API's model, which shows only the owner's name."""
-    name = None if decision.key is None else name_of_holder(decision.key)
-    return Remembered.model_validate({**remembered_data(decision), "key": name})
+    """Convert a remembered approval to the API's model, which shows only the user's name."""
+    name = None if decision.user is None else name_of_user(decision.user)
+    return Remembered.model_validate({**remembered_data(decision), "user": name})
 
 
 def _to_decision(given: DecisionRequest) -> Decision:

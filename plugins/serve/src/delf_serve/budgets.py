@@ -20,15 +20,15 @@ from delf_serve.problems import ProblemError
 from delf_serve.schemas import OwnBudget
 
 EVERYBODY: Final = "*"
-"""The name of the default budget, for people and keys without a budget of their own."""
+"""The name of the default budget, for users without a budget of their own."""
 _INDEX_SECONDS: Final = 0.25
 REFRESH_SECONDS: Final = 2.0
 """The seconds after which a running task looks again at the costs of other processes."""
 
-# The name of a team, or the owner name of a person or key. Bare names are ambiguous: a team and a
-# key of the settings may have the same name, and so may a removed person and a new one.
-_LedgerKey = tuple[Literal["team", "person"], str | None]
-_Owners = Callable[[], Collection[str] | None]
+# The name of a team, or a user (``caller.user``). Bare names are ambiguous: a team and a key of
+# the settings may have the same name, and so may a removed person and a new one.
+_LedgerKey = tuple[Literal["team", "user"], str | None]
+_Users = Callable[[], Collection[str] | None]
 
 
 class _BudgetLedger(Ledger):
@@ -68,13 +68,13 @@ class _BudgetLedger(Ledger):
 
 
 class Budgets:
-    """The monthly budgets of a server's users, keys and teams.
+    """The monthly budgets of a server's users and teams.
 
     The journal has the costs of all servers and runners. Each budget's ledger adds reservations of
     this process's running calls, so that concurrent tasks do not spend the same money.
 
     Args:
-        limits: The limits in US dollars, by name of a user, key or team.
+        limits: The limits in US dollars, by name of a user or team.
         keys: The people with their teams, and the API keys of the server.
         journal: Returns the journal.
     """
@@ -97,7 +97,7 @@ class Budgets:
         """Return a ledger that charges a person's task to all budgets that cover the task.
 
         Args:
-            caller: The owner of the task.
+            caller: The user of the task.
             agent_ledger: The ledger of the agent, whose own budget covers all tasks.
             checked: Whether to raise if a budget is exhausted. If false, a task with an exhausted
                 budget starts, but ends at its next model call.
@@ -146,7 +146,7 @@ class Budgets:
         ledgers = [] if own_ledger is None else [(caller.name, own_ledger)]
         for team in sorted(caller.teams & self._limits.keys()):
             # Read again for each refresh, because the team may change during the month.
-            members = partial(self._keys.holders_of_team, team)
+            members = partial(self._keys.users_of_team, team)
             ledger = await self._up_to_date_ledger(("team", team), team, members)
             ledgers.append((team, ledger))
         return ledgers
@@ -155,33 +155,33 @@ class Budgets:
         """Return the current ledger of a caller's own budget; None without such a budget.
 
         The limits of the settings name a person by the plain name, such as ``ann``. The journal
-        stores tasks under the owner name (``caller.holder``), which is also unique if another
+        stores tasks under ``caller.user``, which is also unique if another
         ``ann`` is added later.
         """
         if caller.name not in self._limits and EVERYBODY not in self._limits:
             return None
-        owners: tuple[str] | None
-        if caller.holder is not None:  # a person or a key
-            owners = (caller.holder,)
+        users: tuple[str] | None
+        if caller.user is not None:  # a person or a key
+            users = (caller.user,)
         elif self._keys:  # a webhook, which only budgets of teams cover
             return None
         else:  # the local user of a server without keys, to whom all tasks of the journal belong
-            owners = None
-        ledger_key: _LedgerKey = ("person", caller.holder)
-        return await self._up_to_date_ledger(ledger_key, caller.name, lambda: owners)
+            users = None
+        ledger_key: _LedgerKey = ("user", caller.user)
+        return await self._up_to_date_ledger(ledger_key, caller.name, lambda: users)
 
     async def _up_to_date_ledger(
         self,
         ledger_key: _LedgerKey,
         name: str,
-        owners: _Owners,
+        users: _Users,
     ) -> Ledger:
         """Return the ledger of a budget for this month, with the costs that the journal has.
 
         Args:
             ledger_key: The key of the ledger.
             name: The name of the budget: that of a person or a team.
-            owners: Returns the owners whose tasks count; None if all tasks count.
+            users: Returns the users whose tasks count; None if all tasks count.
         """
         now = datetime.now(UTC)
         begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -191,18 +191,18 @@ class Budgets:
             self._month = month
             self._ledgers = {}
         limit = self._limits[name if name in self._limits else EVERYBODY]
-        read_cost = partial(self._cost_of, begin.timestamp(), end.timestamp(), owners)
+        read_cost = partial(self._cost_of, begin.timestamp(), end.timestamp(), users)
         ledger = self._ledgers.setdefault(ledger_key, _BudgetLedger(limit, read_cost))
         await ledger.refresh()
         return ledger
 
-    async def _cost_of(self, since: float, until: float, owners: _Owners) -> float:
-        """Return the costs in US dollars of the tasks of some owners.
+    async def _cost_of(self, since: float, until: float, users: _Users) -> float:
+        """Return the costs in US dollars of the tasks of some users.
 
         Args:
             since: The earliest start of a task, as Unix time.
             until: The Unix time before which a task started.
-            owners: Returns the owner names; None for all tasks.
+            users: Returns the users; None for all tasks.
 
         Raises:
             ProblemError: If the journal computes no costs, so that no limit can be enforced.
@@ -215,7 +215,7 @@ class Budgets:
             raise
         except ConfigurationError:
             raise ProblemError(501, "budgets need a journal with figures") from None
-        tasks = TaskFilter(since=since, until=until, keys=owners())
+        tasks = TaskFilter(since=since, until=until, users=users())
         figures_of_people = await journal.figures("person", tasks)
         return sum(figures.cost_usd for figures in figures_of_people)
 

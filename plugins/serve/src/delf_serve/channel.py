@@ -303,8 +303,8 @@ class EndNotices:
     def tell(self, end: TaskFinished) -> None:
         """Send a notice of a task's end, unless a person stopped the task.
 
-        The notice goes to the server's own webhook and mail addresses, and to the owner of the task
-        if the owner opted in.
+        The notice goes to the server's own webhook and mail addresses, and to the user of the task
+        if the user opted in.
         """
         if end.state is not TaskState.STOPPED:  # the person who stopped the task knows
             self._notices.start(self._tell(end))
@@ -318,15 +318,15 @@ class EndNotices:
         except DelfError as error:
             _log.warning("people get no notice of the end of %s: %s", end.task_id, error.message)
             return
-        if self._recipients(record.key):
-            # The owner may have been removed, or have chosen otherwise, while the task ran.
+        if self._recipients(record.user):
+            # The user may have been removed, or have chosen otherwise, while the task ran.
             await self._keys.reload(journal, at_once=True)
         notice = notice_of_end(self._settings, record.task, end)
-        self._notices.tell(notice, self._recipients(record.key))
+        self._notices.tell(notice, self._recipients(record.user))
 
-    def _recipients(self, owner: str | None) -> list[Person]:
-        """Return the owner of a task, if the owner has access and opted in."""
-        person = self._keys.person_of(owner)
+    def _recipients(self, user: str | None) -> list[Person]:
+        """Return the user of a task, if the user has access and opted in."""
+        person = self._keys.person_of(user)
         if person is None or person.revoked_at is not None or "ended" not in person.notices:
             return []
         return [person]
@@ -434,8 +434,8 @@ class WebChannel:
             people = [person for person in await journal.people() if person.revoked_at is None]
         except ConfigurationError:
             return []  # the journal keeps no people
-        owner = (await journal.task(request.task_id)).key
-        return [person for person in deciders(request, owner, people) if choice in person.notices]
+        user = (await journal.task(request.task_id)).user
+        return [person for person in deciders(request, user, people) if choice in person.notices]
 
     async def show_discussion(
         self,
@@ -449,7 +449,7 @@ class WebChannel:
             return
         try:
             people = [person for person in await journal.people() if person.revoked_at is None]
-            task_owner = (await journal.task(request.task_id)).key
+            task_user = (await journal.task(request.task_id)).user
         except DelfError as error:
             _log.warning("people get no notice of %s: %s", request.request_id, error.message)
             return
@@ -458,13 +458,13 @@ class WebChannel:
             concerned = [person for person in people if person.name == event.to]
         else:
             choice = "commented"
-            concerned = _people_of_discussion(people, task_owner, discussion)
+            concerned = _people_of_discussion(people, task_user, discussion)
         recipients = [
             person
             for person in concerned
             if choice in person.notices
-            and person.holder != event.key  # the author knows
-            and sees(person, people, task_owner)
+            and person.user != event.user  # the author knows
+            and sees(person, people, task_user)
         ]
         if recipients:
             notice = notice_of_talk(self._settings, request, event)
@@ -476,19 +476,18 @@ class WebChannel:
 
 
 def _people_of_discussion(
-    people: Sequence[Person], task_owner: str | None, discussion: Sequence[Event]
+    people: Sequence[Person], task_user: str | None, discussion: Sequence[Event]
 ) -> list[Person]:
     """Return the people whom a comment on a request concerns.
 
-    They are the owner of the task, the current assignee, and everybody who voted, commented or
+    They are the user of the task, the current assignee, and everybody who voted, commented or
     assigned before.
     """
-    # ``key`` of a task or event, and ``holder`` of a person, are owner names. An assignment has
-    # the plain name of a person.
-    participants = {task_owner, *(getattr(earlier, "key", None) for earlier in discussion)}
+    # An assignment has the plain name of a person, not the ``user``.
+    participants = {task_user, *(getattr(earlier, "user", None) for earlier in discussion)}
     assignments = [earlier for earlier in discussion if isinstance(earlier, ApprovalAssigned)]
     assignee = assignments[-1].to if assignments else None
-    return [person for person in people if person.holder in participants or person.name == assignee]
+    return [person for person in people if person.user in participants or person.name == assignee]
 
 
 def reminder_of(notice: Notice, minutes: float) -> Notice:

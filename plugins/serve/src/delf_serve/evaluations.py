@@ -20,7 +20,7 @@ def _evaluations_of(agent: Agent, caller: Caller) -> ProjectEvaluations | None:
     see all tasks.
     """
     # The cases hold tasks and answers of all people.
-    if agent.project is None or caller.owners is not None:
+    if agent.project is None or caller.visible_users is not None:
         return None
     try:
         return agent.plugins.service(EVALUATIONS)(agent.project.root)

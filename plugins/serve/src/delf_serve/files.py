@@ -33,9 +33,9 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Uploads:
-    """The uploaded files, in a folder for each owner.
+    """The uploaded files, in a folder for each user.
 
-    Uploads are private: a task can only use the uploads of its owner.
+    Uploads are private: a task can only use the uploads of its user.
 
     Args:
         folder: The upload folder, created with the first file.
@@ -53,7 +53,7 @@ class Uploads:
         """Store an upload. An incomplete upload is removed.
 
         Args:
-            caller: The owner of the file.
+            caller: The user to whom the file belongs.
             name: The file's name.
             chunks: The content. Exceptions of the iterator are passed on.
 
@@ -61,12 +61,12 @@ class Uploads:
             ProblemError: If the name is too long, or the upload limit is reached.
         """
         _check_length(name)
-        owner = _owner(caller)
+        user_folder = _user_folder(caller)
         file_id = f"file_{secrets.token_hex(16)}"
-        folder = self._folder / owner / f"{_INCOMPLETE_PREFIX}{file_id}"
+        folder = self._folder / user_folder / f"{_INCOMPLETE_PREFIX}{file_id}"
         async with self._upload_in_progress():
             try:
-                size = await self._write(owner, folder / name, chunks)
+                size = await self._write(user_folder, folder / name, chunks)
                 # Only complete files get the id with which a task can name them.
                 await asyncio.to_thread(folder.rename, folder.with_name(file_id))
             except BaseException as error:  # also a cancellation, if the client disconnects
@@ -93,26 +93,26 @@ class Uploads:
         finally:
             self._upload_count -= 1
 
-    async def _write(self, owner: str, path: Path, chunks: AsyncIterator[bytes]) -> int:
-        """Write an upload to a new file, charge its bytes to the owner, and return its size."""
+    async def _write(self, user_folder: str, path: Path, chunks: AsyncIterator[bytes]) -> int:
+        """Write an upload to a new file, charge its bytes to the user, and return its size."""
         size = 0
-        self._count_bytes(owner, _charged_bytes(0))  # an empty file is charged, too
+        self._count_bytes(user_folder, _charged_bytes(0))  # an empty file is charged, too
         await asyncio.to_thread(make_private_folder, path.parent)
         # Fails if the name exists, so that a link cannot redirect the write to another file.
         with create_private(path) as file:
             async for chunk in chunks:
                 new_size = size + len(chunk)
-                self._count_bytes(owner, _charged_bytes(new_size) - _charged_bytes(size))
+                self._count_bytes(user_folder, _charged_bytes(new_size) - _charged_bytes(size))
                 await asyncio.to_thread(file.write, chunk)
                 size = new_size
         return size
 
     async def list(self, caller: Caller) -> list[Stored]:
-        """List the uploads of an owner, newest first."""
+        """List the uploads of a user, newest first."""
 
         def list_files() -> list[Stored]:
             files: list[Stored] = []
-            for file in (self._folder / _owner(caller)).glob("file_*/*"):
+            for file in (self._folder / _user_folder(caller)).glob("file_*/*"):
                 try:
                     status = file.stat()
                 except OSError:  # it was removed meanwhile
@@ -142,11 +142,11 @@ class Uploads:
         """Return the paths of a task's uploaded files; None if the request names no files.
 
         Args:
-            caller: The owner of the task.
+            caller: The user of the task.
             files: The uploads that the request names.
 
         Raises:
-            ProblemError: If the owner has no such upload.
+            ProblemError: If the user has no such upload.
         """
         if not files:
             return None
@@ -157,7 +157,7 @@ class Uploads:
 
         def remove_files() -> None:
             for path in map(Path, paths):
-                # An upload is stored as <folder>/<owner>/<id>/<name>.
+                # An upload is stored as <folder>/<user>/<id>/<name>.
                 id_folder = path.parent
                 is_upload = id_folder.parent.parent == self._folder
                 if is_upload and _ID.fullmatch(id_folder.name):
@@ -173,31 +173,31 @@ class Uploads:
 
     def _path(self, caller: Caller, file_id: str) -> Path:
         if _ID.fullmatch(file_id):
-            folder = self._folder / _owner(caller) / file_id
+            folder = self._folder / _user_folder(caller) / file_id
             files_in_folder = list(folder.glob("*"))  # one, or none if the upload is unknown
             if files_in_folder:
                 return files_in_folder[0]
         raise ProblemError(404, f"no file {file_id[:60]!r} was sent in", "POST /files first")
 
-    def _count_bytes(self, owner: str, size: int) -> None:
+    def _count_bytes(self, user_folder: str, size: int) -> None:
         """Count bytes against the upload limits before the bytes are written.
 
         Raises:
             ProblemError: If a limit is exceeded.
         """
         settings = self._settings
-        self._used_bytes[owner] += size
-        if self._used_bytes[owner] > settings.key_file_bytes:
+        self._used_bytes[user_folder] += size
+        if self._used_bytes[user_folder] > settings.user_file_bytes:
             raise ProblemError(
                 413,
-                f"your uploaded files have more than {settings.key_file_bytes:,} bytes",
+                f"your uploaded files have more than {settings.user_file_bytes:,} bytes",
                 f"they are removed after {settings.file_days:g} days",
             )
         if self._used_bytes.total() > settings.all_file_bytes:
             raise ProblemError(507, "the server has no room for further files")
 
     def _measure_usage(self) -> Counter[str]:
-        """Count the bytes of each owner's uploads on disk, including those of other processes."""
+        """Count the bytes of each user's uploads on disk, including those of other processes."""
         used: Counter[str] = Counter()
         for file in self._folder.glob("*/*/*"):
             try:
@@ -209,7 +209,7 @@ class Uploads:
     def _remove_old(self) -> None:
         """Remove uploads beyond the setting ``file_days``, and abandoned ones."""
         now = time.time()
-        # Each upload has a folder <owner>/<id>; that of an incomplete upload has a prefix.
+        # Each upload has a folder <user>/<id>; that of an incomplete upload has a prefix.
         for folder in self._folder.glob("*/*_*"):
             max_age = self._settings.file_days * 86_400
             if folder.name.startswith(_INCOMPLETE_PREFIX):
@@ -227,11 +227,11 @@ def _charged_bytes(size: int) -> int:
     return max(size, _MIN_CHARGED_BYTES)
 
 
-def _owner(caller: Caller) -> str:
-    """Return the folder name of an owner. The name is derived from an id that is never reused."""
+def _user_folder(caller: Caller) -> str:
+    """Return the name of a user's folder. The name is derived from an id that is never reused."""
     # The local user of a server without keys, and a hook without a person, have only a name.
-    owner_id = caller.holder or caller.name
-    digest = hashlib.sha256(owner_id.encode()).hexdigest()
+    user_id = caller.user or caller.name
+    digest = hashlib.sha256(user_id.encode()).hexdigest()
     return f"key_{digest[:32]}"
 
 

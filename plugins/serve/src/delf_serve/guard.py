@@ -412,12 +412,12 @@ class Guard:
         Raises:
             ProblemError: If the limit is exceeded.
         """
-        owner = caller.holder if caller else None
+        user = caller.user if caller else None
         rate = self._settings.rate
         now = time.monotonic()
         # A token bucket for the requests of one second (at least one), refilled evenly.
         capacity = max(rate, 1.0)
-        tokens, refilled_at = self._buckets.get(owner, (capacity, now))
+        tokens, refilled_at = self._buckets.get(user, (capacity, now))
         refill = (now - refilled_at) * rate
         tokens = min(capacity, tokens + refill)
         if tokens < 1:
@@ -425,7 +425,7 @@ class Guard:
             raise ProblemError(
                 429, f"more than {rate:g} requests a second", headers={"retry-after": str(wait)}
             )
-        self._buckets[owner] = tokens - 1, now
+        self._buckets[user] = tokens - 1, now
 
 
 class _Sender:

@@ -150,5 +150,4 @@ def _filter(query: s.FilterQuery, caller: Caller) -> TaskFilter:
         value = getattr(query, name)
         if value is not None:
             given_fields[name] = value
-    # ``keys`` and ``owners`` are both the owner names of the visible tasks; None for all tasks.
-    return TaskFilter(**conditions, fields=given_fields, keys=caller.owners)
+    return TaskFilter(**conditions, fields=given_fields, users=caller.visible_users)

@@ -29,7 +29,7 @@ class Hooks:
 
     Args:
         hooks: The settings, by name.
-        keys: Finds the owner of a webhook's tasks.
+        keys: Finds the user of a webhook's tasks.
         tasks: Submits the tasks.
         routines: The project's routines.
 
@@ -78,7 +78,7 @@ class Hooks:
         # Verify the signature before parsing the message.
         message_id = verify(hook.secret.get_secret_value(), headers, body)
         message = self._parse_message(name, body)
-        owner = self._find_owner(name, hook)
+        caller = self._find_caller(name, hook)
         try:
             variables = given_variables({ITEM: message})
         except ConfigurationError as error:
@@ -87,9 +87,9 @@ class Hooks:
             # Not validated, because the task comes from the settings. Only a routine's inputs come
             # from the sender, and the routine checks them.
             RunRequest.model_construct(task=await self._task_text(hook, message)),
-            owner,
+            caller,
             idempotency_key=message_id,
-            # Not the owner, who may be replaced before the message comes again.
+            # Not the user, who may be replaced before the message comes again.
             key_scope=f"hook\n{name}",
             strategy=ROUTINE if hook.routine else None,
             client=client,
@@ -108,17 +108,17 @@ class Hooks:
             raise ProblemError(422, f"the body is not as the hook's schema says: {fault}")
         return message
 
-    def _find_owner(self, name: str, hook: HookSettings) -> Caller:
-        """Return the owner of a hook's tasks."""
+    def _find_caller(self, name: str, hook: HookSettings) -> Caller:
+        """Return the caller whose tasks a hook starts."""
         if not hook.person:
             if not self._keys:
                 return ANYBODY  # everybody may use a server without keys
             # The empty digest belongs to no key, so that no person owns the hook's tasks.
             return Caller(f"{LOCAL} hook {name}", _RIGHTS, digest=b"")
-        owner = self._keys.find_person(hook.person, by_mail=True)
-        if owner is None or "run" not in owner.rights:
+        caller = self._keys.find_person(hook.person, by_mail=True)
+        if caller is None or "run" not in caller.rights:
             raise ProblemError(409, "the person of this hook may not run tasks here")
-        return owner
+        return caller
 
     async def _task_text(self, hook: HookSettings, message: Any) -> str:
         """Return the webhook's task, or a routine call with values from the message."""

@@ -46,7 +46,7 @@ class Caller:
         uid: The person's unique id in the journal; empty for a key of the settings.
         label: The name of the API key among the person's keys.
         teams: The person's teams.
-        mates: The owner names of people who share a team with the person.
+        mates: The people who share a team with the person, as users.
     """
 
     name: str
@@ -59,15 +59,15 @@ class Caller:
     mates: frozenset[str] = frozenset()
 
     @property
-    def holder(self) -> str | None:
-        """The owner name of the caller's tasks in the journal.
+    def user(self) -> str | None:
+        """The name that the journal stores as the user of the caller's tasks.
 
         For a key of the settings, the name is derived from the secret. None for the local user of a
         server without keys.
         """
         if self.uid:
             return f"{self.name}:{self.uid}"
-        return _derive_holder(self.name, self.digest) if self.digest else None
+        return _derive_user(self.name, self.digest) if self.digest else None
 
     def decider(self, via: str = "") -> Decider:
         """Return the caller as the decider of a request.
@@ -78,34 +78,34 @@ class Caller:
         """
         return Decider(
             name=self.name,
-            key=self.holder,  # the owner name of the caller's tasks
+            user=self.user,
             teams=tuple(sorted(self.teams)),
             via=via,
         )
 
     @property
-    def owners(self) -> frozenset[str] | None:
-        """The owners whose tasks are visible; None for all owners."""
-        holder = self.holder
-        if self.scope == "all" or holder is None:
+    def visible_users(self) -> frozenset[str] | None:
+        """The users whose tasks are visible; None for all users."""
+        user = self.user
+        if self.scope == "all" or user is None:
             return None
         if self.scope == "team":
-            return self.mates | {holder}
-        return frozenset({holder})
+            return self.mates | {user}
+        return frozenset({user})
 
-    def sees(self, owner: str | None) -> bool:
-        """Return True if an owner's data is visible; None is the local user."""
-        owners = self.owners
-        return owners is None or owner in owners
+    def sees(self, user: str | None) -> bool:
+        """Return True if a user's data is visible; None is the local user."""
+        users = self.visible_users
+        return users is None or user in users
 
 
 @functools.lru_cache(1000)
-def _derive_holder(name: str, digest: bytes) -> str:
-    """Derive the owner name for an API key of the settings.
+def _derive_user(name: str, digest: bytes) -> str:
+    """Derive the user for an API key of the settings.
 
-    The derivation is slow, so that the key cannot be guessed from the owner name.
+    The derivation is slow, so that the key cannot be guessed from the result.
     """
-    derived = hashlib.pbkdf2_hmac("sha256", digest, f"delf holder {name}".encode(), 100_000, 6)
+    derived = hashlib.pbkdf2_hmac("sha256", digest, f"delf user {name}".encode(), 100_000, 6)
     return f"{name}:{derived.hex()}"
 
 
@@ -131,8 +131,8 @@ class Keys:
         self._callers_of_settings = _parse_keys(texts)
         # The callers with an API key of the settings or of a person, by the digest of the key.
         self._callers_by_digest = {caller.digest: caller for caller in self._callers_of_settings}
-        # The people in the journal, by their holder names.
-        self._callers_by_holder: dict[str, Caller] = {}
+        # The people in the journal, by :attr:`Person.user`.
+        self._callers_by_user: dict[str, Caller] = {}
         self._all_people: list[Person] = []
         self._reloaded_at = float("-inf")
         self._outage: Outage | None = None
@@ -178,9 +178,9 @@ class Keys:
         if session.key:  # the digest of the API key with which the session began
             caller = self._callers_by_digest.get(bytes.fromhex(session.key))
         else:
-            caller = self._callers_by_holder.get(session.holder)
-        # The API key may have been given to another person since: then the holder names differ.
-        if caller is None or caller.holder != session.holder:
+            caller = self._callers_by_user.get(session.user)
+        # The API key may have been given to another person since: then the users differ.
+        if caller is None or caller.user != session.user:
             return None
         return caller
 
@@ -196,16 +196,16 @@ class Keys:
         """
         if not name:
             return None  # people without an e-mail address have the address ""
-        active = [person for person in self._all_people if person.holder in self._callers_by_holder]
+        active = [person for person in self._all_people if person.user in self._callers_by_user]
         for person in active:  # an exact name counts before any address
             if person.name == name:
-                return self._callers_by_holder[person.holder]
+                return self._callers_by_user[person.user]
         if not by_mail:
             return None
         lower_name = _lower_ascii(name)
         for person in active:
             if lower_name in (_lower_ascii(person.mail), _lower_ascii(person.name)):
-                return self._callers_by_holder[person.holder]
+                return self._callers_by_user[person.user]
         return None
 
     def everybody(self) -> Iterator[Caller]:
@@ -214,35 +214,35 @@ class Keys:
         The caller for a person has all of this person's rights. The person's API keys, which may
         have fewer rights, are not yielded.
         """
-        yield from self._callers_by_holder.values()
+        yield from self._callers_by_user.values()
         yield from self._callers_of_settings
 
-    def caller_of(self, holder: str) -> Caller | None:
-        """Return the caller with the owner name (:attr:`Caller.holder`) ``holder``, or None.
+    def caller_of(self, user: str) -> Caller | None:
+        """Return the caller whose :attr:`Caller.user` is ``user``, or None.
 
         The caller is a person, or has a key of the settings.
         """
-        person = self._callers_by_holder.get(holder)
+        person = self._callers_by_user.get(user)
         if person is not None:
             return person
         for caller in self._callers_of_settings:
-            if caller.holder == holder:
+            if caller.user == user:
                 return caller
         return None
 
-    def person_of(self, holder: str | None) -> Person | None:
-        """Return the person whose tasks are stored with the owner ``holder``; None if unknown.
+    def person_of(self, user: str | None) -> Person | None:
+        """Return the person whose :attr:`Person.user` is ``user``; None if unknown.
 
         Removed people are found, too.
         """
-        return next((person for person in self._all_people if person.holder == holder), None)
+        return next((person for person in self._all_people if person.user == user), None)
 
-    def holders_of_team(self, team: str) -> frozenset[str]:
-        """Return the owner names with which the tasks of a team's members are stored.
+    def users_of_team(self, team: str) -> frozenset[str]:
+        """Return the members of a team, as users.
 
         Removed members are included.
         """
-        return frozenset(person.holder for person in self._all_people if team in person.teams)
+        return frozenset(person.user for person in self._all_people if team in person.teams)
 
     def current(self, caller: Caller) -> Caller | None:
         """Return a caller with the present rights, scope and teams; None without access now."""
@@ -251,9 +251,9 @@ class Keys:
         if caller.digest:
             current = self._callers_by_digest.get(caller.digest)
         else:  # a login by proxy or OpenID Connect has no API key
-            current = self._callers_by_holder.get(caller.holder or "")
+            current = self._callers_by_user.get(caller.user or "")
         # The API key may have been given to another person since.
-        return current if current is not None and current.holder == caller.holder else None
+        return current if current is not None and current.user == caller.user else None
 
     async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
         """Reload the people and their keys from the journal, at most once a second.
@@ -295,14 +295,14 @@ class Keys:
         self._requires_login = self._requires_login or bool(people)
         active = [person for person in people if person.revoked_at is None]
         # For sessions and logins by proxy: the caller has all rights of the person.
-        self._callers_by_holder = {
-            person.holder: _caller_with_all_rights(person, active) for person in active
+        self._callers_by_user = {
+            person.user: _caller_with_all_rights(person, active) for person in active
         }
         # For requests with an API key: the caller has the rights of this key.
         # A key that is also in the settings is the person's.
         callers_by_digest = {caller.digest: caller for caller in self._callers_of_settings}
         for person in active:
-            caller = self._callers_by_holder[person.holder]
+            caller = self._callers_by_user[person.user]
             for api_key in person.keys:
                 if api_key.revoked_at is None:
                     callers_by_digest[bytes.fromhex(api_key.digest)] = _restrict(caller, api_key)
@@ -345,7 +345,7 @@ def _caller_with_all_rights(person: Person, people: Sequence[Person]) -> Caller:
         scope=person.scope,
         uid=person.uid,
         teams=teams,
-        mates=frozenset(other.holder for other in people if teams & set(other.teams)),
+        mates=frozenset(other.user for other in people if teams & set(other.teams)),
     )
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from starlette.responses import FileResponse, Response
 
 from delf.errors import ConfigurationError, DelfError
-from delf.protocols.conversation import ChatMessage, ConversationRecord, owner_of
+from delf.protocols.conversation import ChatMessage, ConversationRecord, user_of
 from delf.protocols.people import NOTICES, NoticeChoice, Person, digest_of
 from delf.types import TaskState
 from delf.values.numbers import parse_count
@@ -48,7 +48,7 @@ _MAX_CONVERSATIONS: Final = 10_000
 _NOBODY: Final = ((404, "The key is of no person."),)
 _UNKNOWN: Final = ((404, "It is not known."),)
 _NO_MODEL: Final = (409, "The model cannot be chosen.")
-_BUDGET_EXHAUSTED: Final = (402, "The budget of the person, the key or a team is used up.")
+_BUDGET_EXHAUSTED: Final = (402, "The budget of the user or a team is used up.")
 _NO_SEARCH_INDEX: Final = (501, "The journal has no search.")
 _CONFLICT: Final = (409, "It is too late, or it cannot be done now.")
 _LONG_NAME: Final = (409, "The name has more bytes than file systems take.")
@@ -635,7 +635,7 @@ def _require_all_rights(call: Call) -> None:
     Otherwise such a key could send to an address of its own what only the person may see.
     """
     caller = call.caller
-    person = call.service.keys.caller_of(caller.holder or "")
+    person = call.service.keys.caller_of(caller.user or "")
     if person is not None and (caller.rights, caller.scope) != (person.rights, person.scope):
         raise ProblemError(
             403,
@@ -669,7 +669,7 @@ def _with_webhook(person: Person, address: str | None, new_secret: str) -> Perso
 
 
 def _own_person(call: Call) -> Person:
-    person = call.service.keys.person_of(call.caller.holder)
+    person = call.service.keys.person_of(call.caller.user)
     if person is None:
         raise ProblemError(404, "your key is of no person who could get notices")
     return person
@@ -703,7 +703,7 @@ def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.Noti
 
 def _is_listed(conversation: str, caller: Caller) -> bool:
     """Return True for a conversation that the caller may see, and that no client keeps itself."""
-    return caller.sees(owner_of(conversation)) and not is_kept_by_client(conversation)
+    return caller.sees(user_of(conversation)) and not is_kept_by_client(conversation)
 
 
 async def _listed_conversations(
@@ -769,7 +769,7 @@ async def _find_conversation(call: Call) -> str:
     own_name = stored_name(given_id, call.caller) or given_id
     candidates = dict.fromkeys((own_name, given_id))  # only one if both are equal
     for name in candidates:
-        if call.caller.sees(owner_of(name)) and await _messages(call, name, 0, 1):
+        if call.caller.sees(user_of(name)) and await _messages(call, name, 0, 1):
             return name
     raise ProblemError(404, "no such conversation is known")
 
@@ -839,7 +839,7 @@ def budget_of(call: Call, caller: Caller) -> s.Budget | None:
     limit = status["limit_usd"]
     total = status["cost_usd"]
     remaining = status["remaining_usd"]
-    sees_all_tasks = caller.owners is None
+    sees_all_tasks = caller.visible_users is None
     if not sees_all_tasks:
         # The agent's totals would reveal the costs of other people's tasks.
         tasks = call.service.tasks
@@ -861,7 +861,7 @@ def budget_of(call: Call, caller: Caller) -> s.Budget | None:
 @OPERATIONS.add("GET", "/metrics", "read", media="text/plain")
 async def metrics(call: Call) -> Response:
     """Return metrics for Prometheus."""
-    if call.caller.owners is not None:
+    if call.caller.visible_users is not None:
         raise ProblemError(404, "metrics need the right to see all tasks")
     text = await metrics_text(call.service.agent, call.service.tasks, call.service.streams)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

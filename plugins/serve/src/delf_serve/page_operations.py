@@ -135,7 +135,7 @@ async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Ses
     """Return what the page has to know about its user and about the server."""
     service = call.service
     is_by_proxy = bool(call.http.scope.get("delf.proxy"))
-    person = service.keys.person_of(caller.holder)
+    person = service.keys.person_of(caller.user)
     csrf = None
     if not service.keys:  # a server without people and logins
         login_method = "none"

@@ -47,26 +47,26 @@ class ServedPeople:
         """The default options of agents. The project's settings override them."""
         return WAIT_FOR_PEOPLE
 
-    async def ledger(self, holder: str, within: Ledger) -> Ledger | None:
-        """Return a ledger that charges a task to its owner's budgets.
+    async def ledger(self, user: str, within: Ledger) -> Ledger | None:
+        """Return a ledger that charges a task to its user's budgets.
 
         Args:
-            holder: The owner name of the task.
+            user: The user of the task.
             within: The ledger of the agent, whose own budget covers all tasks.
 
         Returns:
-            The ledger; None if the owner is unknown, or no budget covers the task.
+            The ledger; None if the user is unknown, or no budget covers the task.
         """
         await self._keys.reload(self._journal)
-        owner = self._keys.caller_of(holder)
-        if owner is None:
+        caller = self._keys.caller_of(user)
+        if caller is None:
             return None
         # The task is already accepted: if a budget is exhausted, the task ends at its next model
         # call.
-        return await self._budgets.ledger(owner, within, checked=False)
+        return await self._budgets.ledger(caller, within, checked=False)
 
     def listen(self, event: Event) -> None:
-        """Notify the owner of a task when the task ends."""
+        """Notify the user of a task when the task ends."""
         if isinstance(event, TaskFinished):
             self.end_notices.tell(event)
 

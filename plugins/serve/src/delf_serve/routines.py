@@ -26,7 +26,7 @@ _MAX_COUNTED_RUNS: Final = 200
 _MAX_DRAFTS: Final = 20
 
 _DraftKey = tuple[str | None, str, str, str]
-"""The caller's owner name, the task id, the name of the routine, and the preview's digest."""
+"""The caller's user, the task id, the name of the routine, and the preview's digest."""
 
 
 class Routines:
@@ -108,14 +108,14 @@ class Routines:
         """Check that a person may replace a saved routine.
 
         Other people, schedules and hooks run the routine by its name, with their own remembered
-        approvals. A routine belongs to the owner of its original task. If that is unknown, the
+        approvals. A routine belongs to the user of its original task. If that is unknown, the
         routine counts as somebody else's.
 
         Raises:
             ProblemError: If the routine is somebody else's.
         """
         original_task = await self._original_task(routine, caller)
-        is_own = original_task is not None and original_task.key == caller.holder
+        is_own = original_task is not None and original_task.user == caller.user
         may_be_hidden = _may_be_hidden(original_task, caller)
         may_replace_of_others = "people" in caller.rights and not may_be_hidden
         if not is_own and not may_replace_of_others:
@@ -142,7 +142,7 @@ class Routines:
                 else's routine.
         """
         task_id = (await self._tasks.record(given.task_id, caller)).task_id
-        draft = self._drafts.get((caller.holder, task_id, given.name, given.seen or ""))
+        draft = self._drafts.get((caller.user, task_id, given.name, given.seen or ""))
         if draft is None:
             # If a budget is exhausted, only the merging of several scripts by a model fails.
             agent_ledger = self._agent.ledger
@@ -154,7 +154,7 @@ class Routines:
         if draft.before is not None:
             await self._check_may_replace(draft.before, caller)
         digest = _digest_of_draft(draft, task_id, given.name)
-        key = (caller.holder, task_id, given.name, digest)
+        key = (caller.user, task_id, given.name, digest)
         has_seen_preview = given.seen == digest
         is_saved = has_seen_preview and not draft.differences
         if is_saved:
@@ -194,7 +194,7 @@ def _errors_as_conflicts() -> Generator[None]:
 
 def _may_be_hidden(original_task: TaskRecord | None, caller: Caller) -> bool:
     """Return True if a routine may be made from a task that the caller may not see."""
-    sees_all_tasks = caller.owners is None
+    sees_all_tasks = caller.visible_users is None
     return original_task is None and not sees_all_tasks
 
 

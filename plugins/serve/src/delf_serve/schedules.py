@@ -11,7 +11,7 @@ from typing import Final
 from delf import Agent
 from delf.errors import OptionalDependencyError
 from delf.protocols.journal import Journal
-from delf.protocols.people import name_of_holder
+from delf.protocols.people import name_of_user
 from delf.protocols.shared_journal import SharedJournal
 from delf_cli.routines import ROUTINE, ROUTINES
 from delf_cli.schedules import (
@@ -55,8 +55,7 @@ class ProjectSchedules:
             if not cannot_run_schedules:
                 raise
             return s.ScheduleList(schedules=[], missing=problem.message)
-        # The ``key`` of a schedule is the owner name of its tasks.
-        visible = [schedule for schedule in schedule_list if caller.sees(schedule.key)]
+        visible = [schedule for schedule in schedule_list if caller.sees(schedule.user)]
         return s.ScheduleList(schedules=list(map(_view, visible)))
 
     async def add(self, given: s.ScheduleRequest, caller: Caller) -> s.ScheduleView:
@@ -73,7 +72,7 @@ class ProjectSchedules:
                 invalid.
         """
         setup = {"flags": {"strategy": ROUTINE}} if given.routine else {}
-        schedule = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=caller.holder)
+        schedule = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, user=caller.user)
         with self._open() as schedules:
             # The schedule may start its task once for each new item that a read call returns.
             watched_call = schedule.each
@@ -88,20 +87,20 @@ class ProjectSchedules:
     async def change(self, name: str, caller: Caller, *, paused: bool) -> s.ScheduleView:
         """Pause or resume one of a person's schedules."""
         with self._open() as schedules:
-            await self._check_owner(schedules, name, caller)
+            await self._check_may_change(schedules, name, caller)
             await schedules.pause(name, paused=paused)
             return _view(await schedules.find(name))
 
     async def remove(self, name: str, caller: Caller) -> None:
         """Remove one of a person's schedules."""
         with self._open() as schedules:
-            await self._check_owner(schedules, name, caller)
+            await self._check_may_change(schedules, name, caller)
             await schedules.remove(name)
 
     async def test(self, name: str, caller: Caller) -> s.FiringView:
         """Start the task of a schedule once, as a test: calls that change something are refused."""
         with self._open() as schedules:
-            await self._check_owner(schedules, name, caller)
+            await self._check_may_change(schedules, name, caller)
             return s.FiringView.of(await schedules.firing(await schedules.test(name)))
 
     async def history(self, name: str, caller: Caller) -> s.ScheduleHistory:
@@ -121,19 +120,19 @@ class ProjectSchedules:
         schedule = next(
             (schedule for schedule in await schedules.all() if schedule.name == name), None
         )
-        if schedule is None or not caller.sees(schedule.key):
+        if schedule is None or not caller.sees(schedule.user):
             raise ProblemError(404, "no such schedule is known", "GET /schedules")
         return schedule
 
-    async def _check_owner(self, schedules: Schedules, name: str, caller: Caller) -> None:
+    async def _check_may_change(self, schedules: Schedules, name: str, caller: Caller) -> None:
         """Check that a person may change a schedule.
 
         Raises:
             ProblemError: If the schedule belongs to another person.
         """
         schedule = await self._find_visible(schedules, name, caller)
-        owner = schedule.key  # None if the schedule is of the local user
-        if owner not in (None, caller.holder) and "people" not in caller.rights:
+        user = schedule.user  # None if the schedule is of the local user
+        if user not in (None, caller.user) and "people" not in caller.rights:
             raise ProblemError(403, "the schedule is somebody else's")
 
     @contextmanager
@@ -159,8 +158,8 @@ class ProjectSchedules:
 
 
 def _view(schedule: Schedule) -> s.ScheduleView:
-    owner = None if schedule.key is None else name_of_holder(schedule.key)
-    return s.ScheduleView.of(schedule, routine=schedule.is_routine, owner=owner)
+    user = None if schedule.user is None else name_of_user(schedule.user)
+    return s.ScheduleView.of(schedule, routine=schedule.is_routine, user=user)
 
 
 async def _add_outcomes(firings: Sequence[Firing], journal: Journal) -> Sequence[Firing]:

@@ -334,7 +334,7 @@ class ScheduleView(_as_body(Schedule, *SHOWN_SCHEDULE_FIELDS)):
     """A schedule."""
 
     routine: bool = Field(description="Whether the task is the call of a routine.")
-    owner: str | None = Field(
+    user: str | None = Field(
         description=("The person whose tasks it starts; null for the local user.")
     )
 
@@ -436,7 +436,7 @@ class ModelUsage(_as_body(Usage)):
 class OwnBudget(ResponseModel):
     """A budget that covers the caller's tasks in the current month."""
 
-    name: str = Field(description="The person, key or team whose budget it is.")
+    name: str = Field(description="The user or team whose budget it is.")
     limit_usd: float
     cost_usd: float
     left_usd: float
@@ -964,7 +964,7 @@ class Session(ResponseModel):
     budget: Budget | None = Field(default=None, description="Null if there is no limit.")
     budgets: list[OwnBudget] = Field(
         default_factory=list[OwnBudget],
-        description="The budgets for this month of the person or key, and of their teams.",
+        description="The budgets for this month of the user, and of their teams.",
     )
 
 

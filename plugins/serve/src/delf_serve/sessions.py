@@ -81,7 +81,7 @@ class Sessions:
             name=caller.name,
             began=now,
             until=now + self._settings.session_hours * 3600,
-            holder=caller.holder or "",
+            user=caller.user or "",
             key=caller.digest.hex(),
             way=way,
             client=client,
@@ -100,11 +100,11 @@ class Sessions:
 
     async def of(self, caller: Caller) -> list[SessionRecord]:
         """Return the login sessions of the caller, oldest first."""
-        holder = caller.holder
-        if not holder:
+        user = caller.user
+        if not user:
             return []
         records = await self._tasks.journal.logins()
-        return [session for session in records if session.holder == holder]
+        return [session for session in records if session.user == user]
 
     async def end_of(self, caller: Caller, session_id: str) -> None:
         """End one of a person's sessions.
@@ -146,13 +146,11 @@ class Sessions:
             raise ProblemError(
                 503, "too many streams and waits are open", headers={"retry-after": "10"}
             )
-        count_of_caller = sum(
-            request.caller.holder == caller.holder for request in self._open_requests
-        )
-        if count_of_caller >= settings.key_streams:
+        count_of_caller = sum(request.caller.user == caller.user for request in self._open_requests)
+        if count_of_caller >= settings.user_streams:
             raise ProblemError(
                 429,
-                f"{settings.key_streams:,} of your streams and waits are open",
+                f"{settings.user_streams:,} of your streams and waits are open",
                 headers={"retry-after": "10"},
             )
         open_request = OpenRequest(caller, None if cookie is None else digest_of(cookie))

@@ -112,13 +112,10 @@ class ServeSettings(PluginSettings):
     file_bytes: int = Field(
         default=100_000_000, ge=1024, description=("The largest uploaded file, in bytes.")
     )
-    key_file_bytes: int = Field(
+    user_file_bytes: int = Field(
         default=1_000_000_000,
         ge=1024,
-        description=(
-            "The most bytes of uploaded files of a person or key of the settings; more "
-            "is refused with 413."
-        ),
+        description="The most bytes of uploaded files of a user; more is refused with 413.",
     )
     all_file_bytes: int = Field(
         default=10_000_000_000,
@@ -132,8 +129,8 @@ class ServeSettings(PluginSettings):
         default=0,
         ge=0,
         description=(
-            "Requests a second of a person or key of the settings; 0: no limit. The "
-            "page retries after the time that the server asks for."
+            "Requests a second of a user; 0: no limit. The page retries after the time that the "
+            "server asks for."
         ),
     )
     models: list[str] = Field(
@@ -143,30 +140,25 @@ class ServeSettings(PluginSettings):
     budgets: dict[str, float] = Field(
         default_factory=dict,
         description=(
-            "US dollars that a person, a key or a team may spend in a calendar month "
-            '(UTC), by name: `{ada = 20.0, finance = 500.0, "*" = 5.0}`. `*` is for '
-            "each person and key without a budget of their own. Tasks count in the "
-            "month in which they begin, also those of runners. At the limit, new tasks "
-            "are refused with 402, and running tasks end at their next model call."
+            "US dollars that a user or a team may spend in a calendar month (UTC), by name: "
+            '`{ada = 20.0, finance = 500.0, "*" = 5.0}`. `*` is for each user without a budget of '
+            "their own. Tasks count in the month in which they begin, also those of runners. At "
+            "the limit, new tasks are refused with 402, and running tasks end at their next model "
+            "call."
         ),
     )
     open_tasks: int = Field(
         default=10_000,
         ge=1,
-        description=(
-            "The most tasks of a person or key of the settings that wait or run at the same time."
-        ),
+        description="The most tasks of a user that wait or run at the same time.",
     )
     streams: int = Field(
         default=5_000, ge=1, description=("The most open event streams and waits of `POST /run`.")
     )
-    key_streams: int = Field(
+    user_streams: int = Field(
         default=1_000,
         ge=1,
-        description=(
-            "The most open event streams and waits of `POST /run` of a person or key of "
-            "the settings."
-        ),
+        description="The most open event streams and waits of `POST /run` of a user.",
     )
     connections: int = Field(
         default=10_000,

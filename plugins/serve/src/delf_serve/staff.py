@@ -31,7 +31,7 @@ def _require_manager(call: Call) -> None:
 
     Otherwise the caller could manage people whose tasks the caller may not see.
     """
-    sees_all_tasks = call.caller.owners is None
+    sees_all_tasks = call.caller.visible_users is None
     if not sees_all_tasks:
         raise ProblemError(403, "only a person who may see all tasks may manage people")
 
@@ -122,8 +122,8 @@ async def end_session(call: Call, name: str, session_id: str) -> None:
 async def _logins(call: Call, name: str) -> list[SessionRecord]:
     journal = call.service.tasks.journal
     people_by_name = {person.name: person for person in await journal.people()}
-    holder = _require_active(people_by_name.get(name), name).holder
-    return [login for login in await journal.logins() if login.holder == holder]
+    user = _require_active(people_by_name.get(name), name).user
+    return [login for login in await journal.logins() if login.user == user]
 
 
 async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:

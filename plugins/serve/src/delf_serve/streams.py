@@ -220,7 +220,7 @@ class Streams:
                 if listed is None:
                     return  # the stream ends, and the client reconnects
                 record, waiting = listed
-                if caller.sees(record.key):
+                if caller.sees(record.user):
                     view = self._tasks.view_of(record, waiting, caller)
                     data = json_bytes(view.model_dump(mode="json"))
                     yield b"event: task\ndata: %b\n\n" % data

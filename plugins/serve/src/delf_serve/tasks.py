@@ -31,9 +31,9 @@ from delf.events import (
 )
 from delf.machine.contexts import shared_task
 from delf.network.outages import Outage
-from delf.protocols.conversation import OWNER_SEPARATOR, owned_name, owner_of
+from delf.protocols.conversation import USER_SEPARATOR, conversation_of, user_of
 from delf.protocols.journal import Ages, ListPlace, RequestRecord, TaskRecord
-from delf.protocols.people import check_may_run, name_of_holder
+from delf.protocols.people import check_may_run, name_of_user
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
 from delf.types import TaskState, Trust
@@ -88,8 +88,8 @@ _MAX_RESUMES: Final = 5
 # A task that is resumed too often in this period may kill its process. The server leaves such a
 # task interrupted until a person resumes it.
 _RESUMES_SECONDS: Final = 600.0
-# The maximum number of recent tasks of this process whose owners are cached.
-_MAX_OWNERS: Final = 10_000
+# The maximum number of recent tasks of this process whose users are cached.
+_MAX_USERS: Final = 10_000
 CLIENT_CONVERSATION_PREFIX: Final = "client-turn:"
 """The prefix of names of conversations that the client keeps and sends with each request."""
 _CANDIDATES_PER_PAGE: Final = 50
@@ -104,10 +104,10 @@ Waiting = Mapping[str, Sequence[RequestRecord]]
 def has_right(record: RequestRecord, caller: Caller) -> bool:
     """Return True if a caller has the right to decide a request, apart from approval rules.
 
-    A question can also be answered by the owner of its task.
+    A question can also be answered by the user of its task.
     """
-    owner_of_task = record.task.key
-    is_own_question = record.requested.is_question and owner_of_task == caller.holder
+    user_of_task = record.task.user
+    is_own_question = record.requested.is_question and user_of_task == caller.user
     return "decide" in caller.rights or (is_own_question and "run" in caller.rights)
 
 
@@ -139,12 +139,12 @@ class _Submission:
 
     Args:
         order: The request.
-        caller: The owner of the task.
+        caller: The user of the task.
         conversation: The stored name of the conversation.
         strategy: A strategy instead of the agent's.
         paths: The paths of input files.
         variables: Variables for scripts, with data from another service.
-        trust: Whether the owner wrote the task's text.
+        trust: Whether the user wrote the task's text.
         setup: Data about the request that the task's record keeps.
     """
 
@@ -163,7 +163,7 @@ class _RunningTask:
     """The state of a task that runs in this process.
 
     Args:
-        owner: The owner name; None for the local user.
+        user: The user of the task; None for the local user.
         recorded: Set when the task is in the journal, or its start has failed.
         started: Set at the first new event of a resumed task, or when the task has ended.
         start_error: The error that ended a resumed task before its first new event.
@@ -171,7 +171,7 @@ class _RunningTask:
         work: The asyncio task that waits for the end of the work; None before the task is recorded.
     """
 
-    owner: str | None
+    user: str | None
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
     started: asyncio.Event = field(default_factory=asyncio.Event)
     start_error: DelfError | None = None
@@ -196,7 +196,7 @@ class Tasks:
         self._uploads = uploads
         self._settings = settings
         self._running_tasks: dict[str, _RunningTask] = {}
-        self._owners_by_task_id: dict[str, str | None] = {}
+        self._users_by_task_id: dict[str, str | None] = {}
         self._is_shutting_down = False
         self._end_notices = EndNotices(settings, keys, lambda: self.journal)
         # Interrupted tasks that this server leaves alone, because they are not tasks of a server of
@@ -271,7 +271,7 @@ class Tasks:
 
         Args:
             order: The request.
-            caller: The owner of the task.
+            caller: The user of the task.
             idempotency_key: A key that makes repeated requests return the first request's task.
             key_scope: The requests among which the key is unique; by default those of the caller.
             strategy: A strategy instead of the agent's.
@@ -281,7 +281,7 @@ class Tasks:
             other_authors: The names of other people who wrote parts of the task's text.
             external_variables: Variables for scripts, with data from another service. If
                 ``strategy`` is set, the task's text contains these data, too, and is not trusted.
-            trust: ``own`` if the owner wrote the task's text, ``outside`` for anybody else.
+            trust: ``own`` if the user wrote the task's text, ``outside`` for anybody else.
         """
         self._check_model(order.llm)
         if order.output is not None:
@@ -303,7 +303,7 @@ class Tasks:
         if idempotency_key is None:
             return await self._submit_new(f"task_{secrets.token_hex(8)}", submission)
         # Every server derives the same id, so that concurrent requests start one task.
-        task_id = _task_id_of_key(idempotency_key, key_scope or caller.holder or caller.name)
+        task_id = _task_id_of_key(idempotency_key, key_scope or caller.user or caller.name)
         return await self._submit_once(task_id, submission, digest)
 
     async def _submit_once(self, task_id: str, submission: _Submission, digest: str) -> Submitted:
@@ -334,7 +334,7 @@ class Tasks:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         self._raise_if_too_many_are_open(caller)
         # Before the first await, so that limits and equal requests take the task into account.
-        running_task = self._running_tasks[task_id] = _RunningTask(caller.holder)
+        running_task = self._running_tasks[task_id] = _RunningTask(caller.user)
         # If the client disconnects, this method is cancelled, and the task is still submitted.
         await asyncio.shield(self._submit_and_record(task_id, submission, running_task))
         return _submitted(task_id, submission.conversation, caller)
@@ -353,7 +353,7 @@ class Tasks:
                 task_id=task_id,
                 conversation_id=submission.conversation,
                 files=await self._input_files(order, caller, submission.paths),
-                key=caller.holder,
+                user=caller.user,
                 ledger=ledger,
                 output=order.output,
                 strategy=submission.strategy,
@@ -362,13 +362,13 @@ class Tasks:
                 trust=submission.trust,
                 setup=submission.setup,
                 listeners=[partial(self._handle_end, task_id, running_task)],
-                before_start=partial(self._check_owner, caller.holder),
+                before_start=partial(self._check_user, caller.user),
             )
         except BaseException:
             self._forget_running(task_id, running_task)
             raise
         else:
-            self._remember_owner(task_id, running_task.owner)
+            self._remember_user(task_id, running_task.user)
             running_task.work = asyncio.create_task(
                 self._forget_at_end(task_id, running_task, handle)
             )
@@ -396,7 +396,7 @@ class Tasks:
     def _raise_if_too_many_are_open(self, caller: Caller) -> None:
         """Raise ``ProblemError`` if the caller has the most open tasks that the settings allow."""
         max_tasks = self._settings.open_tasks
-        open_tasks = [task for task in self._running_tasks.values() if task.owner == caller.holder]
+        open_tasks = [task for task in self._running_tasks.values() if task.user == caller.user]
         if len(open_tasks) >= max_tasks:
             raise ProblemError(429, f"{max_tasks:,} of your tasks are open")
 
@@ -432,7 +432,7 @@ class Tasks:
         Args:
             task_id: The id of the earlier task.
             wanted: The changes to the task.
-            caller: The owner of the new task.
+            caller: The user of the new task.
             client: The client's address.
 
         Raises:
@@ -444,8 +444,8 @@ class Tasks:
         first_event = start_event(events)
         assert first_event is not None  # noqa: S101 - each task has this event
         paths = recorded_files(first_event.setup)
-        earlier_owner = first_event.key
-        if paths and wanted.task is not None and earlier_owner != caller.holder:
+        earlier_user = first_event.user
+        if paths and wanted.task is not None and earlier_user != caller.user:
             raise ProblemError(
                 403,
                 "the task has files of another person, which only a task with the same words gets",
@@ -461,7 +461,7 @@ class Tasks:
             )
         conversation = first_event.conversation
         conversation_id: str | None = None
-        if conversation is not None and owner_of(conversation) == caller.holder:
+        if conversation is not None and user_of(conversation) == caller.user:
             conversation_id = shown_name(conversation, caller)
         order = RunRequest.model_construct(
             task=wanted.task or first_event.task,
@@ -472,10 +472,10 @@ class Tasks:
         )
         # A new text is for the agent's own strategy: it need not call the same routine or worker.
         strategy = None if wanted.task else first_event.setup.get("strategy")
-        # The other people whose words are in the task: its earlier owners.
+        # The other people whose words are in the task: its earlier users.
         other_authors = list(first_event.setup.get(OTHER_AUTHORS_KEY, ()))
-        if earlier_owner != caller.holder:
-            other_authors.append(name_of_holder(earlier_owner))
+        if earlier_user != caller.user:
+            other_authors.append(name_of_user(earlier_user))
         return await self.submit(
             order,
             caller,
@@ -548,20 +548,20 @@ class Tasks:
             )
         return first
 
-    def _remember_owner(self, task_id: str, owner: str | None) -> None:
-        """Remember the owner of a recorded task beyond the task's end."""
-        self._owners_by_task_id.pop(task_id, None)  # move to the end: the oldest are dropped
-        self._owners_by_task_id[task_id] = owner
-        if len(self._owners_by_task_id) > _MAX_OWNERS:
-            del self._owners_by_task_id[next(iter(self._owners_by_task_id))]
+    def _remember_user(self, task_id: str, user: str | None) -> None:
+        """Remember the user of a recorded task beyond the task's end."""
+        self._users_by_task_id.pop(task_id, None)  # move to the end: the oldest are dropped
+        self._users_by_task_id[task_id] = user
+        if len(self._users_by_task_id) > _MAX_USERS:
+            del self._users_by_task_id[next(iter(self._users_by_task_id))]
 
     def sees_task_of_this_process(self, caller: Caller, task_id: str) -> bool:
         """Return True if a task was submitted to this process and a caller may see the task."""
-        owners = self._owners_by_task_id
-        return task_id in owners and caller.sees(owners[task_id])
+        users = self._users_by_task_id
+        return task_id in users and caller.sees(users[task_id])
 
     def _forget_running(self, task_id: str, running_task: _RunningTask) -> None:
-        """Stop counting a run of a task among its owner's open tasks. Idempotent."""
+        """Stop counting a run of a task among its user's open tasks. Idempotent."""
         # A task that ended at its budget may have been resumed since, as a run of its own.
         if self._running_tasks.get(task_id) is running_task:
             del self._running_tasks[task_id]
@@ -652,7 +652,7 @@ class Tasks:
             state=state,
             text=text or None,
             since=since,
-            keys=caller.owners,
+            users=caller.visible_users,
             after=None if after is None else _decode_cursor(after),
             waiting=self.pending_requests_in,
         )
@@ -671,14 +671,14 @@ class Tasks:
             caller: The authenticated caller.
             since: The Unix time after which the task started.
         """
-        keys = None if caller.holder is None else frozenset({caller.holder})
+        users = None if caller.user is None else frozenset({caller.user})
         text = words[:_SEARCH_CHARACTERS]
         place: ListPlace | None = None
         # The journal finds all tasks that contain the text. The first page may have only tasks with
         # a longer text.
         for _ in range(_MAX_CANDIDATE_PAGES):
             records = await find_tasks(
-                self.journal, _CANDIDATES_PER_PAGE, text=text, since=since, keys=keys, after=place
+                self.journal, _CANDIDATES_PER_PAGE, text=text, since=since, users=users, after=place
             )
             for record in records:
                 if record.task == words:
@@ -699,7 +699,9 @@ class Tasks:
         Raises:
             UnknownTaskError: If the caller may see no such task.
         """
-        return await self.journal.task(await self.journal.resolve(id_or_prefix, caller.owners))
+        return await self.journal.task(
+            await self.journal.resolve(id_or_prefix, caller.visible_users)
+        )
 
     async def _by_full_id(self, task_id: str, caller: Caller) -> TaskRecord:
         """Return the record of a task by its full id. Changes of a task require the full id.
@@ -746,7 +748,7 @@ class Tasks:
         return Task.of(
             record,
             state=state,
-            asked_by=name_of_holder(record.key),
+            asked_by=name_of_user(record.user),
             project=self.foreign_project(record),
             waits_for_you=any(may_decide(request, caller) for request in requests),
             is_terminal=state.is_terminal,
@@ -847,13 +849,13 @@ class Tasks:
                 "resume it where it was started",
             )
         try:
-            await self._check_owner(record.key)
+            await self._check_user(record.user)
         except ConfigurationError as error:
             raise ProblemError(409, error.message) from None
-        # The costs are charged to the task's owner, but a caller with an exhausted budget may not
+        # The costs are charged to the task's user, but a caller with an exhausted budget may not
         # cause costs for another person, either.
         await self.budgets.raise_if_exhausted(caller)
-        await self._resume(record.task_id, record.key, timeout, continue_past_limit=True)
+        await self._resume(record.task_id, record.user, timeout, continue_past_limit=True)
         return record.task_id
 
     async def fork(
@@ -876,18 +878,18 @@ class Tasks:
                 wanted.at,
                 script=wanted.script,
                 llm=wanted.llm,
-                key=caller.holder,
+                user=caller.user,
                 setup=setup,
             )
         except UnknownTaskError as error:  # the task exists, but has no event ``wanted.at``
             raise ProblemError(422, error.message, param="at") from None
-        await self._resume(name, caller.holder)
+        await self._resume(name, caller.user)
         return name
 
     async def _resume(
         self,
         task_id: str,
-        owner: str | None,
+        user: str | None,
         timeout: float | None = None,
         *,
         continue_past_limit: bool = False,
@@ -896,7 +898,7 @@ class Tasks:
 
         Args:
             task_id: The id of the task.
-            owner: The owner name of the task.
+            user: The user of the task.
             timeout: The task's timeout in seconds; None for the one of its submission.
             continue_past_limit: Whether to continue also a task that ended at its timeout or
                 budget.
@@ -906,10 +908,10 @@ class Tasks:
         """
         if task_id in self._running_tasks:
             return
-        running_task = self._running_tasks[task_id] = _RunningTask(owner)
+        running_task = self._running_tasks[task_id] = _RunningTask(user)
         try:
             first = (await self.journal.read(task_id))[0]
-            ledger = await self._ledger_of_accepted_task(owner)
+            ledger = await self._ledger_of_accepted_task(user)
         except BaseException:
             self._forget_running(task_id, running_task)
             raise
@@ -924,13 +926,13 @@ class Tasks:
                 lambda _event: running_task.started.set(),  # at the first event
             ],
             ledger=ledger,
-            before_start=partial(self._check_owner, owner),
+            before_start=partial(self._check_user, user),
         )
         running_task.work = asyncio.create_task(
             self._resume_until_end(task_id, running_task, resuming)
         )
         running_task.recorded.set()  # the task was in the journal before
-        self._remember_owner(task_id, owner)
+        self._remember_user(task_id, user)
         await _wait_for_first_event(running_task)
 
     async def _resume_until_end(
@@ -947,15 +949,15 @@ class Tasks:
             # _handle_end() does this at the task's end. Here, the task may still be unfinished.
             self._forget_running(task_id, running_task)
 
-    async def _ledger_of_accepted_task(self, owner: str | None) -> SharedLedger | None:
-        """Return the ledger that charges a task to its owner's budgets; None if there are none.
+    async def _ledger_of_accepted_task(self, user: str | None) -> SharedLedger | None:
+        """Return the ledger that charges a task to its user's budgets; None if there are none.
 
         An exhausted budget does not refuse the task, because it was accepted before.
         """
-        known_owner = None if owner is None else self._keys.caller_of(owner)
-        if known_owner is None:
+        caller = None if user is None else self._keys.caller_of(user)
+        if caller is None:
             return None
-        return await self.budgets.ledger(known_owner, self._agent.ledger, checked=False)
+        return await self.budgets.ledger(caller, self._agent.ledger, checked=False)
 
     async def _keep_adopting(self) -> None:
         """Periodically resume tasks of dead servers."""
@@ -998,24 +1000,24 @@ class Tasks:
             self._tasks_not_to_resume.add(task_id)
             return
         try:
-            # The start of the task checks the owner, too, but leaves the task interrupted: it would
+            # The start of the task checks the user, too, but leaves the task interrupted: it would
             # be tried again every few seconds.
-            await self._check_owner(first_event.key)
+            await self._check_user(first_event.user)
         except ConfigurationError as error:
             await self._fail(task_id, error)
             return
         try:
-            await self._resume(task_id, first_event.key)
+            await self._resume(task_id, first_event.user)
         except DelfError:
             return  # another process was quicker
 
-    async def _check_owner(self, owner: str | None) -> None:
-        """Raise ``ConfigurationError`` if the owner of a task may not run tasks any more.
+    async def _check_user(self, user: str | None) -> None:
+        """Raise ``ConfigurationError`` if the user of a task may not run tasks any more.
 
         Called when the task starts, because a task may wait for long after its submission.
         """
-        if owner is not None:
-            check_may_run(owner, await self.journal.people())
+        if user is not None:
+            check_may_run(user, await self.journal.people())
 
     async def _fail(self, task_id: str, error: DelfError) -> None:
         """Record an interrupted task as failed. Does nothing if another process is quicker."""
@@ -1125,7 +1127,7 @@ def _setup(
         request_digest: The digest of the request, for the comparison with repeated requests; None
             to store no digest.
     """
-    data_of_server = {"key": caller.name}
+    data_of_server = {"user": caller.name}
     if request_digest is not None:
         data_of_server[_DIGEST_FIELD] = request_digest
     setup: dict[str, Any] = {SERVER_FIELD: data_of_server, ASKED_FROM: client}
@@ -1142,25 +1144,25 @@ def _submitted(
 
 
 def stored_name(conversation: str | None, caller: Caller) -> str | None:
-    """Return the name under which the journal stores a caller's conversation: ``OWNER|NAME``.
+    """Return the name under which the journal stores a caller's conversation: ``USER|NAME``.
 
-    Without an owner, as on a server without keys, the stored name is the given name. Return None if
+    Without a user, as on a server without keys, the stored name is the given name. Return None if
     no conversation is given.
     """
     if conversation is None:
         return None
-    return owned_name(caller.holder, conversation)
+    return conversation_of(caller.user, conversation)
 
 
 def shown_name(conversation: str, caller: Caller) -> str:
-    """Return a conversation's name without the prefix of its owner."""
-    return conversation.removeprefix(f"{caller.holder}{OWNER_SEPARATOR}")
+    """Return a conversation's name without the prefix of its user."""
+    return conversation.removeprefix(f"{caller.user}{USER_SEPARATOR}")
 
 
 def is_kept_by_client(conversation: str) -> bool:
     """Return True if a stored conversation is a copy of messages that the client keeps."""
-    name_without_owner = conversation.rpartition(OWNER_SEPARATOR)[2]
-    return name_without_owner.startswith(CLIENT_CONVERSATION_PREFIX)
+    name_without_user = conversation.rpartition(USER_SEPARATOR)[2]
+    return name_without_user.startswith(CLIENT_CONVERSATION_PREFIX)
 
 
 def _has_own_options(events: Sequence[Event]) -> bool:

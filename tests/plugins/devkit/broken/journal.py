@@ -352,16 +352,16 @@ class TestSortsByTime(InProcessJournal):
 
 
 @breaks(
-    "test_find_returns_the_end_and_owner_of_a_stopped_task",
+    "test_find_returns_the_end_and_user_of_a_stopped_task",
     says="callers with other keys would see the task",
 )
 class TestForgetsWhoseTaskItIs(InProcessJournal):
     async def find(self, limit=100):
-        return [dataclasses.replace(task, key=None) for task in await super().find(limit)]
+        return [dataclasses.replace(task, user=None) for task in await super().find(limit)]
 
 
 @breaks(
-    "test_find_returns_the_end_and_owner_of_a_stopped_task",
+    "test_find_returns_the_end_and_user_of_a_stopped_task",
     says="of a task that ended with",
 )
 class TestForgetsTheDuration(InProcessJournal):
@@ -370,7 +370,7 @@ class TestForgetsTheDuration(InProcessJournal):
 
 
 @breaks(
-    "test_find_returns_the_end_and_owner_of_a_stopped_task",
+    "test_find_returns_the_end_and_user_of_a_stopped_task",
     says="of a task that began with",
 )
 class TestForgetsTheFolder(InProcessJournal):

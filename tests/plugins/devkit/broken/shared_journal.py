@@ -63,8 +63,8 @@ class TestMovesOnWhileRead(SqlJournal):
 
 @breaks("test_task_id_can_be_abbreviated")
 class TestGuessesIds(SqlJournal):
-    async def resolve(self, text, keys=None):
-        found = [each.task_id for each in await self.find(keys=keys)]
+    async def resolve(self, text, users=None):
+        found = [each.task_id for each in await self.find(users=users)]
         return next(name for name in found if name.startswith(text))
 
 

@@ -222,12 +222,14 @@ def test_fork_renames_requests_and_numbers_events_without_gaps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "flags"), [("eve:1", {}), (None, {"approval_mode": "approve_all"})]
+    ("user", "flags"), [("eve:1", {}), (None, {"approval_mode": "approve_all"})]
 )
-def test_fork_by_another_person_has_no_options_of_the_command(key: str | None, flags: dict) -> None:
+def test_fork_by_another_person_has_no_options_of_the_command(
+    user: str | None, flags: dict
+) -> None:
     setup = {"folder": "/shop", "flags": {"approval_mode": "approve_all"}, "overrides": []}
     start = TaskStarted(task_id="task_local", seq=1, at=1.0, task="Pay", setup=setup)
-    made = forked([start], 1, "task_fork", key)
+    made = forked([start], 1, "task_fork", user)
     assert isinstance(made[0], TaskStarted)
     assert made[0].setup["flags"] == flags
 

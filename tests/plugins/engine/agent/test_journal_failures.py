@@ -319,7 +319,7 @@ class Voter:
 
     async def decide(self, _: Any) -> DecidedBy:
         await until(lambda: bool(self.earlier))
-        return DecidedBy(decision=Approved(), who=Decider(name=self.name, key=self.name))
+        return DecidedBy(decision=Approved(), who=Decider(name=self.name, user=self.name))
 
 
 GIVES_UP = """

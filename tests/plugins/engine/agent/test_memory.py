@@ -71,7 +71,7 @@ async def test_memory_recalls_no_facts_of_another_person(
     scripted_model.writes("print(1)", '["Ada has a cat."]', *["print(1)", "[]"] * 3)
     agent = make_agent(memory="notes", learn=True, memory_config={"scope": scope})
     async with agent:
-        for number, key in enumerate(("ada:1", "bo:2", None, "ada:1")):
+        for number, user in enumerate(("ada:1", "bo:2", None, "ada:1")):
             over = asyncio.Event()
 
             def listen(event, over=over):
@@ -79,7 +79,7 @@ async def test_memory_recalls_no_facts_of_another_person(
                     over.set()
 
             name = f"task_{number}"
-            await agent.asubmit("Do it.", task_id=name, key=key, listeners=[listen])
+            await agent.asubmit("Do it.", task_id=name, user=user, listeners=[listen])
             await over.wait()
     message = ["Ada has a cat." in prompt for prompt in scripted_model.prompts[0::2]]
     if scope == "agent":

@@ -373,7 +373,7 @@ async def test_expired_request_ends_a_resumed_task_like_the_first(bench: Bench) 
 # -- a team's rules ---------------------------------------------------------------------------
 
 FOUR_EYES = {"send": {"four_eyes": True}}
-BO, CY = (Decider(name=name, key=f"{name}:1") for name in ("bo", "cy"))
+BO, CY = (Decider(name=name, user=f"{name}:1") for name in ("bo", "cy"))
 
 
 class Answers:

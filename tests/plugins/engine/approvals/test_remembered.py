@@ -105,26 +105,26 @@ async def test_remembered_approval_lasts_until_revoked(covers):
 
 
 @pytest.mark.parametrize(
-    "other", [{"project": "/home/ada/bank"}, {"key": "bob"}], ids=["project", "key"]
+    "other", [{"project": "/home/ada/bank"}, {"user": "bob"}], ids=["project", "user"]
 )
 async def test_remembered_approval_is_bound_to_project_and_key(other):
     journal = InProcessJournal()
     first = await gate_bench(
-        Mail(), decide=require_remembered("until_revoked", "action"), journal=journal, key="ann"
+        Mail(), decide=require_remembered("until_revoked", "action"), journal=journal, user="ann"
     )
     await first.call("mail.send", ["x"])
     for options, passes in (({}, True), (other, False)):
-        given = {"key": "ann", **options}
+        given = {"user": "ann", **options}
         later = await gate_bench(Mail(), journal=journal, task_id=f"task_{passes}", **given)
         assert isinstance(await later.call("mail.send", ["x"]), Returned) == passes
         assert len(later.asked) == (not passes)
 
 
-def answered_by(pending, key, decision):
-    """Somebody answers through the journal or the page, with the key of a server."""
+def answered_by(pending, user, decision):
+    """Somebody answers through the journal or the page, as a person of a server."""
 
     async def decide(request):
-        pending.answer(request.request_id, Answer(decision, Decider(name=str(key), key=key)))
+        pending.answer(request.request_id, Answer(decision, Decider(name=str(user), user=user)))
 
     return decide
 
@@ -142,15 +142,15 @@ async def test_approval_of_a_key_covers_only_its_own_later_tasks(by, holds):
         journal=journal,
         project="/shop",
     )
-    first = await gate_bench(Mail(), shared=shared, journal=journal, key="ann")
+    first = await gate_bench(Mail(), shared=shared, journal=journal, user="ann")
     for to in ("x", "y"):
         assert isinstance(await first.call("mail.send", [to]), Returned)
     assert len(remembered_in(first)) == 1, "in the task that was looked at it holds"
-    for key in ("ann", "bob", None):
+    for user in ("ann", "bob", None):
         later = await gate_bench(
-            Mail(), journal=journal, key=key, task_id=f"task_{key}", project="/shop"
+            Mail(), journal=journal, user=user, task_id=f"task_{user}", project="/shop"
         )
-        passes = holds and key == "ann"
+        passes = holds and user == "ann"
         assert isinstance(await later.call("mail.send", ["z"]), Returned) == passes
 
 

@@ -54,7 +54,7 @@ class Asking:
         self._task = task
         self._redactor = log.redactor
         self._request = request
-        self._ballot = Ballot(request, task.on_behalf_of, log, approvals)
+        self._ballot = Ballot(request, task.user, log, approvals)
         self._remarks = RequestRemarks(request, log, approvals.channels)
         # The failed channels, each with the reason.
         self._failures: list[str] = []

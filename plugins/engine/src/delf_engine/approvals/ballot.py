@@ -19,7 +19,7 @@ from delf.protocols.approval import (
     Edited,
     Rejected,
 )
-from delf.protocols.people import LOCAL, Person, name_of_holder, normalise_name, sees
+from delf.protocols.people import LOCAL, Person, name_of_user, normalise_name, sees
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.approvals.decision import Answer, decision_data
@@ -30,29 +30,29 @@ _log = logging.getLogger(__name__)
 
 
 def why_refused(
-    request: ApprovalRequest, task_owner: str | None, decider: Decider, decision: Decision
+    request: ApprovalRequest, task_user: str | None, decider: Decider, decision: Decision
 ) -> str | None:
     """Return why a person may not give a decision; None if allowed.
 
     Without a rule, everybody may decide. With a rule, the deciders may stop the call, and so may
-    the owner of the task and people who influenced the task: they wanted the call. Only deciders
-    may approve the call, and the rule may exclude the owner, these people and unknown people.
+    the user of the task and people who influenced the task: they wanted the call. Only deciders
+    may approve the call, and the rule may exclude the user, these people and unknown people.
 
     Args:
         request: The request.
-        task_owner: The owner of the task; None for the local user.
+        task_user: The user of the task; None for the local user.
         decider: The person who decides.
         decision: The decision.
     """
     rule = ApprovalRule.from_data(request.rule)
     if rule is None:
         return None
-    is_task_owner = _is_task_owner(decider, task_owner)
+    is_task_user = _is_task_user(decider, task_user)
     has_influenced_task = rule.needs_others and _has_influenced_task(decider, request)
     if isinstance(decision, (Rejected, ChangesRequested)):
-        wanted_call = is_task_owner or has_influenced_task
+        wanted_call = is_task_user or has_influenced_task
         return None if wanted_call else _why_no_decider(decider, rule)
-    if is_task_owner and rule.four_eyes:
+    if is_task_user and rule.four_eyes:
         return "the person who asked for it does not decide it: another person has to"
     if has_influenced_task:
         return (
@@ -62,10 +62,10 @@ def why_refused(
     return _why_no_decider(decider, rule) or _why_unknown(decider, rule)
 
 
-def _is_task_owner(decider: Decider, task_owner: str | None) -> bool:
+def _is_task_user(decider: Decider, task_user: str | None) -> bool:
     # A person may have several keys, so names are compared, too.
-    is_same_name = _normalised_name(decider) == normalise_name(name_of_holder(task_owner))
-    return is_same_name or decider.key == task_owner
+    is_same_name = _normalised_name(decider) == normalise_name(name_of_user(task_user))
+    return is_same_name or decider.user == task_user
 
 
 def _has_influenced_task(decider: Decider, request: ApprovalRequest) -> bool:
@@ -83,7 +83,7 @@ def _why_no_decider(decider: Decider, rule: ApprovalRule) -> str | None:
 
 def _why_unknown(decider: Decider, rule: ApprovalRule) -> str | None:
     """Return why an unknown person may not approve; None if allowed."""
-    is_local_user = decider.key is None  # delf knows only people with a key
+    is_local_user = decider.user is None  # delf knows only people with a key
     if rule.four_eyes and is_local_user and LOCAL not in rule.deciders:
         return (
             "delf does not know who uses this machine: this may be the person who asked; add "
@@ -94,37 +94,37 @@ def _why_unknown(decider: Decider, rule: ApprovalRule) -> str | None:
 
 def decider_of(person: Person) -> Decider:
     """Return the decider that stands for a person in a decision about a request."""
-    return Decider(name=person.name, key=person.holder, teams=person.teams)
+    return Decider(name=person.name, user=person.user, teams=person.teams)
 
 
 def deciders(
-    request: ApprovalRequest, task_owner: str | None, people: Iterable[Person]
+    request: ApprovalRequest, task_user: str | None, people: Iterable[Person]
 ) -> list[Person]:
     """Return the people who may approve a request or answer a question.
 
     A returned person may see the task, has the right ``decide``, and is not refused by the
-    request's rule. The owner of the task may answer its questions without the right ``decide``.
+    request's rule. The user of the task may answer its questions without the right ``decide``.
 
     Args:
         request: The request.
-        task_owner: The owner of the task; None for the local user.
+        task_user: The user of the task; None for the local user.
         people: All people in the journal, including removed ones.
     """
     present = [person for person in people if person.revoked_at is None]
     found: list[Person] = []
     for person in present:
-        is_asked_owner = request.is_question and person.holder == task_owner
-        if "decide" not in person.rights and not is_asked_owner:
+        is_asked_user = request.is_question and person.user == task_user
+        if "decide" not in person.rights and not is_asked_user:
             continue
-        if not sees(person, present, task_owner):
+        if not sees(person, present, task_user):
             continue
-        if why_refused(request, task_owner, decider_of(person), Approved()) is None:
+        if why_refused(request, task_user, decider_of(person), Approved()) is None:
             found.append(person)
     return found
 
 
 def _name_of(decider: Decider) -> str:
-    return LOCAL if decider.key is None else name_of_holder(decider.key)
+    return LOCAL if decider.user is None else name_of_user(decider.user)
 
 
 def _normalised_name(decider: Decider) -> str:
@@ -145,24 +145,24 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
 
 
 def is_valid(
-    vote: ApprovalVoted, rule: ApprovalRule, task_owner: str | None, people: Sequence[Person]
+    vote: ApprovalVoted, rule: ApprovalRule, task_user: str | None, people: Sequence[Person]
 ) -> bool:
     """Return whether a vote counts: the voter has not lost the right to decide or see the task.
 
     Args:
         vote: The vote.
         rule: The rule of its request.
-        task_owner: The owner of the task; None for the local user.
+        task_user: The user of the task; None for the local user.
         people: All people in the journal, including removed ones.
     """
-    voter = next((person for person in people if person.holder == vote.key), None)
+    voter = next((person for person in people if person.user == vote.user), None)
     if voter is None:
         # The voter was never in the journal, like a user of Slack, or was replaced there.
         return not _was_voter_replaced(vote, people)
     if voter.revoked_at is not None or "decide" not in voter.rights:
         return False
     present = [person for person in people if person.revoked_at is None]
-    return sees(voter, present, task_owner) and _is_decider(voter, vote, rule, people)
+    return sees(voter, present, task_user) and _is_decider(voter, vote, rule, people)
 
 
 def _was_voter_replaced(vote: ApprovalVoted, people: Iterable[Person]) -> bool:
@@ -185,7 +185,7 @@ def _is_decider(
 
 
 def _voter_name(vote: ApprovalVoted) -> str:
-    return LOCAL if vote.key is None else name_of_holder(vote.key)
+    return LOCAL if vote.user is None else name_of_user(vote.user)
 
 
 def check_vote(decider: Decider, votes: Container[str]) -> None:
@@ -205,16 +205,16 @@ class Ballot:
 
     Args:
         request: The request.
-        task_owner: The owner of the task; None for the local user.
+        task_user: The user of the task; None for the local user.
         log: The log of the task, which records the votes.
         approvals: The approvals that all tasks of the agent share.
     """
 
     def __init__(
-        self, request: ApprovalRequest, task_owner: str | None, log: TaskLog, approvals: Approvals
+        self, request: ApprovalRequest, task_user: str | None, log: TaskLog, approvals: Approvals
     ) -> None:
         self._request = request
-        self._task_owner = task_owner
+        self._task_user = task_user
         self._log = log
         self._approvals = approvals
         self._voters = set(self._votes())
@@ -237,7 +237,7 @@ class Ballot:
         rule = ApprovalRule.from_data(self._request.rule)
         if rule is None:
             return True
-        refusal = why_refused(self._request, self._task_owner, answer.who, answer.decision)
+        refusal = why_refused(self._request, self._task_user, answer.who, answer.decision)
         if refusal is not None:
             raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
         # One person may stop the call. An edited call is a new one, which others approve later.
@@ -282,9 +282,7 @@ class Ballot:
         people = await self._people()
         # An earlier voter may have lost the right to decide meanwhile.
         earlier_votes = [
-            vote
-            for vote in self._votes().values()
-            if is_valid(vote, rule, self._task_owner, people)
+            vote for vote in self._votes().values() if is_valid(vote, rule, self._task_user, people)
         ]
         if earlier_votes:
             earlier_voters = tuple(dict.fromkeys(vote.by for vote in earlier_votes))
@@ -296,7 +294,7 @@ class Ballot:
             request_id=request_id,
             by=answer.who.name,
             reason=getattr(answer.decision, "reason", None),
-            key=answer.who.key,
+            user=answer.who.user,
             teams=answer.who.teams,
             # The event's field ``note`` is the position of the vote in the journal's inbox.
             note=answer.inbox_position,

@@ -88,7 +88,7 @@ class Answer:
             # The event's field ``note`` is the position of the answer in the journal's inbox.
             "note": self.inbox_position,
             # The person is recorded only if the person saw the effect of the call.
-            "person": self.who.key if self.was_shown else None,
+            "person": self.who.user if self.was_shown else None,
             **decision_data(self.decision),
         }
 

@@ -80,7 +80,7 @@ def answer_data(
         "request_id": request_id,
         "digest": digest,
         "by": decider.name,
-        "key": decider.key,
+        "user": decider.user,
         "teams": list(decider.teams),
         "via": decider.via,
     }
@@ -92,7 +92,7 @@ def _decider_of(data: Mapping[str, Any]) -> Decider:
 
     Another process wrote the data, so long names are truncated.
     """
-    key = data.get("key")
+    user = data.get("user")
     teams = data.get("teams")
     if not isinstance(teams, (list, tuple)):
         teams = ()
@@ -100,7 +100,7 @@ def _decider_of(data: Mapping[str, Any]) -> Decider:
     via = str(data.get("via") or "")
     return Decider(
         name=name[:100],
-        key=None if key is None else str(key),
+        user=None if user is None else str(user),
         teams=tuple(map(str, cast("Sequence[object]", teams))),
         via=via[:200],
     )

@@ -89,12 +89,12 @@ class JournaledRequest:
 
     async def _record(self, answer: Answer) -> None:
         decision = answer.decision
-        # By the key and the project, later tasks find the decision in the journal.
+        # By the user and the project, later tasks find the decision in the journal.
         is_for_later_tasks = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
             request_id=self._request.request_id,
-            key=self._decisions.key if is_for_later_tasks else None,
+            user=self._decisions.user if is_for_later_tasks else None,
             project=self._decisions.project if is_for_later_tasks else None,
             **answer.data(),
         )
@@ -128,9 +128,9 @@ class JournaledRequest:
         if approval.remember != "until_revoked":
             return approval.remember
         # One person's decision must not hold for another person's later tasks. A person without a
-        # key uses this machine, and so is allowed what the owner is allowed.
-        is_by_owner = approver.key is None or approver.key == self._decisions.key
-        if is_by_owner and self._decisions.can_outlive_task:
+        # key uses this machine, and so is allowed what the user is allowed.
+        is_by_task_user = approver.user is None or approver.user == self._decisions.user
+        if is_by_task_user and self._decisions.can_outlive_task:
             return "until_revoked"
         return "task"
 

@@ -15,7 +15,7 @@ from delf.events import ApprovalDecided, ApprovalRemembered, ApprovalRequested
 from delf.protocols.approval import ApprovalRequest, Approved, Rejected, RememberedDecision
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.facts import root_of
-from delf.protocols.people import name_of_holder
+from delf.protocols.people import name_of_user
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
 from delf.tools.type_texts import mentions_no_name, shorten
@@ -88,7 +88,7 @@ class TaskApprovals:
         self._decisions = RememberedDecisions(
             approvals.journal,
             log.task_id,
-            task.on_behalf_of,
+            task.user,
             approvals.project,
             log.redactor,
             task.past,
@@ -420,7 +420,7 @@ class TaskApprovals:
         """Return the names of the people who influenced this task, or a task above this task.
 
         Args:
-            asker: The name of the task's owner, whose answers do not count.
+            asker: The name of the task's user, whose answers do not count.
         """
         from_parent_tasks = self._task.setup.get(OTHER_AUTHORS_KEY, ())
         new_events = self._log.events[self._shapers_read_count :]
@@ -440,7 +440,7 @@ class TaskApprovals:
         course_of_task = asdict(self._course.situation(fields["digest"], call_id))
         outcome_unknown = fields.get("outcome_unknown", False)
         is_question = fields.get("is_question", False)
-        asker = name_of_holder(self._task.on_behalf_of)
+        asker = name_of_user(self._task.user)
         # A request about an interrupted call never expires.
         expires_after = None if outcome_unknown else self._approvals.config.approval_timeout
         takes_changes = self._can_request_changes and not outcome_unknown and not is_question

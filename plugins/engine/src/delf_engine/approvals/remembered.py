@@ -30,7 +30,7 @@ class RememberedDecisions:
     Args:
         journal: The journal; if it cannot store decisions, no decision outlasts the task.
         task_id: The task.
-        key: The owner of the task; None for the local user.
+        user: The user of the task; None for the local user.
         project: The folder of the task's project.
         redactor: Redacts log messages.
         events: The recorded events of a resumed task.
@@ -40,7 +40,7 @@ class RememberedDecisions:
         self,
         journal: Journal | None,
         task_id: str,
-        key: str | None,
+        user: str | None,
         project: str,
         redactor: Redactor,
         events: Sequence[Event] = (),
@@ -48,7 +48,7 @@ class RememberedDecisions:
         self._journal = journal
         self._task_id = task_id
         self._redactor = redactor
-        self.key = key
+        self.user = user
         self.project = project
         self.refused = refused_calls(events)
         """The calls that a person refused in this task, with the reasons."""
@@ -88,8 +88,8 @@ class RememberedDecisions:
     async def _stored_decisions(self) -> Sequence[RememberedDecision]:
         """Return the journal's decisions that apply to this task; empty if it cannot be read.
 
-        A decision applies if it was made in this task, or if its ``key`` and ``project`` are those
-        of this task's owner and folder.
+        A decision applies if it was made in this task, or if its ``user`` and ``project`` are those
+        of this task's user and folder.
         """
         if not isinstance(self._journal, SupportsRemembered):
             return ()
@@ -98,11 +98,11 @@ class RememberedDecisions:
         except DelfError as error:
             self._redactor.log_failure(_log, "remembered decisions cannot be read", error)
             return ()
-        scope = (self.key, self.project)
+        scope = (self.user, self.project)
 
         def applies(decision: RememberedDecision) -> bool:
             is_of_this_task = decision.task_id == self._task_id
-            return is_of_this_task or (decision.key, decision.project) == scope
+            return is_of_this_task or (decision.user, decision.project) == scope
 
         return list(filter(applies, decisions))
 

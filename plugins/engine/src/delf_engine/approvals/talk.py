@@ -52,7 +52,7 @@ def encode_remark(request_id: str, remark: Remark, decider: Decider) -> dict[str
 
     The process that waits for the decision of the request reads the note.
     """
-    head = {"request_id": request_id, "by": decider.name, "key": decider.key, "via": decider.via}
+    head = {"request_id": request_id, "by": decider.name, "user": decider.user, "via": decider.via}
     match remark:
         case Comment(text=text):
             return {**head, "text": text}
@@ -162,7 +162,7 @@ class RequestRemarks:
                 head: dict[str, Any] = {
                     "request_id": self._request.request_id,
                     "by": decider.name,
-                    "key": decider.key,
+                    "user": decider.user,
                     "note": inbox_position,
                     "via": decider.via,
                 }

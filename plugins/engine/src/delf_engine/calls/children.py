@@ -16,7 +16,7 @@ from delf.errors import (
     UnknownTaskError,
 )
 from delf.events import ChildFinished, ChildStarted, Event
-from delf.protocols.people import name_of_holder
+from delf.protocols.people import name_of_user
 from delf.tools.context import ChildResult, ChildTask
 from delf.types import Trust
 from delf.values.sequences import one_or_more
@@ -335,12 +335,12 @@ class ChildTasks:
         """Return the names of the people who influenced this task, and thereby its children.
 
         A person influences a task by a decision such as an edited call or an answer to a question,
-        in this task or in a task above this task. Answers by the owner of the task do not count,
-        because the owner wrote the task.
+        in this task or in a task above this task. Answers by the user of the task do not count,
+        because the user wrote the task.
         """
         request = self._run.request
-        task_owner = name_of_holder(request.on_behalf_of)
-        names_in_this_task = shapers_of(self._run.log.events, task_owner)
+        task_user = name_of_user(request.user)
+        names_in_this_task = shapers_of(self._run.log.events, task_user)
         names_in_parent_tasks = request.setup.get(OTHER_AUTHORS_KEY, ())
         return list(dict.fromkeys((*names_in_parent_tasks, *names_in_this_task)))
 
@@ -378,7 +378,7 @@ class ChildTasks:
             interactive=inherited.interactive,
             wait_approvals=inherited.wait_approvals,
             settle=inherited.settle,  # how interrupted calls are decided after a resume
-            key=inherited.on_behalf_of,
+            user=inherited.user,
             # Whoever influenced this task has also influenced the child task.
             setup={OTHER_AUTHORS_KEY: self._influencing_people()},
             child=own_options,

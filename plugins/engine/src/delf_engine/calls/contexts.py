@@ -89,7 +89,7 @@ class CallContexts:
             folder=context.folder,
             depth=self.children.depth,
             worker=self._run.request.worker,
-            owner=self._run.request.on_behalf_of,
+            user=self._run.request.user,
             input_files={file.name: Path(file.path) for file in self._run.inputs},
             llm=self._run.config.main_llm,
             vision_llm=self._run.config.image_llm,

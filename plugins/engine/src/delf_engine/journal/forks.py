@@ -35,7 +35,7 @@ from delf.events import (
 )
 from delf.messages import Usage
 from delf.protocols.journal import Journal
-from delf.protocols.people import name_of_holder
+from delf.protocols.people import name_of_user
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.changes import OTHER_AUTHORS_KEY
 from delf_engine.retention import OUTPUT_PREFIX
@@ -51,7 +51,7 @@ async def fork(
     task_id: str,
     at: int | None,
     *,
-    key: str | None = None,
+    user: str | None = None,
     setup: Mapping[str, Any] | None = None,
     script: str | None = None,
 ) -> str:
@@ -62,7 +62,7 @@ async def fork(
         task_id: The id of the other task.
         at: The sequence number of the last event to copy. None copies all events before the last
             model call, so that the model is asked again.
-        key: The owner of the new task; None for the local user.
+        user: The user of the new task; None for the local user.
         setup: Setup data to add to the other task's setup data.
         script: A script that replaces the model's next script after the last copied event.
 
@@ -75,9 +75,9 @@ async def fork(
     if at is None:
         at = number_before_last_model_call(events)
     # Built once only to raise for a wrong ``at`` before any file is copied.
-    forked(events, at, new_id, key, setup, script)
+    forked(events, at, new_id, user, setup, script)
     events = await asyncio.to_thread(copy_output_files, events, at)
-    for event in forked(events, at, new_id, key, setup, script):
+    for event in forked(events, at, new_id, user, setup, script):
         await journal.append(event)
     if isinstance(journal, SharedJournal):
         await journal.release(new_id)  # the process that resumes the fork claims it again
@@ -143,7 +143,7 @@ def forked(
     events: Sequence[Event],
     at: int,
     task_id: str,
-    key: str | None = None,
+    user: str | None = None,
     setup: Mapping[str, Any] | None = None,
     script: str | None = None,
 ) -> list[Event]:
@@ -158,7 +158,7 @@ def forked(
         events: The events of the other task.
         at: The number of the last event to copy.
         task_id: The id of the new task.
-        key: The owner of the new task; None for the local user.
+        user: The user of the new task; None for the local user.
         setup: Setup data to add to the other task's setup data.
         script: A script that replaces the model's next script after that event.
 
@@ -184,7 +184,7 @@ def forked(
     for number, event in enumerate(copied, 1):
         changed = replace(_without_cost(event), task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
-            changed = _start_of_fork(changed, key, added_setup)
+            changed = _start_of_fork(changed, user, added_setup)
         result.append(_with_new_request_id(changed, new_request_ids))
     return result
 
@@ -214,8 +214,8 @@ def _with_new_request_id(event: Event, new_ids: Mapping[str, str]) -> Event:
     changes: dict[str, Any] = {"request_id": new_ids[old_id]}
     if isinstance(event, ApprovalDecided):
         # A remembered decision applies to later calls of other tasks until it is revoked. A copy
-        # would apply even after the original was revoked. ``key`` and ``project`` name those tasks.
-        changes |= {"remember": "no", "key": None, "project": None}
+        # would apply even after the original was revoked. ``user`` and ``project`` name the tasks.
+        changes |= {"remember": "no", "user": None, "project": None}
     return replace(event, **changes)
 
 
@@ -255,26 +255,28 @@ def _ended_calls(events: Sequence[Event]) -> AbstractSet[int]:
     return {end.call_id for end in ends if end.cancellation not in ("cut_off", "not_started")}
 
 
-def _start_of_fork(start: TaskStarted, key: str | None, setup: Mapping[str, Any]) -> TaskStarted:
+def _start_of_fork(start: TaskStarted, user: str | None, setup: Mapping[str, Any]) -> TaskStarted:
     """Return the start of a fork, made from the start of the other task.
 
     Args:
         start: The start of the other task.
-        key: The owner of the fork; None for the local user.
+        user: The user of the fork; None for the local user.
         setup: Setup data to add to the other task's setup data.
     """
     changed_setup = dict(start.setup)
     changed_setup.pop(ASKED_FROM, None)  # the network address of the other task's submitter
     changed_setup |= setup
-    if start.key != key:  # the task's text was written by the other task's owner
-        # The other owner chose the options of the command, such as to approve all calls.
+    if start.user != user:  # the task's text was written by the other task's user
+        # The other user chose the options of the command, such as to approve all calls.
         no_options: dict[str, Any] = {"flags": {}, "overrides": []}
         for name, nothing in no_options.items():
             if name in changed_setup:  # only the command line records these
                 changed_setup[name] = nothing
-        authors = (*start.setup.get(OTHER_AUTHORS_KEY, ()), name_of_holder(start.key))
+        authors = (*start.setup.get(OTHER_AUTHORS_KEY, ()), name_of_user(start.user))
         changed_setup[OTHER_AUTHORS_KEY] = list(dict.fromkeys(authors))
-    return replace(start, conversation=None, parent=None, worker=None, key=key, setup=changed_setup)
+    return replace(
+        start, conversation=None, parent=None, worker=None, user=user, setup=changed_setup
+    )
 
 
 def _without_cost(event: Event) -> Event:

@@ -174,7 +174,7 @@ class TaskPipeline:
                 interactive=request.interactive,
                 parent=parent,
                 worker=None if request.child is None else request.worker,
-                key=request.on_behalf_of,
+                user=request.user,
             )
         for message in run.resources.take_warnings(run.agent_tools, self._strategy):
             await self._log.record(Warned, message=message)
@@ -533,7 +533,7 @@ def _conversation_id(request: TaskRequest) -> str | None:
 
 def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:
     """Return the event that records a task in a queue, for a runner to start later."""
-    key = None if request.key is None else redactor.redact_text(request.key)
+    user = None if request.user is None else redactor.redact_text(request.user)
     return TaskQueued(
         task_id=request.task_id,
         seq=1,
@@ -545,7 +545,7 @@ def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> Tas
         conversation=_conversation_id(request),
         interactive=request.interactive,
         queue=request.queue,
-        key=key,
+        user=user,
         priority=request.priority,
         not_before=request.not_before,
         retries=request.retries,

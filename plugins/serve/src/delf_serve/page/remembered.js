@@ -34,7 +34,7 @@ export class RememberedView {
 
   row(one) {
     const revoke = el("button", { type: "button", class: "danger", onclick: () => this.revoke(one, revoke) }, "Revoke");
-    const whose = one.key ? `tasks of ${one.key}` : "tasks of the local user";
+    const whose = one.user ? `tasks of ${one.user}` : "tasks of the local user";
     return el("section", { class: "ask decided", "aria-label": one.action },
       el("h3", {}, one.worker ? `${one.worker}: ${one.action}` : one.action), what(one),
       el("p", { class: "quiet" }, `approved by ${one.by} `, el("time", { title: exact(one.at) }, ago(one.at)), " in ",

@@ -62,7 +62,7 @@ export class SchedulesView {
       button(`Test ${one.name}`, () => this.test(place, history, past)),
       button(`Remove ${one.name}`, () => { if (confirm(`Remove ${one.name}? The tasks that it started stay.`)) this.act(() => remove(place), `${one.name} is removed`); }, "danger"));
     return el("section", { class: "ask decided", "aria-label": one.name }, el("h2", {}, one.name), el("p", {}, one.routine ? ["the routine ", el("code", {}, long(one.task, 500))] : long(one.task, 500)),
-      el("p", { class: "quiet" }, times, one.last ? ["; last ", el("time", { title: exact(one.last) }, ago(one.last))] : "", one.owner && one.owner !== this.who.name ? `; tasks of ${one.owner}` : ""),
+      el("p", { class: "quiet" }, times, one.last ? ["; last ", el("time", { title: exact(one.last) }, ago(one.last))] : "", one.user && one.user !== this.who.name ? `; tasks of ${one.user}` : ""),
       one.each ? el("p", {}, "for each new item of ", el("code", {}, one.each)) : null, history, this.may ? buttons : null);
   }
 

@@ -96,7 +96,7 @@ export class Story {
     this.task = data.task;
     this.startedAt = at;
     this.conversation = data.conversation;
-    this.askedBy = data.key?.replace(/(.):[^:]*$/, "$1") ?? null; // the name without the id; a key in the settings has no id
+    this.askedBy = data.user?.replace(/(.):[^:]*$/, "$1") ?? null; // the name without the id; a name that a program gave has no id
     this.askedFrom = data.setup?.asked_from || null;
   }
 

@@ -12,7 +12,7 @@ const ROLES = { user: "asked", assistant: "answered" };
 
 const place = (id) => `conversations/${encodeURIComponent(id)}`;
 
-/** Whether the reader may go on with it: the name of another person's has its owner before a mark. */
+/** Whether the reader may go on with it: the name of another person's has its user before a mark. */
 export const isOwn = (id) => !id.includes("|");
 
 /** The messages of a conversation, the oldest first; `more` where there are further ones. */

@@ -50,12 +50,12 @@ _FRAGILE_TEXTS = (
 )
 
 
-def started(task_id: str, at: float = 1.0, key: str | None = None) -> TaskStarted:
-    """Return the event that starts a task; ``key`` is the user who owns the task."""
+def started(task_id: str, at: float = 1.0, user: str | None = None) -> TaskStarted:
+    """Return the event that starts a task; ``user`` is the user for whom the task runs."""
     task = f"do {task_id}"
     setup = {keys[0]: f"the {name}" for name, keys in fields_of_setup().items()}
     return TaskStarted(
-        task_id=task_id, seq=1, at=at, task=task, origin="agent", key=key, setup=setup
+        task_id=task_id, seq=1, at=at, task=task, origin="agent", user=user, setup=setup
     )
 
 
@@ -189,8 +189,8 @@ class JournalContract(Contract):
         assert [item.started_at for item in records] == [3.0, 2.0, 1.0]
         assert [item.task_id for item in await journal.find(limit=2)] == ["c", "b"]
 
-    async def test_find_returns_the_end_and_owner_of_a_stopped_task(self, journal: Any) -> None:
-        await journal.append(started("d", at=4.0, key="ann"))
+    async def test_find_returns_the_end_and_user_of_a_stopped_task(self, journal: Any) -> None:
+        await journal.append(started("d", at=4.0, user="ann"))
         await journal.append(
             replace(finished("d", 2, has_succeeded=False), code=TaskStoppedError.code)
         )
@@ -198,9 +198,9 @@ class JournalContract(Contract):
         assert record.state == TaskState.STOPPED, (
             f"a task that was stopped is listed as {record.state!r}: it would count as failed"
         )
-        assert record.key == "ann", (
-            f"a task of the key 'ann' is listed under the key {record.key!r}: callers with other "
-            "keys would see the task"
+        assert record.user == "ann", (
+            f"a task of the user 'ann' is listed under the user {record.user!r}: other users "
+            "would see the task"
         )
         first, last = await journal.read("d")
         beginning, changes = TaskRecord.beginning(first), TaskRecord.changes(last)

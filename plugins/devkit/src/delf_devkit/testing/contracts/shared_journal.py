@@ -134,8 +134,8 @@ class SharedJournalContract(Contract):
 
     async def test_task_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
         one, other = two
-        for name, key in (("task_ab1", "ada"), ("task_ab2", "bo"), ("task_c", None)):
-            await one.append(started(name, key=key))
+        for name, user in (("task_ab1", "ada"), ("task_ab2", "bo"), ("task_c", None)):
+            await one.append(started(name, user=user))
         assert await other.resolve("task_c") == "task_c"
         assert await other.resolve("task_ab2", ["ada", "bo"]) == "task_ab2"
         assert await other.resolve("task_ab", ["ada"]) == "task_ab1"
@@ -143,9 +143,9 @@ class SharedJournalContract(Contract):
             with pytest.raises(UnknownTaskError):
                 await other.resolve(text)
         for text in ("task_ab1", "task_c", "task_"):
-            for other_keys in (["eve"], []):
+            for other_users in (["eve"], []):
                 with pytest.raises(UnknownTaskError):
-                    await other.resolve(text, other_keys)
+                    await other.resolve(text, other_users)
         with pytest.raises(UnknownTaskError):
             await other.task("nowhere")
 
@@ -335,13 +335,13 @@ class SharedJournalContract(Contract):
         until_revoked = {"remember": "until_revoked", "project": "/shop"}
         for seq, name in enumerate(("of_action", "for_task", "rejected", "of_call"), 2):
             await one.append(asked("a", seq, name))
-        await one.append(decided("a", 6, "of_action", covers="action", key="bob", **until_revoked))
+        await one.append(decided("a", 6, "of_action", covers="action", user="bob", **until_revoked))
         await one.append(decided("a", 7, "for_task", remember="task"))
         await one.append(decided("a", 8, "rejected", decision="rejected", **until_revoked))
         await one.append(decided("a", 9, "of_call", **until_revoked))
         of_action, of_call = await other.remembered()
         assert of_action.request_id == "of_action"
-        assert (of_action.arguments, of_action.key) == (None, "bob")
+        assert (of_action.arguments, of_action.user) == (None, "bob")
         assert of_call.request_id == "of_call"
         assert dict(of_call.arguments) == dict(asked("a", 5, "of_call").arguments)
         with pytest.raises(UnknownRequestError):
