@@ -367,7 +367,8 @@ _CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text.
 
-    A complete answer that cannot be joined with the answer it continues is reported as a break.
+    A complete answer has no ``broken_by``. It counts as broken off, too, if the model was asked to
+    continue an answer, and the two answers do not fit together.
     """
     cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens

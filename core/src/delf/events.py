@@ -907,6 +907,7 @@ LIMIT_CODES: Final = frozenset({TaskTimeoutError.code, BudgetExceededError.code}
 class TaskFinished(_Event):
     """The task ended; ``value`` is its answer as plain data, if the task declared an answer type.
 
+    ``status`` is True for a task that was done, and False for one that failed or was stopped.
     ``by`` is the person who stopped the task, if known. ``via`` is the interface in which the
     person stopped the task, with the client's address, such as ``page, 203.0.113.9``.
     """

@@ -160,9 +160,8 @@ class LLMConfig:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LLMConfig):
             return NotImplemented
-        if self.fallbacks != other.fallbacks:
-            return False
-        return _values_without_fallbacks(self) == _values_without_fallbacks(other)
+        has_equal_values = _values_without_fallbacks(self) == _values_without_fallbacks(other)
+        return has_equal_values and self.fallbacks == other.fallbacks
 
     def __hash__(self) -> int:
         return hash((self.model, self.base_url, self.provider))

@@ -257,6 +257,7 @@ class _LazySignature:
         """Return the signature of a dataclass's ``__init__``, without ``self``."""
         import inspect
 
+        # Before the first instance, the ``__init__`` of the class has only ``*args, **keywords``.
         signature = inspect.signature(_compile_init(owner))
         _, *parameters = signature.parameters.values()
         return signature.replace(parameters=parameters)

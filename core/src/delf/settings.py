@@ -252,6 +252,7 @@ class PluginSettings(BaseModel):
         prefix = f"DELF_{name.upper()}_"
         environment_values = _from_environ(cls, name, prefix)
         all_values = environment_values | given_values
+        # A text from delf.toml is a SourcedText, which knows its source.
         sources: dict[str, Source] = {
             key: _source_of_any(value) for key, value in given_values.items()
         }

@@ -74,8 +74,8 @@ def visible(text: str) -> str:
     names.
     """
     if text.isascii():
-        return text if text.isprintable() else _without_hidden(text)
-    text = _without_hidden(text)
+        return text if text.isprintable() else _escape_hidden(text)
+    text = _escape_hidden(text)
     text = re.sub(_EXCESS_MARKS, _escape_marks, text)
     return re.sub(_ADDRESS_OR_HOST, _display_address, text)
 
@@ -115,7 +115,9 @@ def _escape_marks(marks: re.Match[str]) -> str:
     return marks["allowed"] + "".join(map(_escape, marks["excess"]))
 
 
-def _without_hidden(text: str) -> str:
+def _escape_hidden(text: str) -> str:
+    """Escape each invisible or misleading character; spaces of any kind become plain spaces."""
+    # In a file from Windows, each line would otherwise end in an escaped character.
     text = text.replace("\r\n", "\n")
     if _is_all_visible(text):
         return text

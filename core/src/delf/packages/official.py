@@ -16,7 +16,8 @@ _MODELS: Final = "models"
 
 
 @cache
-def _table() -> dict[str, dict[str, str]]:
+def _official_json() -> dict[str, dict[str, str]]:
+    """Return the content of ``official.json``: for each kind, a mapping from name to package."""
     import json
     from pathlib import Path
 
@@ -35,12 +36,12 @@ def packages(kind: str) -> dict[str, str]:
             - ``library``: modules that several plugins share.
             - ``installer``: the command that installs packages.
     """
-    return _table()[kind]
+    return _official_json()[kind]
 
 
 def model_clients() -> dict[str, str]:
     """Return patterns of model names, such as ``acme/*``, each with the name of a model client."""
-    return _table()[_MODELS]
+    return _official_json()[_MODELS]
 
 
 def package_of(kind: str, name: str) -> str | None:
@@ -61,7 +62,7 @@ def package_providing(name: str) -> str | None:
 
     None if no package provides the name.
     """
-    kinds = (kind for kind in _table() if kind not in (_MODELS, "installer", "library"))
+    kinds = (kind for kind in _official_json() if kind not in (_MODELS, "installer", "library"))
     return next(filter(None, (package_of(kind, name) for kind in kinds)), None)
 
 
@@ -101,7 +102,7 @@ def client_of_prefix(model: str) -> tuple[str, str] | None:
 def all_packages() -> frozenset[str]:
     """Return the names of all delf packages except the core."""
     package_names: set[str] = set()
-    for kind, package_by_name in _table().items():
+    for kind, package_by_name in _official_json().items():
         # The table ``models`` maps patterns to the names of model clients, not to packages.
         if kind != _MODELS:
             package_names.update(package_by_name.values())

@@ -95,7 +95,7 @@ class Catalog:
             conflicts.append(f"plugin {plugin.name!r} is also in {_names_of_plugins(namesakes)}")
         for spec in record.specs:
             offers = self._offers[spec.kind, spec.name]
-            winner = self._winning_offer(offers)
+            winner = self._winning_offer(offers)  # None if the user has to choose
             if winner == Offer(spec, plugin):
                 continue
             rivals = [offer.plugin for offer in offers if offer.plugin != plugin]

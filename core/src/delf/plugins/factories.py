@@ -62,7 +62,7 @@ def make(
     offered_arguments = dict(arguments_by_name or {})
     offered_arguments["context"] = context
     accepted_arguments = {k: v for k, v in offered_arguments.items() if k in signature.parameters}
-    arguments = {**plugin_options, **accepted_arguments, **extras}
+    arguments = {**plugin_options, **accepted_arguments, **extras}  # later ones override
     # Before the call: a TypeError of the call itself may also come from inside the factory.
     try:
         signature.bind(**arguments)
@@ -74,6 +74,8 @@ def make(
             "as keywords",
         ) from None
     try:
+        # In an empty context, because other tasks may use the object, too: a task that the object
+        # starts in the background must not see the ContextVars of the first one.
         instance = call_in_empty_context(factory, **arguments)
     except DelfError:
         raise

@@ -222,11 +222,12 @@ class RememberedDecision:
         project: str | None = None,
     ) -> Self:
         """Make the remembered decision for an approved request."""
+        covers_all_calls = approved.covers == "action"
         return cls(
             request_id=request.request_id,
             task_id=request.task_id,
             action=request.action,
-            arguments=None if approved.covers == "action" else request.arguments,
+            arguments=None if covers_all_calls else request.arguments,
             digest=request.digest,
             action_digest=request.action_digest,
             worker=request.worker,
@@ -235,7 +236,8 @@ class RememberedDecision:
             user=user,
             project=project,
             at=at,
-            flow_rules=_flows_of(request) if approved.covers == "action" else (),
+            # Later calls may have other arguments, and data from these sources in them.
+            flow_rules=_flows_of(request) if covers_all_calls else (),
             files_digest=request.files_digest,
         )
 

@@ -225,12 +225,11 @@ def action(
             name to trust, where ``*`` stands for all other fields: ``{"id": "own", "*":
             "outside"}``.
         sinks: The names of the parameters that choose the target or the effect of a call, such as
-            ``["to"]``. All other parameters are contents. An empty list makes all parameters
-            contents.
-        contents: The names of the parameters that are only text for people to read, such as
-            ``["body"]``; not together with ``sinks``. All other parameters are sinks. If neither
-            ``sinks`` nor ``contents`` is given, parameters with usual names of contents, such as
-            ``text`` and ``title``, are contents.
+            ``["to"]``. All other parameters are contents: only text for people to read, such as
+            ``body``. If neither ``sinks`` nor ``contents`` is given, the parameters with usual
+            names of contents, such as ``text`` and ``title``, are contents, and the others sinks.
+        contents: Instead of ``sinks``, the names of the contents, such as ``["body"]``. All other
+            parameters are sinks.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``,
             such as a web search.
         author: The name of the field or parameter that holds the author of the content, such as

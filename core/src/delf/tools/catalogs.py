@@ -198,7 +198,10 @@ class _RankedChange(NamedTuple):
 
     @classmethod
     def rank(cls, name: str, noun_positions: Sequence[int], catalog_position: int) -> _RankedChange:
-        """Rank an action by the places and number of its nouns, then updates before replacements.
+        """Rank an action for a step such as "add a label to the issue".
+
+        An action is better if its first noun comes earlier in the step, then if its nouns are next
+        to each other, then if it has more nouns, and then if it updates and does not replace.
 
         Args:
             name: The action's name.

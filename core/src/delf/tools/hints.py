@@ -395,7 +395,7 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
     if _is_alias(origin):
         return _alias_text(hint, origin, args, context)
     if isinstance(origin, type) and _field_reader_of(origin) is not None:
-        return _class_text(origin, hint, context)
+        return _class_text(origin, hint, context)  # a record with a type variable: ``Page[str]``
     name = getattr(origin, "__name__", str(origin))
     if name == "Callable":  # whose first argument is a list of types, and no type
         return name

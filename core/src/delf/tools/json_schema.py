@@ -283,19 +283,18 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
 
 
 def _fault_of_single_error(error: Any, root: Mapping[str, Any]) -> Fault:
-    problem = _allowed_values(error, root)
-    if problem is None:
+    message_with_list = _message_with_allowed_values(error, root)
+    if message_with_list is None:
         message = clean(error.message, _MAX_MESSAGE_CHARACTERS)
     else:
-        message = clean(problem, _MAX_LIST_CHARACTERS)
+        message = clean(message_with_list, _MAX_LIST_CHARACTERS)
     return Fault(tuple(error.instance_path), message)
 
 
-def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
-    """Return a message that lists the allowed values or keys.
+def _message_with_allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
+    """Return a message that lists the allowed values of an enum, or the known keys of an object.
 
-    None unless the error is a value outside of an enum or an unknown key of an object with known
-    keys.
+    None for an error of another kind, and for an object whose keys the schema does not list.
     """
     kind = error.kind.name
     if kind == "enum":

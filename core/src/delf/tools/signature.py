@@ -284,6 +284,7 @@ class ArgumentValidator:
         """
         if self._model is None:
             self._model = self._make_model()
+            # _make_model() numbers the fields of the model.
             self._field_and_parameter_names = tuple(
                 (f"p{i}", name) for i, name in enumerate(self._signature.hints)
             )

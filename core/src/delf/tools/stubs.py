@@ -113,19 +113,19 @@ class _Limits(NamedTuple):
     """The limits of all stubs.
 
     Args:
-        most: The limits of most tools.
+        usual: The limits of most tools.
         best: The limits of the tools that match the task best. Of each limit and the same one in
-            ``most``, the larger applies.
+            ``usual``, the larger applies.
         best_names: The names of the tools that match the task best.
     """
 
-    most: StubLimits
+    usual: StubLimits
     best: StubLimits = _BEST_LIMITS
     best_names: frozenset[str] = frozenset()
 
     def of(self, name: str) -> StubLimits:
         """Return the limits for the stub of a tool."""
-        return self.most.or_larger(self.best) if name in self.best_names else self.most
+        return self.usual.or_larger(self.best) if name in self.best_names else self.usual
 
 
 def stubs_of(choice: ToolChoice, task: str) -> str:
@@ -221,8 +221,8 @@ def _names_by_priority(
 
     Args:
         catalog: All actions.
-        matches: The names of the tools, best matches of the word search first.
-        ranked_names: The names of the tools, best first.
+        matches: The names of the tools, in the order of a search for the task's words.
+        ranked_names: The names of the tools that the prefilter chose, in the prefilter's order.
         task: The user's task, in plain words.
     """
     # Read actions of the resources that the task names, since scripts have to find records first.
@@ -294,7 +294,7 @@ def _size(
 ) -> int:
     """Return the number of characters of :func:`_lines`; stop counting above ``max_size``."""
     # Stubs with complete types take long to make: make none if their minimum size is too large.
-    has_complete_types = limits.most._replace(notes=0) == _COMPLETE_TYPES
+    has_complete_types = limits.usual._replace(notes=0) == _COMPLETE_TYPES
     if has_complete_types:
         min_size = sum(
             len(tool.method) + len(", ".join(map(str, tool.parameters))) + _MIN_STUB_EXTRA
@@ -330,7 +330,7 @@ def _lines(
         tools_by_connection.setdefault(tool.connection, []).append(tool)
         if tool.name in results:
             name = results[tool.name].name
-            known_limits = result_limits.get(name, limits.most)
+            known_limits = result_limits.get(name, limits.usual)
             result_limits[name] = known_limits.or_larger(limits.of(tool.name))
     for connection, methods in tools_by_connection.items():
         if connection:

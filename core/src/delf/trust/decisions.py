@@ -177,8 +177,10 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
     if own_path.is_relative_to(root):
         if not is_target_in_folder:
             raise ConfigurationError(f"{own_path} is a link out of {root}")
-        known_path = own_path  # also for a link to another file in the folder
-    elif is_target_in_folder:  # a link from outside into the folder
+        # Also for a link to another file of the folder: the user trusts the file under this name.
+        known_path = own_path
+    elif is_target_in_folder:
+        # A link from outside into the folder, or a path whose folders are links.
         known_path = target
     else:
         return {}
@@ -219,9 +221,11 @@ def load_trusted(root: Path) -> Trusted | None:
         root: The real path.
     """
     folder = store()
-    if _is_private_store(folder, root):
-        return _read(_file(folder, root))
-    return None
+    # Anybody who can write into the store could have decided for the user. This includes the
+    # authors of the files if the store is inside of the folder.
+    if not _is_private_store(folder, root):
+        return None
+    return _read(_file(folder, root))
 
 
 def all_trusted() -> list[Trusted]:
