@@ -68,8 +68,10 @@ def test_package_outside_the_receipt_is_uninstalled_directly(environment: Any):
     assert installer.uninstall(["delf-plugin-llm"])[:3] == ["/bin/uv", "pip", "uninstall"]
 
 
-def test_unreadable_receipt_is_an_error(environment: Any):
-    (environment / "uv-receipt.toml").write_text("[tool]\nrequirements = [{ git = 'x' }]")
+@pytest.mark.parametrize("requirement", ["git = 'x'", "name = 'other'"])
+def test_unreadable_receipt_is_an_error(environment: Any, requirement: str):
+    receipt = f"[tool]\nrequirements = [{{ {requirement} }}]"
+    (environment / "uv-receipt.toml").write_text(receipt)
     with pytest.raises(DelfError, match="cannot be read as a receipt"):
         installer.install(["delf-plugin-sql"])
 

@@ -19,6 +19,7 @@ from delf.types import TaskState
 from delf.values.encoding import UnsupportedValueError, to_jsonable
 from delf_cli import colours
 from delf_cli.errors import hint_of, say
+from delf_cli.formats import format_count, format_usd
 from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.story import cut, printed_so_far
 from delf_cli.streams import real_stdout, wrap_text
@@ -124,10 +125,9 @@ def show_end(response: Response, screen: Screen) -> None:
     for label, path in response.files.items():
         screen.line(f"file: {label} → {path}")
     trace = response.trace
-    cost = "cost unknown" if response.cost_usd is None else f"${response.cost_usd:.4f}"
     parts = [
         f"{response.duration_ms / 1000:.1f} s",
-        cost,
+        "cost unknown" if response.cost_usd is None else format_usd(response.cost_usd),
         format_count(len(trace.model_calls), "model call"),
         format_count(len(trace.tool_calls), "tool call"),
     ]
@@ -176,11 +176,6 @@ def show_failure(response: Response, screen: Screen) -> None:
         screen.line("\n".join(lines))
     if response.exception is None:
         say("error", response.error or "the task failed")
-
-
-def format_count(number: int, noun: str) -> str:
-    """Format a number with a noun: ``1 call``, ``2 calls``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:

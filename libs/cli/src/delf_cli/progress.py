@@ -13,8 +13,9 @@ from delf import events as ev
 from delf.machine.own_files import make_private_folder
 from delf.terminal import visible
 from delf_cli.errors import say
+from delf_cli.formats import format_count
 from delf_cli.ids import short_id
-from delf_cli.output import Screen, format_count
+from delf_cli.output import Screen
 from delf_cli.script_view import summarise_script
 from delf_cli.story import call_line, cut, printed_lines, purpose, story
 from delf_cli.streams import wrap_text

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from delf.terminal import visible
-from delf_cli.output import format_count
+from delf_cli.formats import format_count, format_usd
 from delf_cli.story import cut
 from delf_cli.tables import format_table
 from delf_engine.views.records import ApprovalTrace, ModelUse, TimelineEntry, ToolCallTrace
@@ -36,11 +36,11 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
         f"scripts   {len(trace.scripts)} ({retry_note})",
         f"calls     {outcomes(trace.tool_calls)}",
         f"models    {format_count(len(trace.model_calls), 'call')}, {trace.usage.text}",
-        f"cost      {usd(trace.total_cost_usd)}",
+        f"cost      {_usd(trace.total_cost_usd)}",
     ]
     if trace.api_enrichment is not None:
         cached = " (cached)" if trace.api_enrichment.cached else ""
-        lines.append(f"set-up    {usd(trace.api_enrichment.cost_usd)}{cached}")
+        lines.append(f"set-up    {_usd(trace.api_enrichment.cost_usd)}{cached}")
     if trace.duration_ms is not None:
         lines.append(f"time      {trace.duration_ms:,.0f} ms")
     steps = step_rows(trace.timeline)
@@ -131,12 +131,11 @@ def model_rows(uses: Mapping[tuple[str, str], ModelUse], total: ModelUse) -> lis
 def _figures(use: ModelUse) -> tuple[str, ...]:
     usage = use.usage
     counts = use.calls, usage.input_tokens, usage.cached_tokens, usage.output_tokens
-    return (*(f"{count:,}" for count in counts), _ms(use.duration_ms), usd(use.cost_usd))
+    return (*(f"{count:,}" for count in counts), _ms(use.duration_ms), _usd(use.cost_usd))
 
 
-def usd(cost: float | None) -> str:
-    """Format an amount in USD."""
-    return "unknown" if cost is None else f"${cost:.6f}"
+def _usd(cost: float | None) -> str:
+    return format_usd(cost, digits=6)
 
 
 def outcomes(calls: Iterable[ToolCallTrace]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,6 +14,7 @@ from delf.protocols.facts import Fact, FactKind, as_edited, facts, value_text
 from delf.protocols.journal import RequestRecord
 from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
+from delf_cli.formats import format_age
 from delf_cli.ids import short_ids
 from delf_cli.streams import real_stdout, wrap_text
 from delf_cli.tables import cut_at_word, one_line, project_column, table
@@ -59,7 +59,7 @@ def requests_table(records: Sequence[RequestRecord]) -> list[str]:
     rows = [
         (
             name,
-            _age(record.requested.at),
+            format_age(record.requested.at),
             "question" if record.requested.is_question else record.requested.effect,
             _warnings(record),
             *project_cell,
@@ -104,7 +104,7 @@ def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
     rows = [
         (
             name,
-            _age(decision.at),
+            format_age(decision.at),
             one_line(decision.by),
             one_line(decision.user or ""),
             one_line(decision.project or ""),
@@ -122,7 +122,7 @@ def show(record: RequestRecord) -> None:
     state = state_of_request(record)
     click.echo(
         f"{request.request_id}: {click.style(state, fg=_COLOURS.get(state))}, asked "
-        f"{_age(request.at)} ago"
+        f"{format_age(request.at)}"
     )
     click.echo(wrap_text(f"task {request.task_id}: {one_line(record.task.task)}"))
     if decided is not None:
@@ -164,17 +164,6 @@ def columns() -> int:
     if real_stdout().isatty():
         return shutil.get_terminal_size().columns
     return _UNLIMITED
-
-
-def _age(at: float) -> str:
-    seconds = max(0, round(time.time() - at))
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s"
 
 
 def _short(value: Any) -> str:

@@ -14,8 +14,9 @@ import click
 from delf.errors import DelfError, did_you_mean
 from delf.protocols.conversation import ConversationRecord, user_of
 from delf_cli.as_json import as_json_option, limit_option
+from delf_cli.formats import format_count
 from delf_cli.journals import CurrentProject, work_with
-from delf_cli.output import format_count, json_text
+from delf_cli.output import json_text
 from delf_cli.pruning import Pruning, prune_options
 from delf_cli.state import state_of
 from delf_cli.tables import one_line

@@ -13,7 +13,8 @@ from delf.errors import DelfError, did_you_mean
 from delf_chat.chat import Chat, chat_of
 from delf_chat.checks import check_id_without_user
 from delf_cli.errors import report, say
-from delf_cli.output import Screen, format_count
+from delf_cli.formats import format_count, format_usd
+from delf_cli.output import Screen
 from delf_cli.tables import format_table, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Tally:
         now = self._agent.usage
         before = self._usage
         used = max(0.0, self._agent.total_cost_usd - self._cost)  # a budget reset lowers the total
-        cost = f"${used:.4f}"
+        cost = format_usd(used)
         if status["unpriced_calls"]:
             cost = f"{cost} where prices are known" if used else "cost unknown"
         return f"{format_count(self.tasks, 'task')} · {cost} · {(now - before).text}"
@@ -161,8 +162,8 @@ class _Session:
         budget = self.agent.status()["budget"]
         if budget["limit_usd"] is not None:
             self.screen.line(
-                f"budget ${budget['limit_usd']:g}: ${budget['remaining_usd']:.4f} left, "
-                f"${budget['cost_usd']:.4f} spent"
+                f"budget ${budget['limit_usd']:g}: {format_usd(budget['remaining_usd'])} left, "
+                f"{format_usd(budget['cost_usd'])} spent"
             )
 
     async def clear(self, rest: str) -> None:

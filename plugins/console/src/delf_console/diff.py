@@ -14,12 +14,12 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf_cli import complete
 from delf_cli.as_json import as_json_option
+from delf_cli.formats import format_duration
 from delf_cli.ids import short_id
 from delf_cli.journals import CurrentProject, ask_journal, find_id
 from delf_cli.output import json_text
 from delf_cli.state import state_of
 from delf_cli.tables import one_line, table
-from delf_console.runs_view import span
 
 if TYPE_CHECKING:
     from delf_engine.views.compare import Part
@@ -132,7 +132,7 @@ def _display_text(name: str, value: Any) -> str:
     if name == "cost_usd":
         return f"${value:.6f}"
     if name == "duration_ms":
-        return span(value)
+        return format_duration(value)
     if isinstance(value, list):
         return ", ".join(str(item) for item in cast("list[Any]", value))
     return f"{value:,}" if isinstance(value, int) else one_line(str(value))

@@ -281,7 +281,7 @@ def _permission_text(method: Mapping[str, Any]) -> str:
 
 def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     """Yield the lines that show a connection's data, from :func:`_describe`, at the terminal."""
-    from delf_cli.output import format_count
+    from delf_cli.formats import format_count
     from delf_cli.streams import wrap_text
     from delf_cli.tables import table
 

@@ -18,9 +18,10 @@ from delf.protocols.journal import JournalSize
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_cli.as_json import as_json_option, write_result
+from delf_cli.formats import format_count
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
-from delf_cli.output import format_count, json_text
+from delf_cli.output import json_text
 from delf_cli.streams import wrap_text
 from delf_console.runs import prune
 

@@ -20,6 +20,7 @@ from delf.types import TaskState
 from delf_cli import complete
 from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.errors import TRACE
+from delf_cli.formats import format_count, format_duration
 from delf_cli.ids import short_id
 from delf_cli.journals import (
     CurrentProject,
@@ -30,7 +31,7 @@ from delf_cli.journals import (
     work_with,
 )
 from delf_cli.lazy import LazyGroup
-from delf_cli.output import format_count, json_text, show_answer
+from delf_cli.output import json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.state import state_of
@@ -280,7 +281,7 @@ def _show_calls(calls: Sequence[ToolCallTrace], command_for_all: str) -> None:
         (
             str(call.call_id),
             call.status,
-            render.span(call.duration_ms),
+            format_duration(call.duration_ms),
             one_line(call.name),
             one_line(call.error or call.description or ""),
         )

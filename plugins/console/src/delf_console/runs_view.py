@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from delf.events import Event
 from delf.protocols.journal import TaskRecord
 from delf.terminal import visible
 from delf.types import STATE_WORDS, TaskState
+from delf_cli.formats import format_age, format_duration, format_usd
 from delf_cli.ids import short_ids
 from delf_cli.streams import wrap_text
 from delf_cli.tables import cut_at_word, one_line, project_column, table, terminal_width
@@ -35,29 +35,13 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def span(milliseconds: float | None) -> str:
-    """Format a duration in a suitable unit, such as ``2 min 05 s``; ``-`` for None."""
-    if milliseconds is None:
-        return "-"
-    seconds = milliseconds / 1000
-    if seconds < 1:
-        return f"{milliseconds:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s"
-
-
 def money(task: TaskRecord) -> str:
     """Format the cost of a task in USD.
 
     Without a known cost, return ``-`` before the end of the task, and ``unknown`` after it.
     """
     if task.cost_usd is not None:
-        return f"${task.cost_usd:.4f}"
+        return format_usd(task.cost_usd)
     return "unknown" if task.finished_at is not None else "-"
 
 
@@ -100,8 +84,8 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
         (
             one_line(name),
             state_text(task),
-            ago(task.started_at),
-            span(task.duration_ms),
+            format_age(task.started_at),
+            format_duration(task.duration_ms),
             money(task),
             *(one_line(task.columns.get(heading, "-")) for heading in headings),
             *project_cell,
@@ -111,15 +95,6 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     ]
     header = ("id", "state", "started", "took", "cost", *headings, *project_header, "task")
     return table(rows, header)
-
-
-def ago(at: float) -> str:
-    """Format the age of a Unix time, such as ``5 min ago``; the date after two days."""
-    seconds = max(0, round(time.time() - at))
-    for unit, unit_seconds, max_count in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 48)):
-        if seconds < unit_seconds * max_count:
-            return f"{seconds // unit_seconds} {unit} ago"
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d")
 
 
 def event_line(event: Event, began: float) -> str:
@@ -157,9 +132,9 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
     """Yield lines about a model call: time, cost, tokens, new messages, and answer."""
     head = f"model call {prompt.number} · {one_line(prompt.model)} · {prompt.purpose}"
     if prompt.duration_ms is not None:
-        head += f" · {span(prompt.duration_ms)}"
+        head += f" · {format_duration(prompt.duration_ms)}"
     if prompt.answer is not None:
-        head += f" · {_dollars(prompt.cost_usd)}"
+        head += f" · cost {format_usd(prompt.cost_usd, digits=6)}"
     yield click.style(head, bold=True)
     if prompt.answer is not None:
         yield prompt.usage.text
@@ -190,10 +165,6 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
     for call in prompt.calls:
         yield f"{one_line(call.name)} {one_line(call.arguments)}"
     yield ""
-
-
-def _dollars(cost: float | None) -> str:
-    return "cost unknown" if cost is None else f"${cost:.6f}"
 
 
 def _as_text(value: Any) -> str:

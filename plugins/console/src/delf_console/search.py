@@ -18,13 +18,14 @@ from delf.protocols.states import STORED_STATES
 from delf.terminal import visible
 from delf.types import TaskState
 from delf_cli.as_json import as_json_option, limit_option
+from delf_cli.formats import format_age, format_duration, format_usd
 from delf_cli.ids import short_ids
 from delf_cli.journals import history_journal, work_with
 from delf_cli.output import json_text
 from delf_cli.pruning import DURATION
 from delf_cli.streams import wrap_text
 from delf_cli.tables import one_line, table
-from delf_console.runs_view import StateChoice, ago, money, span, state_text, task_data
+from delf_console.runs_view import StateChoice, money, state_text, task_data
 from delf_engine.elsewhere import search_tasks
 from delf_engine.views.figures import figures_csv
 
@@ -138,8 +139,8 @@ def _print_match(name: str, match: FoundTask) -> None:
     task = match.task
     parts = [
         state_text(task),
-        ago(task.started_at),
-        span(task.duration_ms),
+        format_age(task.started_at),
+        format_duration(task.duration_ms),
         money(task),
         match.person,
     ]
@@ -215,12 +216,12 @@ def _as_table(by: str, groups: Sequence[Figures]) -> list[str]:
     rows: list[list[str]] = []
     for group in groups:
         name = one_line(group.group) or "not known"
-        waited = span(group.waited_seconds * 1000) if group.questions else "-"
+        waited = format_duration(group.waited_seconds * 1000) if group.questions else "-"
         numbers = (group.tasks, group.failed, group.calls, group.questions)
         row = [name, *(f"{number:,}" for number in numbers), waited]
         if shows_cost:
             tokens = group.input_tokens + group.output_tokens
             unpriced_note = " and more" if group.unpriced else ""
-            row += [f"{tokens:,}", f"${group.cost_usd:.4f}{unpriced_note}"]
+            row += [f"{tokens:,}", f"{format_usd(group.cost_usd)}{unpriced_note}"]
         rows.append(row)
     return table(rows, head, whole=True)

@@ -100,12 +100,20 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
     """
     try:
         tool: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["tool"]
-        return [_argument(entry) for entry in tool["requirements"]], [*_options(tool)]
+        requirements = [_argument(entry) for entry in tool["requirements"]]
+        options = [*_options(tool)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DelfError(
-            f"{path} cannot be read as a receipt of uv: {error}",
-            hint=f"install it yourself: uv tool install {DISTRIBUTION} --with …",
-        ) from error
+        raise _unreadable(path, error) from error
+    if DISTRIBUTION not in map(_name_of, requirements):
+        raise _unreadable(path, f"it does not name {DISTRIBUTION}")
+    return requirements, options
+
+
+def _unreadable(path: Path, reason: object) -> DelfError:
+    return DelfError(
+        f"{path} cannot be read as a receipt of uv: {reason}",
+        hint=f"install it yourself: uv tool install {DISTRIBUTION} --with …",
+    )
 
 
 def _argument(entry: Mapping[str, Any]) -> str:

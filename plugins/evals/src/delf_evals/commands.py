@@ -16,8 +16,9 @@ from delf.events import start_event
 from delf.terminal import visible
 from delf_cli import complete, errors
 from delf_cli.as_json import as_json_option, write_result
+from delf_cli.formats import format_count
 from delf_cli.ids import short_id
-from delf_cli.output import format_count, json_text
+from delf_cli.output import json_text
 from delf_cli.state import State, state_of
 from delf_cli.tables import table
 from delf_evals.places import FOLDER, names_of, path_of, runs_of, write

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from delf.errors import ConfigurationError
-from delf_cli.output import format_count
+from delf_cli.formats import format_count
 from delf_evals.places import names_of, path_of, runs_of
 from delf_evals.report import read
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from delf.errors import ConfigurationError
 from delf.terminal import visible, wrap_text
 from delf.trust.folders import read_file
+from delf_cli.formats import format_usd
 from delf_cli.tables import table
 from delf_evals.places import MAX_BYTES, folder_of_reports, write
 from delf_evals.report_row import ReportRow
@@ -274,11 +275,6 @@ def read(path: Path) -> Report:
         ) from None
 
 
-def money(cost: float | None) -> str:
-    """Format a cost in US dollars; ``unknown`` for None."""
-    return "unknown" if cost is None else f"${cost:.4f}"
-
-
 def _letter(number: int) -> str:
     return chr(ord("A") + number) if number < 26 else str(number + 1)
 
@@ -307,7 +303,7 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
         rows.append(row)
     totals = [f"{v.passed} of {len(v.cases)} ({v.rate:.0%})" for v in report.variants]
     rows.append(["passed", *totals])
-    rows.append(["cost", *(money(v.cost_usd) for v in report.variants)])
+    rows.append(["cost", *(format_usd(v.cost_usd) for v in report.variants)])
     rows.append(["mean time", *(f"{v.seconds:.1f} s" for v in report.variants)])
     return head, rows
 
@@ -329,7 +325,7 @@ def summary_of(report: Report) -> list[str]:
     """
     lines = [f"{letter}{variant.name} ({variant.model})" for letter, variant in _lettered(report)]
     if report.judge_cost_usd != 0:
-        lines.append(f"judges: {money(report.judge_cost_usd)}")
+        lines.append(f"judges: {format_usd(report.judge_cost_usd)}")
     if report.since is not None:
         better_count = sum(change.passed for change in report.changes)
         worse_count = len(report.changes) - better_count
@@ -411,7 +407,7 @@ def _case_html(case: CaseResult) -> str:
     """Format a case as an HTML ``<details>`` element, which is open if the case failed."""
     state = "passed" if case.passed else "FAILED"
     open_attribute = "" if case.passed else " open"
-    facts = f"{money(case.cost_usd)}, {case.duration_ms / 1000:.1f} s"
+    facts = f"{format_usd(case.cost_usd)}, {case.duration_ms / 1000:.1f} s"
     html_parts = [
         f"<details{open_attribute}><summary>{escape(case.name)}: ",
         f'<span class="{state.lower()}">{state}</span>, {facts}</summary>',

@@ -27,7 +27,7 @@ from delf.protocols.journal import ListPlace, TaskRecord
 from delf.protocols.people import check_may_run, name_of_user
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
-from delf_cli.output import format_count
+from delf_cli.formats import format_count
 from delf_cli.routine_calls import ITEM, RoutineCall
 from delf_cli.schedules import runs_routine
 from delf_engine.closing import all_ended

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from delf import Agent
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.records import dataclass
-from delf_cli.output import format_count
+from delf_cli.formats import format_count
 from delf_engine.one_call import ONE_CALL, call_task, parse_call
 from delf_engine.watched_calls import check_watched_call
 
