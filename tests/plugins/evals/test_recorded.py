@@ -32,3 +32,11 @@ class Desk(Connection):
 def test_recorded_connection_has_the_optional_methods_that_change_nothing(name, is_kept):
     recorded = RecordedConnection(Desk(name="desk"))
     assert (inspect.getattr_static(recorded, name, None) is not None) == is_kept
+
+
+def test_recorded_connection_has_the_attributes_that_agents_read():
+    desk = Desk(name="desk", trust="own", contents={"tickets": ()})
+    recorded = RecordedConnection(desk)
+    # Agents redact the secrets of the settings, and apply what users declare.
+    for name in ("settings", "trust", "contents", "description_trust"):
+        assert getattr(recorded, name) == getattr(desk, name)

@@ -180,14 +180,22 @@ class RecordedConnection:
         could reach a service or a model. The method ``context``, whose text is for the prompt, is
         replaced by a method that returns the recorded text.
         """
-        # ``__getattr__`` is no way: from Python 3.12 on, isinstance() with a protocol does not
-        # call it.
-        for name in dir(type(self._inner)):
+        # For methods, __getattr__() is not enough: from Python 3.12 on, isinstance() with a
+        # protocol does not call it.
+        connection_type = type(self._inner)
+        for name in dir(connection_type):
             if name in _HIDDEN_METHODS or name.startswith("_") or hasattr(type(self), name):
                 continue
-            method = self._recorded_context if name == "context" else getattr(self._inner, name)
-            if callable(method):
+            if callable(getattr(connection_type, name)):  # properties are left to __getattr__()
+                is_context = name == "context"
+                method = self._recorded_context if is_context else getattr(self._inner, name)
                 setattr(self, name, method)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the real connection, such as its settings with their secrets."""
+        if name in _HIDDEN_METHODS or name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._inner, name)
 
     async def actions(self) -> Sequence[Action]:
         """Return the actions of the real connection, with calls that return recorded results."""
