@@ -204,15 +204,15 @@ async def test_old_files_are_removed(serve, tmp_path):
 async def test_partial_upload_of_a_killed_server_is_removed(serve, tmp_path):
     first = await serve()
     await first.client.post("/files", params={"name": "a"}, content=b"x")
-    (owner,) = (tmp_path / "files").iterdir()
+    (folder,) = (tmp_path / "files").iterdir()
     for name, hours in (("left", 2), ("comes", 0)):
-        half = owner / f"coming_file_{name}" / "b"
+        half = folder / f"coming_file_{name}" / "b"
         half.parent.mkdir()
         half.write_bytes(b"half")
         at = time.time() - hours * 3600
         os.utime(half, (at, at))
         os.utime(half.parent, (time.time() - 7200,) * 2)
     await serve()
-    await until(lambda: not (owner / "coming_file_left").exists())
-    assert (owner / "coming_file_comes/b").read_bytes() == b"half"
+    await until(lambda: not (folder / "coming_file_left").exists())
+    assert (folder / "coming_file_comes/b").read_bytes() == b"half"
     assert len((await first.client.get("/files")).json()["files"]) == 1

@@ -541,7 +541,7 @@ async def test_login_with_a_key_that_is_also_in_the_settings_is_a_session_of_the
 
 
 async def test_all_callers_of_the_first_load_know_the_people():
-    """A task that begins at the same time as another one is charged to the budget of its owner."""
+    """A task that begins at the same time as another one is charged to the budget of its user."""
     keys, journal = Keys(), AsyncMock()
     ada = person("ada")
 
@@ -551,11 +551,11 @@ async def test_all_callers_of_the_first_load_know_the_people():
 
     journal.people = people
 
-    async def owner() -> object:
+    async def of_user() -> object:
         await keys.reload(journal)
         return keys.caller_of(ada.user)
 
-    assert None not in await asyncio.gather(owner(), owner())
+    assert None not in await asyncio.gather(of_user(), of_user())
 
 
 async def test_outage_of_the_people_is_logged_once(caplog: pytest.LogCaptureFixture):

@@ -214,7 +214,7 @@ async def test_routine_of_somebody_else_is_not_replaced(team: Any, store: Any, w
 
 
 @pytest.mark.parametrize("who", ["ada", "lead", "boss"])
-async def test_owner_and_who_manages_people_replace_a_routine(team: Any, store: Any, who: str):
+async def test_user_and_who_manages_people_replace_a_routine(team: Any, store: Any, who: str):
     task_id = await approved(team, "ada", "print(await look(3), await send('b'))", "New")
     saved = await kept(team, who, task_id, "month")
     assert saved.json()["saved"] is True, saved.text

@@ -281,7 +281,7 @@ async def test_ambiguous_body_length_is_refused(serve, head):
     assert got.count(b"HTTP/1.1") <= 1
 
 
-async def test_log_lines_name_the_key_owner_without_secrets(serve, caplog):
+async def test_log_lines_name_the_user_without_secrets(serve, caplog):
     caplog.set_level(logging.INFO, "delf_serve.access")
     server = await serve(api_key=KEYS)
     await server.client.get("/tasks?text=s3cret", headers=bearer("ben-key"))

@@ -68,7 +68,7 @@ NAMES: tuple[tuple[str, Any], ...] = (
     ("a team like a person", {"teams": ["ADA"]}),
     ("a team with a comma", {"teams": ["finance,ops"]}),
     ("the star of all budgets", {"name": "*"}),
-    ("a name with a colon, which ends an owner's name", {"name": "ada:ada-uid"}),
+    ("a name with a colon, which ends the name in a user", {"name": "ada:ada-uid"}),
     ("a key of the same label", {"name": "bo", "key": "first"}),
     ("a label that breaks a line", {"name": "bo", "key": "ci\nx"}),
 )

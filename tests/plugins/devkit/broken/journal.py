@@ -353,7 +353,7 @@ class TestSortsByTime(InProcessJournal):
 
 @breaks(
     "test_find_returns_the_end_and_user_of_a_stopped_task",
-    says="callers with other keys would see the task",
+    says="other users would see the task",
 )
 class TestForgetsWhoseTaskItIs(InProcessJournal):
     async def find(self, limit=100):
