@@ -215,9 +215,9 @@ def flags_of(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def remaining_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that are fields of :class:`Options` and not of the configuration.
+    """Return the options of ``delf run`` that :func:`flags_of` leaves out, such as ``--json``.
 
-    Options that the command does not take are left out.
+    These are fields of :class:`Options`. A command that does not take an option does not get it.
 
     Raises:
         click.UsageError: If both ``--json`` and ``--events`` are given.

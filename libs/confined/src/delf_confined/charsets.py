@@ -112,6 +112,9 @@ def _confidence_by_encoding(sample: bytes) -> defaultdict[str, float]:
 
     If stray bytes in one part make the whole text invalid in its encoding, the other parts still
     count for this encoding.
+
+    Args:
+        sample: The text, which must not be empty.
     """
     import chardet
 
@@ -120,7 +123,8 @@ def _confidence_by_encoding(sample: bytes) -> defaultdict[str, float]:
     starts = range(0, len(lines), lines_per_part)
     parts = [b"".join(lines[start : start + lines_per_part]) for start in starts]
     confidence: defaultdict[str, float] = defaultdict(float)
-    for part in {sample, *parts}:  # a text of one line is its only part, and counts once
+    # A set, because the only part of a text of one line is the text itself, which must count once.
+    for part in {sample, *parts}:
         for found in chardet.detect_all(
             part, include_encodings=_NAMES, ignore_threshold=True, compat_names=False
         ):

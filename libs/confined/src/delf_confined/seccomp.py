@@ -233,7 +233,11 @@ def install(permissions: Permissions) -> None:
 
 
 def _argument_checks(permissions: Permissions) -> dict[str, list[bytes]]:
-    """Return the filter's instructions for each system call whose arguments the filter checks."""
+    """Return the filter's instructions for each system call whose arguments the filter checks.
+
+    Instructions run one after the other, until one allows or refuses the call. Those of a
+    ``_require_…`` function only refuse, so the last ones of a call have to decide.
+    """
     own_process = (0, _PLACEHOLDER_PID)  # for the kernel, 0 is the calling process
     if permissions.writes:
         allow_opening = _allow_opening
@@ -358,8 +362,9 @@ def _allow_opening(flags_index: int) -> list[bytes]:
     Args:
         flags_index: The index of the system call's argument with the opening flags.
     """
-    block = _refuse_bits(flags_index, ~_OPEN_FLAGS)  # the argument stays loaded
-    block.append(_and(_ACCESS_MODE | _TRUNCATE))  # drops all other flags
+    block = _refuse_bits(flags_index, ~_OPEN_FLAGS)
+    # The flags stay loaded. Drop all of them that the combinations below do not have.
+    block.append(_and(_ACCESS_MODE | _TRUNCATE))
     forbidden_combinations = (
         # O_RDONLY, which is 0, with O_TRUNC: truncates read-only files under Landlock before ABI 3.
         _TRUNCATE,

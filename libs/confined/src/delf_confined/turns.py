@@ -105,8 +105,10 @@ class Turns:
             turn.attempt_seconds += now - turn.began
             self._seconds_used[turn.key] += now - turn.began
             turn.began = None
-        if all(other.key != turn.key for other in (*self._running, *self._waiting)):
-            del self._seconds_used[turn.key]
+        other_turns = (*self._running, *self._waiting)
+        is_last_of_caller = all(other.key != turn.key for other in other_turns)
+        if is_last_of_caller:
+            del self._seconds_used[turn.key]  # set by acquire()
 
     def _assign_permits(self) -> None:
         """Assign the free permits to waiting calls; if calls still wait, perhaps preempt one."""

@@ -198,8 +198,11 @@ class DeclaredEffects:
                     _log.warning("%s: %s", _NOT_STORED, error)
                     return
                 in_file = {}
-            # The first matches of a selector count, which may be those of the other process.
-            covered.update({**in_file, **digests} if is_accepted else in_file)
+            # The first matches of a selector count, which may be those of the other process, unless
+            # the user has accepted other ones.
+            covered.update(in_file)
+            if is_accepted:
+                covered.update(digests)
             content = {selector: sorted(covered[selector]) for selector in covered}
             try:
                 write_private_text(self._path, json.dumps({"format": _FORMAT, "covered": content}))

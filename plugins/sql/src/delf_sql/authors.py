@@ -171,6 +171,7 @@ class OwnTables:
         sources: list[str | None] = []
         for index, cte in enumerate(ctes):
             names = [self._table_name(table) for table in cte.find_all(exp.Table)]
+            # Inside a CTE, only the names of earlier CTEs surely mean these CTEs, and no tables.
             earlier_ctes = cte_names[:index]
             this_and_later_ctes = cte_names[index:]
             sources += _resolve_names(names, earlier_ctes, this_and_later_ctes)

@@ -59,12 +59,10 @@ def count_of(statement: Statement, params: Params) -> Count | None:
             return _count_matching(statement, params, tokens[1:], end)
         case ["INSERT", "INTO", *words] if _MAY_SKIP_ROWS.isdisjoint(words):
             return _count_inserted(statement, params, tokens, end)
-        case ["TRUNCATE" | "DROP", "TABLE", *words] | ["TRUNCATE", *words]:
-            name = tokens[len(tokens) - len(words) :]  # the tokens of ``words``
-            if words[:2] == ["IF", "EXISTS"]:
-                name = name[2:]
-            is_one_table = _TABLE_OPTIONS.isdisjoint(words) and _is_table_name(name)
-            return _counting_query(_ROWS_NOW, _text(statement, name)) if is_one_table else None
+        case ["TRUNCATE" | "DROP", "TABLE", *_]:
+            return _count_table(statement, tokens[2:])
+        case ["TRUNCATE", *_]:
+            return _count_table(statement, tokens[1:])
         case _:
             return None
 
@@ -92,6 +90,23 @@ def _count_matching(
         return _counting_query(_ROWS_NOW, _text(statement, name))
     source = f"{_text(statement, name)} {statement.text[where.start : end]}"
     return _counting_query(_ROWS_NOW, source, _used_params(statement, params, where.start, end))
+
+
+def _count_table(statement: Statement, tokens: Sequence[Token]) -> Count | None:
+    """Return a query that counts the rows of a table that a statement drops or empties.
+
+    Args:
+        statement: The statement.
+        tokens: The tokens from the name of the table, or ``IF EXISTS``, on.
+
+    Returns:
+        None for several tables, or with an option such as CASCADE.
+    """
+    words = [token.word for token in tokens]
+    name = tokens[2:] if words[:2] == ["IF", "EXISTS"] else tokens
+    if not _TABLE_OPTIONS.isdisjoint(words) or not _is_table_name(name):
+        return None
+    return _counting_query(_ROWS_NOW, _text(statement, name))
 
 
 def _count_inserted(

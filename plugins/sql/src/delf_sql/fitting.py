@@ -234,12 +234,7 @@ def _fits(value: Any, family: Family) -> bool:
     if family == "year":
         return bool(_YEAR.fullmatch(str(value)))
     if family == "boolean":
-        number = _number(value) if isinstance(value, str) else value  # None for "yes"
-        if isinstance(number, decimal.Decimal) and number.is_nan():
-            return False  # comparing a signalling NaN raises
-        if isinstance(number, (int, float, decimal.Decimal)):
-            return number in (0, 1)
-        return True
+        return _fits_boolean(value)
     if family in ("text", "json"):
         return not isinstance(value, bytes)
     if family == "bytes":
@@ -247,6 +242,16 @@ def _fits(value: Any, family: Family) -> bool:
     if family in _MOMENTS:
         return _keeps_moment(value, family)
     return True
+
+
+def _fits_boolean(value: Any) -> bool:
+    """Return False for a number other than 0 and 1; the database decides about ``"yes"``."""
+    number = _number(value) if isinstance(value, str) else value
+    if not isinstance(number, (int, float, decimal.Decimal)):
+        return True
+    if isinstance(number, decimal.Decimal) and number.is_nan():
+        return False  # comparing a signalling NaN raises
+    return number in (0, 1)
 
 
 def _keeps_moment(value: Any, family: Family) -> bool:

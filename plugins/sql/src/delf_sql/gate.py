@@ -128,7 +128,8 @@ def check_query(
     text, tokens = _single_statement(text, dialect, allows_routine_body=False)
     _check_first_word(tokens, dialect)
     _check_words(tokens)
-    if dialect not in TESTED_DIALECTS:  # the database might take the text as two statements
+    if dialect not in TESTED_DIALECTS:
+        # Such a database may not need the semicolon that _single_statement() looks for.
         _check_one_statement(tokens)
     tree = _parse_query(without_placeholders(text, tokens, params, dialect), dialect)
     _check_nodes(tree)

@@ -50,19 +50,22 @@ def collect(
     rows: list[Sequence[Any]] = []
     total_bytes = 0
     batch_size = 1
-    # One row more than the limit shows that there are more rows.
-    while batch := fetch(min(batch_size, limit + 1 - len(rows))):
+    while True:
+        # One row more than the limit shows that there are more rows.
+        missing_rows = limit + 1 - len(rows)
+        batch = fetch(min(batch_size, missing_rows))
+        if not batch:
+            return rows, False
         for row in batch:
             if len(rows) == limit:
                 return rows, True
-            total_bytes += weight(row)
+            total_bytes += weight(row)  # more than 0, even for an empty row
             if total_bytes > max_bytes:
                 raise too_large_error(max_bytes, len(rows) + 1)
             rows.append(row)
         # The number of rows that fit into the remaining bytes, by the average size of a row so far.
         fitting_rows = (max_bytes - total_bytes) * len(rows) // total_bytes
         batch_size = max(1, min(4 * batch_size, fitting_rows))
-    return rows, False
 
 
 def too_large_error(max_bytes: int, rows: int) -> ToolExecutionError:

@@ -268,7 +268,9 @@ class _Session:
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             written = self._execute_many(work) if work.many else self._execute_each(work)
-            if not written.more:  # else closing the connection rolls back all changes
+            # A statement that returns too many rows must fail as a whole: without a commit, closing
+            # the connection rolls back all changes.
+            if not written.more:
                 self.connection.commit()
         finally:
             self.connection.close()
@@ -438,7 +440,9 @@ def _is_unexecuted_write(action: int, table: str | None, database: str | None) -
     # name may be the temporary database.
     if database in (None, "temp") or table is None:
         return False
-    if action == sqlite3.SQLITE_UPDATE:  # would declare the columns of the virtual table
+    # SQLite parses the declared columns of a virtual table like those of a new table, which a row
+    # of sqlite_master would describe.
+    if action == sqlite3.SQLITE_UPDATE:
         return table == "sqlite_master"
     # The module ``rtree`` prepares changes of its own tables, such as ``places_node``.
     is_insert_or_delete = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_DELETE)

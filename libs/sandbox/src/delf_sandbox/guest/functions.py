@@ -97,7 +97,7 @@ class Functions:
 
     def can_await(self, scope: Scope) -> bool:
         """Return True if ``await`` is allowed in a scope."""
-        function = scope.function
+        function = scope.function_scope
         if self._await_everywhere or function.kind == "module":
             return True
         return function.kind == "function" and self.is_async(function)
@@ -175,7 +175,7 @@ class Functions:
         awaited_calls = [place for place in calls if self.result_kind(place) in AWAITED_KINDS]
         async_blocks = [place for place in blocks if is_async_node(place.node)]
         awaiting_places = [*awaited_calls, *async_blocks, *self.syntax.awaits]
-        return {id(place.scope.function) for place in awaiting_places}
+        return {id(place.scope.function_scope) for place in awaiting_places}
 
     def result_kind(self, place: CallPlace) -> ResultKind:
         """Return what kind of result a call has."""

@@ -272,7 +272,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._discarded_errors.clear()
         self._timer_count = 0
         self.event_log.begin(recording)
-        self.holds_back_answers = True
+        self.holds_back_answers = True  # see phase 2 of _handle_events()
 
     def end(self) -> None:
         """End a script: cancel its timers, and record nothing until the next script begins.

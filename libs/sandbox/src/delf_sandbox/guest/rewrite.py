@@ -440,7 +440,7 @@ class Rewriting:
         if isinstance(function, ast.Lambda):
             lambda_scope = self._syntax.scopes[id(function)]
             for place in self._syntax.calls.values():
-                is_in_lambda = place.scope.function is lambda_scope
+                is_in_lambda = place.scope.function_scope is lambda_scope
                 # A call of an async function may wait for tool calls, too.
                 if is_in_lambda and self._result_kinds[id(place.node)] in AWAITED_KINDS:
                     return True

@@ -127,7 +127,7 @@ class Scope:
         self.is_generator = False
 
     @property
-    def function(self) -> Scope:
+    def function_scope(self) -> Scope:
         """This scope; for a list, set or dict comprehension, the scope that contains it."""
         scope = self
         while scope.kind == "comprehension" and scope.parent is not None:
@@ -572,7 +572,7 @@ class ScriptSyntax:
     def _visit_yield(
         self, node: ast.Yield | ast.YieldFrom, scope: Scope, container: Any, key: Any
     ) -> None:
-        scope.function.is_generator = True
+        scope.function_scope.is_generator = True
         if node.value is not None:
             if isinstance(node, ast.Yield):
                 scope.yields.append(node.value)

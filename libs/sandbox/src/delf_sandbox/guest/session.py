@@ -546,12 +546,13 @@ def _is_async(value: object) -> bool:
 
 def _display_value(value: Any) -> str:
     """Return a text that stands for a final value that cannot be encoded."""
+    # By the real type: isinstance() also asks the attribute ``__class__``, which a script may set.
     if issubclass(type(value), (list, dict, set, tuple)):
         return f"<{describe_type(value)}>"
     try:
         # The outer call turns an instance of a subclass of str into a plain str.
         return str.__str__(str(value))[:_MAX_TEXT]
-    except BaseException:
+    except BaseException:  # the script's own ``__str__`` may even raise SystemExit
         return f"<{describe_type(value)}>"
 
 

@@ -142,14 +142,15 @@ class _Session:
             if self._is_stopped:
                 child.kill()
         try:
-            return loads(child.call(arguments, limits.answer))
+            answer = child.call(arguments, limits.answer)
         except EOFError:
             raise self._death_error(child.end()) from None
-        except ValueError:
+        except ValueError:  # the answer is longer than limits.answer
             raise limit_error("answer", _STATEMENT, limits) from None
         finally:
             with self._lock:
                 self._running = None
+        return loads(answer)
 
     def _death_error(self, status: int) -> _DuckdbError:
         """Return the error for a child that has died before its answer."""
