@@ -641,7 +641,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         end = end_event(events)
         if end is not None:
             goes_on = continue_past_limit and end.at_limit
-            if not goes_on:
+            if not goes_on:  # the task is over, so claim() has not claimed it
                 return past_response(events, end)
         try:
             request = self._requests.resumed(task_id, events, timeout, **options)

@@ -211,9 +211,10 @@ class Course:
         self._read_count = 0  # the number of events that were read
         self._running_script = 0
         self._latest_script = 0
+        # Why the latest script replaced the one before, such as a failure; None for the first.
         self._reason_for_script: str | None = None
-        # Why the next script replaces the one before, such as a failure.
-        self._rewrite_reason: str | None = None
+        # The same for the next script, which the model has not written yet.
+        self._reason_for_next_script: str | None = None
         self._changes: dict[int, Change] = {}  # by call number
 
     @property
@@ -228,7 +229,8 @@ class Course:
             events: All events of the task so far.
         """
         for event in events[self._read_count :]:
-            self._rewrite_reason = event.rewrite_reason or self._rewrite_reason
+            new_reason = event.rewrite_reason
+            self._reason_for_next_script = new_reason or self._reason_for_next_script
             self._add(event)
         self._read_count = len(events)
 
@@ -238,7 +240,7 @@ class Course:
             case ev.ScriptGenerated():
                 self._running_script = self._latest_script = event.attempt
                 is_first_script = event.attempt <= 1
-                self._reason_for_script = None if is_first_script else self._rewrite_reason
+                self._reason_for_script = None if is_first_script else self._reason_for_next_script
             case ev.ScriptFinished():
                 self._running_script = 0
             case ev.CallStarted() if event.effect != "read":

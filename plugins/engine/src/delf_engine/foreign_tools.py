@@ -342,7 +342,8 @@ def _make_checker(name: str, schema: Mapping[str, Any]) -> Checker:
 def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
     """Return a part of a schema without what frameworks accept, but JSON Schema does not.
 
-    Left out are types such as ``any`` and ``float``, references that lead nowhere, and ids.
+    Left out are types such as ``any`` and ``float``, references that lead nowhere, and ids. A list
+    of ``items``, the form of older drafts, becomes ``prefixItems``.
 
     Args:
         part: A part of the schema, as JSON data.
@@ -356,6 +357,7 @@ def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
         key: value if key in _DATA_KEYS else _without_loose_parts(value, root)
         for key, value in cast("dict[str, Any]", part).items()
     }
+    # In ``properties``, ``type`` may be the name of a parameter, whose value is a schema.
     kind, ref = kept.get("type"), kept.get("$ref")
     if isinstance(kind, (str, list)) and not {*one_or_more(kind)} <= _TYPES.keys():
         del kept["type"]
@@ -363,7 +365,7 @@ def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
         del kept["$ref"]
     if isinstance(kept.get("$id"), str):  # references would be resolved against the id
         del kept["$id"]
-    if isinstance(kept.get("items"), list):  # the form of older drafts
+    if isinstance(kept.get("items"), list):
         kept["prefixItems"] = kept.pop("items")
     return kept
 

@@ -495,7 +495,7 @@ def _in_literal(text: str) -> Iterator[str]:
 
 
 def _in_common_literal(text: str) -> Iterator[str]:
-    """Yield the forms that usual libraries write between the quotes of a literal."""
+    r"""Yield a text as ``json`` and ``repr`` write it between quotes: a line break is ``\n``."""
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
     yield from _in_repr(text, repr)

@@ -170,6 +170,7 @@ def without_secrets(settings: Any) -> Any:
 
 
 def _named_texts_without_secrets(settings: Named) -> dict[str, str]:
+    """Return texts by name; of a text with a secret, only the address if it is a URL."""
     secret_texts = set(filter(None, _secrets_in_named_values(settings)))
     texts = reveal_secrets(settings)
     for name, text in texts.items():

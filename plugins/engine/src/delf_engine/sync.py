@@ -245,7 +245,13 @@ async def _end_tasks() -> None:
 def _wait_for_clean_up(
     loop: asyncio.AbstractEventLoop, is_borrowed: bool, seconds: float = 5.0
 ) -> None:
-    """Wait for cancelled tasks of a loop to finish."""
+    """Wait for cancelled tasks of a loop to finish.
+
+    Args:
+        loop: The loop.
+        is_borrowed: Whether the loop belongs to the program, which may not run the loop now.
+        seconds: The maximum number of seconds.
+    """
 
     async def wait_for_cancelled() -> None:
         other_tasks = asyncio.all_tasks() - {asyncio.current_task()}

@@ -50,7 +50,7 @@ def _check(
     other_connections: Collection[str],
     open_actions: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yield a warning about a name or pattern that matches nothing.
+    """Yield a warning about a name or pattern that matches nothing, or raise for a misspelt name.
 
     Args:
         pattern: The name or pattern of actions, or of one end of a flow.

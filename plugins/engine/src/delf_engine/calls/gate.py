@@ -433,7 +433,8 @@ class Gate:
             reasons = [guard_verdict.reason]
             if isinstance(verdict, NeedsApproval):
                 reasons.append(verdict.reason)
-            return verdict.with_reason_to_ask("; ".join(reasons))  # with the check's preview
+            # Made from the verdict of the check, whose preview the person sees, too.
+            return verdict.with_reason_to_ask("; ".join(reasons))
         return verdict
 
     async def _connection_verdict(self, call: Call) -> Verdict:

@@ -195,9 +195,9 @@ class _CallOrder:
 
 def _turn_key(recorded_call: RecordedCall | None) -> int:
     """Return the key with which a call waits for its turn."""
-    if recorded_call is None:  # a new call
+    if recorded_call is None:  # a new call, after all that is recorded
         return _AFTER_ALL_STEPS
-    if recorded_call.finished is None:  # an interrupted call
+    if recorded_call.finished is None:  # an interrupted call, whose end is still to come
         return _AFTER_ALL_ANSWERS
     return recorded_call.call_id  # for its own recorded answer
 

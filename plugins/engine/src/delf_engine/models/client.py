@@ -154,6 +154,7 @@ class ModelClient:
             if streaming.on_delta is not None:
                 _send_recorded(recorded_reply, streaming.on_delta)
             return without_reasoning(recorded_reply), None
+        # A session that goes on has the user's instructions from its first request.
         request = self._prepare(request, instruct=not streaming.continues)
         remaining = deque(models)
         while True:

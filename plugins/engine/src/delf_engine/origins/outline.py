@@ -574,8 +574,11 @@ class Outline:
         planned_nodes = self._planned_arguments(planned_call)
         set_parameters = {*self._parameters_set_by(past_call)}
         left_out: dict[str, Any] = {}
-        arguments = past_call.arguments
-        for name in self._differences_from(planned_call, arguments, _nothing_may_differ):
+        # A planned argument that the past call left out counts as different, too.
+        different_names = self._differences_from(
+            planned_call, past_call.arguments, _nothing_may_differ
+        )
+        for name in different_names:
             if name in set_parameters:
                 return None  # the past call has another value
             node = planned_nodes.get(name)

@@ -503,6 +503,7 @@ class Scripts:
 
     def _read_handler(self, node: ast.ExceptHandler) -> _Sources:
         """Return the sources of the statements in an ``except``."""
+        # Only for the changes that the expression after ``except`` makes: its value is a class.
         if node.type is not None:
             self.read(node.type)
         return self._read_all(node.body)
@@ -863,9 +864,13 @@ class Scripts:
         return _ANY_VARIABLE in self._objects.contained.get(root, ())
 
     def _is_text_or_data(self, value: ast.expr) -> bool:
-        """Return whether a value is a text, a number or an action's result, and no variable's."""
+        """Return whether a value is a new object, such as a text or the result of an action.
+
+        No variable contains the object, unlike the objects of ``rows`` and ``make(rows)``.
+        """
         if isinstance(value, ast.Call):
             return self._parameters_of_action(value) is not None
+        # A comparison is True or False.
         return isinstance(value, (ast.Constant, ast.JoinedStr, ast.Compare))
 
     def _read_lambdas(self, call: ast.Call, passed_sources: _Sources) -> _Sources:
@@ -1223,9 +1228,11 @@ def _changes_receiver(receiver: ast.expr, method: str) -> bool:
 
 def _added_sources(method: str, sources: _Sources) -> _Sources:
     """Return the sources that ``rows`` gets from the argument of ``rows.append(record)``."""
+    # Then ``rows[0]["id"]`` is the field ``id`` of the record.
     if method in _METHODS_THAT_ADD_ITEMS:
-        return sources  # ``rows[0]["id"]`` is a field of the record
-    return as_enclosed(sources)  # after ``d.update(id=record)``, ``d["id"]`` is the whole record
+        return sources
+    # After ``d.update(id=record)``, ``d["id"]`` is the whole record, and not its field ``id``.
+    return as_enclosed(sources)
 
 
 def _is_lambda(node: ast.AST) -> bool:

@@ -154,6 +154,7 @@ def is_only_one(word: str, text: str) -> bool:
     kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
     if kind is None:
         return not word.strip()
+    # A match at the end of a sentence may have the full stop, too.
     words = {match[0].lower().rstrip(".") for match in kind.finditer(text)}
     return words == {word.strip().lower()}
 

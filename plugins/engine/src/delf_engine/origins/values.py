@@ -105,7 +105,10 @@ def _keys_in(record: _Node, *, with_identifiers: bool) -> Iterator[tuple[Trust, 
 
 
 def _parts_of(node: _Node, trust_by_field: Mapping[str, Trust]) -> Sequence[_Node]:
-    """Return the fields of a record or the items of a list; convert any other value to JSON types.
+    """Return the fields of a record or the items of a list, each with its path and trust.
+
+    Any other value, such as a date or a model, has one part: the value in JSON types, to which the
+    caller applies this function again.
 
     A field that ``trust_by_field`` does not list has the trust of its record.
     """
@@ -191,8 +194,8 @@ def _records_in(items: Iterable[Any]) -> list[Mapping[Any, Any]]:
 
 def fields_of(value: Any) -> Mapping[Any, Any] | None:
     """Return the fields of a record by name; None for a value that is not a record."""
-    is_json_type = isinstance(value, (str, list, dict))
-    data: object = _parse_json(value if is_json_type else _to_json_types(value))
+    # A text may be a JSON object.
+    data: object = _parse_json(value) if isinstance(value, str) else _to_json_types(value)
     return cast("dict[Any, Any]", data) if isinstance(data, dict) else None
 
 

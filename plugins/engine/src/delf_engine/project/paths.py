@@ -92,8 +92,9 @@ def _resolved(path: Path) -> Path | None:
 def _paths_of(text: str) -> Iterator[str]:
     """Yield the paths that a text can mean.
 
-    The text may be the address of a file. Otherwise the text itself is a path: a file name may have
-    a colon, and even ``https:`` may be a folder.
+    The text may be the address of a file, or of a database in a file, such as
+    ``sqlite:///data.db``. Otherwise the text itself is a path: a file name may have a colon, and
+    even ``https:`` may be a folder.
     """
     scheme, separator, address = text.partition(":")
     if not separator or not is_local(scheme):
