@@ -7,7 +7,9 @@ from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 # Matches the scheme of a URL, if any, and the login after the scheme.
-_LOGIN: Final = re.compile(r"^([^/]*?://)?[^/]*@")
+_LOGIN: Final = re.compile(r"^([^/?#]*?://)?[^/?#]*@")
+# The same for a URL with an invalid host or port: its password may contain "?" or "#".
+_LOGIN_OF_INVALID_URL: Final = re.compile(r"^([^/]*?://)?[^/]*@")
 
 
 def split_url(url: str) -> SplitResult | None:
@@ -32,13 +34,15 @@ def split_http_url(url: str) -> SplitResult | None:
 
 
 def without_login(url: str) -> str:
-    """Return a URL without user name, password and query, to show it to people.
+    """Return a URL without user name, password, query and fragment, to show it to people.
 
     For ``https://name:key@host/v1?version=2``, this is ``https://host/v1``.
     """
-    # The login first, because a password may contain a question mark.
-    address = _LOGIN.sub(lambda match: match[1] or "", url)
-    return address.partition("?")[0]
+    # A request to ``https://host?@other`` goes to ``host``, and people must see that host.
+    is_valid = split_url(url if "://" in url else f"//{url}") is not None
+    login = _LOGIN if is_valid else _LOGIN_OF_INVALID_URL
+    address = login.sub(lambda match: match[1] or "", url)
+    return re.split("[?#]", address, maxsplit=1)[0]
 
 
 def join_url(base: str, url: str) -> str | None:
