@@ -480,10 +480,10 @@ class Origins:
         """
         letters = letters_and_digits(text)
         for call in self._calls_behind(text):
-            if call.is_description:
+            # Quick tests first: a result may have a hundred thousand values.
+            if call.is_description or letters not in call.searchable_text:
                 continue
             for value in call.searchable_values:
-                # A quick test first: a result may have thousands of values.
                 may_have_text = value.trust == "outside" and letters in value.letters
                 if may_have_text and mentions(value.text, text):
                     return Origin(
