@@ -140,9 +140,6 @@ class Runtime:
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        depth = len([*Permit.of_callers()])
-        if depth > MAX_LEVELS:
-            raise too_deep(depth - 1)
         work = asyncio.ensure_future(self._work(self._with_observer_notes(request)))
         self._accepted.add(work)
         work.add_done_callback(self._accepted.discard)
@@ -187,8 +184,8 @@ class Runtime:
 
         Tasks of other agents may be between: two agents may run tasks of each other.
         """
-        own = (permit for permit in Permit.of_callers() if permit.permits is self._task_permits)
-        return next((permit for permit in own if not permit.is_over), None)
+        callers = Permit.of_callers()
+        return next((each for each in callers if each.permits is self._task_permits), None)
 
     async def _outcome_of_stopped_task(self, task_id: str) -> TaskOutcome:
         """Return the outcome of a task whose work was stopped, even if the end is not recorded.
@@ -236,6 +233,9 @@ class Runtime:
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         """Run a task within the agent's limits."""
+        depth = len([*Permit.of_callers()])
+        if depth > MAX_LEVELS:
+            raise too_deep(depth - 1)
         # Adds up the costs of the task. The task is removed from the ledger at a final end.
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))

@@ -52,16 +52,18 @@ class Permit:
     def of_callers(cls) -> Iterator[Permit]:
         """Yield the permits of the task whose code runs, and of the tasks above it, of any agent.
 
-        A task is above another one if code of the first runs the second and waits for the answer.
+        A task is above another one if code of the first runs the second. Tasks that are over are
+        left out: they did not wait for the tasks below.
         """
         permit = cls.of_task.get()
         while permit is not None:
-            yield permit
+            if not permit.is_over:
+                yield permit
             permit = permit.caller
 
     async def __aenter__(self) -> Self:
         await self._acquire()
-        self.caller = self.of_task.get()
+        self.caller = next(self.of_callers(), None)
         self.of_task.set(self)
         return self
 

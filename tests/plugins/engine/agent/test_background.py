@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from delf import Agent, Response, StreamEvent, UnknownRequestError, UnknownTaskError, tool
-from delf.errors import AgentStateError, TaskStoppedError
+from delf.errors import AgentStateError, TaskLimitError, TaskStoppedError
 from delf.events import ApprovalRequest, CallFinished, Event, TaskFinished, TaskStarted
 from delf.messages import ModelDelta
 from delf.specs import JournalSpec
 from delf.types import TaskState
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
+from delf_engine.calls.children import MAX_LEVELS
 from delf_engine.elsewhere import wait_for_end
 from delf_engine.journal.in_process import InProcessJournal
 from support.until import until_now
@@ -295,6 +296,51 @@ class TestTasksOfTools:
         agent.run("x", timeout=20)
         assert len(ends) == 5
         assert "the task is 5 tasks deep" in ends[0]
+
+    async def test_tasks_that_follow_each_other_do_not_nest(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        async def run_after(earlier: asyncio.Task[Response]) -> Response:
+            await earlier
+            return await agent.arun("x")
+
+        @tool(confirm=False)
+        async def follow() -> None:
+            if len(tasks) < 8:
+                tasks.append(asyncio.create_task(run_after(tasks[-1])))
+
+        scripted_model.default = script("await follow()")
+        agent = make_agent(tools=[follow])
+        tasks = [asyncio.create_task(agent.arun("x"))]
+        for task in tasks:  # each task adds another one before its end
+            (await task).raise_for_status()
+        assert len(tasks) == 8
+        await agent.astop()
+
+    async def test_task_resumed_too_many_levels_deep_can_be_resumed_later(
+        self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
+    ) -> None:
+        runs = 0
+        errors: list[str] = []
+
+        @tool(confirm=False)
+        async def relay() -> None:
+            nonlocal runs
+            runs += 1
+            if runs <= MAX_LEVELS:
+                await agent.arun("x")
+            elif not errors:
+                with pytest.raises(TaskLimitError) as raised:
+                    await agent.aresume(stopped, timeout=20)
+                errors.append(raised.value.message)
+
+        scripted_model.default = script("await relay()")
+        agent = make_agent(tools=[relay])
+        stopped = (await agent.arun("x", timeout=0.0001)).trace.task_id
+        (await agent.arun("x")).raise_for_status()
+        assert len(errors) == 1
+        (await agent.aresume(stopped, timeout=20)).raise_for_status()
+        await agent.astop()
 
     def test_submitted_task_that_nobody_waits_for_respects_the_limit(
         self, make: Callable[..., Agent]
