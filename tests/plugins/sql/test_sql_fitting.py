@@ -158,7 +158,7 @@ def store_all_in_duckdb(database: Any, kind: str) -> dict[str, Any]:
             try:
                 insert = bound("INSERT INTO v VALUES (:id, :v)", {"id": name, "v": value})
                 engine.change(session, [insert], returns=False)
-            except (ToolRefusedError, DBAPIError):
+            except (ToolRefusedError, DBAPIError, UnicodeDecodeError):
                 session.rollback()
                 found[name] = REFUSED
         found |= {
@@ -203,6 +203,13 @@ async def test_unfitting_parameter_is_named_by_number(any_database, open_sql):
     rows = await sql.query("SELECT n FROM v")
     assert [row["n"] for row in rows] == ([1.5, 1.5, 1.5] if any_database.kind == "sqlite" else [])
     await sql.write("DROP TABLE v")
+
+
+async def test_duckdb_error_about_bytes_has_a_reason(duckdb_database, open_sql):
+    sql = open_sql(duckdb_database)
+    await sql.write("CREATE TABLE v (a uuid)")
+    with pytest.raises(DelfError, match="a value of bytes does not fit its column"):
+        await sql.write("INSERT INTO v VALUES (?)", [b"\x00\xff"])
 
 
 STORED = {

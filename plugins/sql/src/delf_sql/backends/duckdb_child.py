@@ -187,9 +187,14 @@ class DuckdbEngine(EngineBackend):
     def explain(self, error: BaseException) -> Problem | None:
         """Return the problem behind an error of DuckDB; None for any other error."""
         cause = driver_error(error)
-        if not isinstance(cause, duckdb.Error):
+        if not isinstance(cause, (duckdb.Error, UnicodeDecodeError)):
             return super().explain(error)
-        text = first_line(shorten_message(str(cause)))
+        # A message that quotes bytes is lost on Python 3.11, and cannot be decoded on later ones.
+        text = (
+            "" if isinstance(cause, UnicodeDecodeError) else first_line(shorten_message(str(cause)))
+        )
+        if not text:
+            return Problem(cause="statement", text="a value of bytes does not fit its column")
         if isinstance(cause, duckdb.InterruptException):
             return Problem(cause="timeout", text=text)
         if isinstance(cause, (duckdb.IOException, duckdb.ConnectionException)):
