@@ -7,6 +7,7 @@ import re
 import shlex
 import sqlite3
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -185,7 +186,8 @@ def test_connection_without_a_type_hints_at_the_setting(delf, tmp_path):
 
 
 def test_quickstart_names_the_plugin_for_its_database(delf, tmp_path):
-    sqlite3.connect(tmp_path / "shop.db").execute("CREATE TABLE t (a)")
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("CREATE TABLE t (a)")
     there = {"OPENAI_API_KEY": "sk-planted-0123456789"}
     answers = ("--llm", "gpt-4o-mini", "--connect", "shop.db", "--folder", "q", "--no-call")
     status, shown_text = delf("quickstart", *answers, **there)

@@ -229,7 +229,8 @@ async def fuzz(
     raise AssertionError("statements have no end")
 
 
-def sqlite_runner() -> Run:
+@contextlib.contextmanager
+def sqlite_runner() -> Generator[Run]:
     """Make a runner for SQLite, whose authorizer reports every function call."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.executescript(ITEMS)
@@ -256,7 +257,8 @@ def sqlite_runner() -> Run:
             raise ServerError(set(called)) from error
         return set(called)
 
-    return run
+    with contextlib.closing(connection):
+        yield run
 
 
 POSTGRESQL_CANARIES = ITEMS + "".join(

@@ -38,7 +38,8 @@ def check(figures: Figures) -> None:
 
 
 async def test_sqlite_queries_change_nothing_under_fuzzing():
-    check(await fuzz("sqlite", sqlite_runner(), seed=SEED, seconds=SECONDS))
+    with sqlite_runner() as run:
+        check(await fuzz("sqlite", run, seed=SEED, seconds=SECONDS))
 
 
 async def test_postgresql_queries_change_nothing_under_fuzzing(postgres_database):
