@@ -15,8 +15,9 @@ from typing import Annotated, Any, Final, get_args, get_origin
 from pydantic import BaseModel
 
 from delf.hookspecs import HOOKS
+from delf.members import members
 from delf.messages import ModelReply, ModelRequest
-from delf.plugins.shapes import members, optional_protocols, protocol_of
+from delf.plugins.shapes import optional_protocols, protocol_of
 from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.facts import Fact
 from delf.protocols.shared_journal import PartialJournal, SharedJournal

@@ -11,8 +11,9 @@ import pytest
 from delf import Agent, Connection, action, protocols
 from delf.errors import ConfigurationError, DelfError, PluginError
 from delf.hookspecs import HOOKS
+from delf.members import ProtocolMeta, members
 from delf.messages import Message, ModelReply, user
-from delf.plugins.shapes import faults, members, optional_protocols, protocol_of
+from delf.plugins.shapes import faults, optional_protocols, protocol_of
 from delf.protocols.approval import Approved
 from delf.specs import ApprovalSpec, ModelSpec, PrefilterSpec
 from delf.tools.function import tool
@@ -51,19 +52,40 @@ AWAITED = sorted(
     }
 )
 
+OPTIONAL = {
+    name: value
+    for module in iter_modules(protocols.__path__, f"{protocols.__name__}.")
+    for name, value in vars(import_module(module.name)).items()
+    if name.startswith("Supports")
+}
+
 OF_OTHER_OBJECTS = {"SupportsRecording", "SupportsStore", "SupportsUsage"}
 """The optional protocols of objects that no hook brings, such as a sandbox's session."""
 
 
 def test_each_optional_protocol_is_declared_by_a_kind():
     declared = {protocol for kind in PROTOCOLS for protocol in optional_protocols(kind)}
-    undeclared = {
-        name
-        for module in iter_modules(protocols.__path__, f"{protocols.__name__}.")
-        for name, value in vars(import_module(module.name)).items()
-        if name.startswith("Supports") and value not in declared
-    }
-    assert undeclared == OF_OTHER_OBJECTS
+    assert {name for name, value in OPTIONAL.items() if value not in declared} == OF_OTHER_OBJECTS
+
+
+class Wrapper:
+    """Forwards everything to another object."""
+
+    def __init__(self, inner: object) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("protocol", OPTIONAL.values())
+def test_wrapper_implements_the_optional_protocols_of_its_object(protocol):
+    assert type(protocol) is ProtocolMeta, "the check of typing differs between versions of Python"
+    whole = dict.fromkeys(members(protocol), plain)
+    assert isinstance(Wrapper(type("Made", (), whole)()), protocol)
+    for name in whole:
+        lacking = {other: plain for other in whole if other != name}
+        assert not isinstance(Wrapper(type("Made", (), lacking)()), protocol)
 
 
 @pytest.mark.parametrize(("kind", "name"), AWAITED)

@@ -1,8 +1,7 @@
-import inspect
-
 import pytest
 
 from delf import Connection, action
+from delf.protocols.connection import SupportsClose, SupportsContext, SupportsLearning
 from delf_evals.recorded import RecordedConnection
 
 
@@ -25,13 +24,13 @@ class Desk(Connection):
         """Learn from a task."""
 
 
-# Static lookup: isinstance() with a protocol uses it from Python 3.12 on.
 @pytest.mark.parametrize(
-    ("name", "is_kept"), [("aclose", True), ("context", True), ("learn", False)]
+    ("protocol", "is_kept"),
+    [(SupportsClose, True), (SupportsContext, True), (SupportsLearning, False)],
 )
-def test_recorded_connection_has_the_optional_methods_that_change_nothing(name, is_kept):
+def test_recorded_connection_has_the_optional_methods_that_change_nothing(protocol, is_kept):
     recorded = RecordedConnection(Desk(name="desk"))
-    assert (inspect.getattr_static(recorded, name, None) is not None) == is_kept
+    assert isinstance(recorded, protocol) == is_kept
 
 
 def test_recorded_connection_has_the_attributes_that_agents_read():

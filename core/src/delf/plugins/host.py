@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError
 from delf.llm import LLMConfig, as_llm_config
+from delf.members import members
 from delf.packages.official import package_of
 from delf.plugins import discovery, loader
 from delf.plugins.catalog import Catalog, choose
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
-from delf.plugins.shapes import has, members, require_type
+from delf.plugins.shapes import has, require_type
 from delf.plugins.watch import DISABLE_VARIABLE, ImportWatch, watched_import
 from delf.protocols.services import Service
 from delf.providers import Providers

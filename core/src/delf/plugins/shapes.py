@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from delf.errors import PluginError
 from delf.hookspecs import HOOKS
+from delf.members import annotations_of, members
 from delf.plugins.loader import import_target
 
 _AWAITABLE_TYPE_NAMES: Final = ("Awaitable", "Coroutine", "Future", "Task")
@@ -65,24 +66,6 @@ def require_type(value: object, expected_type: type, subject: str) -> None:
     raise PluginError(f"{subject} gave {message}", hint=hint)
 
 
-def members(protocol: type) -> Iterator[str]:
-    """Yield the names that a protocol declares, inherited names first.
-
-    Args:
-        protocol: The protocol.
-    """
-    seen_names: set[str] = set()
-    for base in reversed(protocol.__mro__):
-        if not getattr(base, "_is_protocol", False):
-            continue
-        names = [name for name in vars(base) if not name.startswith("_")]
-        names += _annotations_of(base)
-        for name in names:
-            if name not in seen_names:
-                seen_names.add(name)
-                yield name
-
-
 def has(value: object, name: str) -> bool:
     """Return whether an object or its class has a member.
 
@@ -96,7 +79,7 @@ def has(value: object, name: str) -> bool:
         return True
     if not isinstance(value, type):
         return False
-    if any(name in _annotations_of(base) for base in value.__mro__):
+    if any(name in annotations_of(base) for base in value.__mro__):
         return True
     try:
         source = inspect.getsource(value)
@@ -166,7 +149,3 @@ def _async_mismatch(name: str, declared: FunctionType, given: FunctionType) -> s
     if must_be_generator:
         return f"has an async method {name} without `yield`: it must be an async generator"
     return f"has an async method {name}, which is not awaited: write `def {name}`"
-
-
-def _annotations_of(cls: type) -> Mapping[str, Any]:
-    return vars(cls).get("__annotations__", {})

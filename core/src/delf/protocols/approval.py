@@ -18,6 +18,7 @@ from delf.events import (
     Remember,
 )
 from delf.events import ApprovalRequest as ApprovalRequest  # noqa: PLC0414 - exported from here
+from delf.members import ProtocolMeta
 from delf.records import dataclass
 
 NO_REASON: Final = "no reason was given"
@@ -308,7 +309,7 @@ def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:
 
 
 @runtime_checkable
-class SupportsPresence(Protocol):
+class SupportsPresence(Protocol, metaclass=ProtocolMeta):
     """A channel that knows in advance whether a person can answer."""
 
     def can_ask(self) -> bool:
@@ -317,7 +318,7 @@ class SupportsPresence(Protocol):
 
 
 @runtime_checkable
-class SupportsQuestions(Protocol):
+class SupportsQuestions(Protocol, metaclass=ProtocolMeta):
     """A channel that also passes on questions of scripts; other channels get approvals only."""
 
     async def answer(self, request: ApprovalRequest) -> Decision | DecidedBy | None:
@@ -334,7 +335,7 @@ class SupportsQuestions(Protocol):
 
 
 @runtime_checkable
-class SupportsDiscussion(Protocol):
+class SupportsDiscussion(Protocol, metaclass=ProtocolMeta):
     """A channel that tells people if somebody comments on a pending request or assigns it."""
 
     async def show_discussion(

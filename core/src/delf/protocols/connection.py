@@ -8,6 +8,7 @@ from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from delf.events import ApprovalRequest
+from delf.members import ProtocolMeta
 from delf.records import dataclass
 from delf.values.encoding import dumps
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class ConnectionLike(Protocol):
+class ConnectionLike(Protocol, metaclass=ProtocolMeta):
     """The members of a connection that the engine uses.
 
     ``is_function`` says that the connection's only action is called by the connection's own name,
@@ -41,7 +42,7 @@ class ConnectionLike(Protocol):
 
 
 @runtime_checkable
-class SupportsContext(Protocol):
+class SupportsContext(Protocol, metaclass=ProtocolMeta):
     """A connection that adds current information to the prompt, such as a database's schema."""
 
     async def context(self, task: str) -> str | None:
@@ -68,7 +69,7 @@ class FinishedTask:
 
 
 @runtime_checkable
-class SupportsLearning(Protocol):
+class SupportsLearning(Protocol, metaclass=ProtocolMeta):
     """A connection that gets every finished task, for example to store facts for later tasks."""
 
     async def learn(self, finished: FinishedTask) -> None:
@@ -83,7 +84,7 @@ class SupportsLearning(Protocol):
 
 
 @runtime_checkable
-class SupportsPluginContext(Protocol):
+class SupportsPluginContext(Protocol, metaclass=ProtocolMeta):
     """A connection that needs the agent's embedder, data folder or conversations."""
 
     def use_context(self, context: PluginContext) -> None:
@@ -96,7 +97,7 @@ class SupportsPluginContext(Protocol):
 
 
 @runtime_checkable
-class SupportsRenewal(Protocol):
+class SupportsRenewal(Protocol, metaclass=ProtocolMeta):
     """A connection whose actions may change while an agent uses it."""
 
     def is_stale(self) -> bool:
@@ -105,7 +106,7 @@ class SupportsRenewal(Protocol):
 
 
 @runtime_checkable
-class SupportsNotices(Protocol):
+class SupportsNotices(Protocol, metaclass=ProtocolMeta):
     """A connection with notices for the user, for example about an omitted action."""
 
     def notices(self) -> Sequence[str]:
@@ -114,7 +115,7 @@ class SupportsNotices(Protocol):
 
 
 @runtime_checkable
-class SupportsClose(Protocol):
+class SupportsClose(Protocol, metaclass=ProtocolMeta):
     """An object that holds resources and can be used again after closing."""
 
     async def aclose(self) -> None:
@@ -245,7 +246,7 @@ Verdict = Allowed | NeedsApproval | Refused
 
 
 @runtime_checkable
-class SupportsCheck(Protocol):
+class SupportsCheck(Protocol, metaclass=ProtocolMeta):
     """A connection that checks calls by their arguments, such as a shell with rules.
 
     A check can only add restrictions: actions outside of ``allow`` are refused without a check, and
@@ -284,7 +285,7 @@ class SecretsKeeper(Protocol):
 
 
 @runtime_checkable
-class SupportsResultTrust(Protocol):
+class SupportsResultTrust(Protocol, metaclass=ProtocolMeta):
     """A connection that tells from a call's arguments how far the result can be trusted."""
 
     def result_trust(
@@ -310,7 +311,7 @@ class SupportsResultTrust(Protocol):
 
 
 @runtime_checkable
-class SupportsSecrets(Protocol):
+class SupportsSecrets(Protocol, metaclass=ProtocolMeta):
     """A connection that gets secrets while it works, such as access tokens."""
 
     def tell_secrets(self, keeper: SecretsKeeper) -> None:
@@ -333,7 +334,7 @@ The function raises a :class:`delf.errors.DelfError` if the model call failed af
 
 
 @runtime_checkable
-class SupportsSetup(ConnectionLike, Protocol):
+class SupportsSetup(ConnectionLike, Protocol, metaclass=ProtocolMeta):
     """A connection that asks a model before its first use, to improve an API's descriptions."""
 
     @property

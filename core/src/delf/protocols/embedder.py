@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
+from delf.members import ProtocolMeta
+
 EmbeddingKind = Literal["query", "passage"]
 """The purpose of an embedded text: a search query, or a passage to be found."""
 
@@ -62,7 +64,7 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
-class SupportsLoading(Protocol):
+class SupportsLoading(Protocol, metaclass=ProtocolMeta):
     """An embedder whose first :meth:`Embedder.embed` takes seconds, because it loads the model."""
 
     @property

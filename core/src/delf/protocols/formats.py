@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from delf.members import ProtocolMeta
 from delf.records import dataclass
 from delf.types import Trust
 
@@ -118,7 +119,7 @@ class Peek(NamedTuple):
 
 
 @runtime_checkable
-class SupportsPeek(Protocol):
+class SupportsPeek(Protocol, metaclass=ProtocolMeta):
     """A format that can read only the first rows of its tables.
 
     The prompt shows these rows, and they serve to find the row with the names of the columns, which
@@ -140,7 +141,7 @@ class SupportsPeek(Protocol):
 
 
 @runtime_checkable
-class SupportsWrite(Protocol):
+class SupportsWrite(Protocol, metaclass=ProtocolMeta):
     """A format that can also write files."""
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:

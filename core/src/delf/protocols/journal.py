@@ -22,6 +22,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
 )
+from delf.members import ProtocolMeta
 from delf.protocols.approval import RememberedDecision
 from delf.records import dataclass
 from delf.types import TaskState
@@ -220,7 +221,7 @@ class Journal(Protocol):
 
 
 @runtime_checkable
-class SupportsJournal(Protocol):
+class SupportsJournal(Protocol, metaclass=ProtocolMeta):
     """An approval channel that uses the journal, and so can handle requests of other processes."""
 
     def use_journal(self, journal: Journal) -> None:
@@ -328,7 +329,7 @@ class JournalSize:
 
 
 @runtime_checkable
-class SupportsRemembered(Protocol):
+class SupportsRemembered(Protocol, metaclass=ProtocolMeta):
     """A journal that stores decisions which hold until they are revoked.
 
     The decisions are the ``ApprovalDecided`` events with ``remember="until_revoked"``, as

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from delf.members import ProtocolMeta
 from delf.records import dataclass
 from delf.types import Trust
 
@@ -74,7 +75,7 @@ class MemoryStore(Protocol):
 
 
 @runtime_checkable
-class SupportsStore(Protocol):
+class SupportsStore(Protocol, metaclass=ProtocolMeta):
     """An object that wraps a store, for example to give programs a synchronous interface."""
 
     @property

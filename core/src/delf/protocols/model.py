@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import Protocol, runtime_checkable
 
+from delf.members import ProtocolMeta
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
 
 
@@ -33,7 +34,7 @@ class Model(Protocol):
 
 
 @runtime_checkable
-class SupportsPrice(Protocol):
+class SupportsPrice(Protocol, metaclass=ProtocolMeta):
     """A model whose price is known in advance, as a budget requires.
 
     With a budget, a model whose ``price`` returns None is not asked. The cost of a model without
@@ -46,7 +47,7 @@ class SupportsPrice(Protocol):
 
 
 @runtime_checkable
-class SupportsTools(Protocol):
+class SupportsTools(Protocol, metaclass=ProtocolMeta):
     """A model that supports tool calls."""
 
     @property
@@ -56,7 +57,7 @@ class SupportsTools(Protocol):
 
 
 @runtime_checkable
-class SupportsRecording(Protocol):
+class SupportsRecording(Protocol, metaclass=ProtocolMeta):
     """A model factory that can also record the answers of another model."""
 
     def record(self, model: Model, path: str, clean: Callable[[str], str], /) -> Model:
@@ -91,7 +92,7 @@ class ModelSession(Protocol):
 
 
 @runtime_checkable
-class SupportsSessions(Protocol):
+class SupportsSessions(Protocol, metaclass=ProtocolMeta):
     """A model whose conversations can stay open, so that no turn sends the history again."""
 
     async def connect(self) -> ModelSession | None:

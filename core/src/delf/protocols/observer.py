@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from delf.events import Event
+from delf.members import ProtocolMeta
 from delf.protocols.people import PersonChange
 
 
@@ -21,7 +22,7 @@ class Observer(Protocol):
 
 
 @runtime_checkable
-class SupportsPeopleChanges(Protocol):
+class SupportsPeopleChanges(Protocol, metaclass=ProtocolMeta):
     """An observer that also receives changes of people and their rights."""
 
     async def observe_person(self, change: PersonChange) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from delf.members import ProtocolMeta
+
 
 @runtime_checkable
-class SupportsEarlyStart(Protocol):
+class SupportsEarlyStart(Protocol, metaclass=ProtocolMeta):
     """A model or memory store that takes long to get ready for its first use."""
 
     async def warm_up(self) -> None:
@@ -20,7 +22,7 @@ class SupportsEarlyStart(Protocol):
 
 
 @runtime_checkable
-class SupportsSelfCheck(Protocol):
+class SupportsSelfCheck(Protocol, metaclass=ProtocolMeta):
     """A model or embedder that can report whether it is usable."""
 
     async def check(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from delf.machine.zones import Zone, local_zone
+from delf.members import ProtocolMeta
 from delf.records import dataclass
 from delf.types import Isolation
 
@@ -431,7 +432,7 @@ class SandboxSession(Protocol):
 
 
 @runtime_checkable
-class SupportsUsage(Protocol):
+class SupportsUsage(Protocol, metaclass=ProtocolMeta):
     """A session that reports its processor time, so that a task's limit covers all sessions."""
 
     @property
@@ -489,7 +490,7 @@ class SandboxBackend(Protocol):
 
 
 @runtime_checkable
-class SupportsAbandoning(Protocol):
+class SupportsAbandoning(Protocol, metaclass=ProtocolMeta):
     """A backend with processes that outlive the event loop of their sessions."""
 
     def abandon(self) -> None:
@@ -501,7 +502,7 @@ class SupportsAbandoning(Protocol):
 
 
 @runtime_checkable
-class SupportsMeasures(Protocol):
+class SupportsMeasures(Protocol, metaclass=ProtocolMeta):
     """A backend that can test which of its confinement measures work here."""
 
     async def measures(self) -> Mapping[str, bool]:
@@ -510,7 +511,7 @@ class SupportsMeasures(Protocol):
 
 
 @runtime_checkable
-class SupportsLanguage(Protocol):
+class SupportsLanguage(Protocol, metaclass=ProtocolMeta):
     """A backend that knows its Python version, for the prompt."""
 
     @property
@@ -520,7 +521,7 @@ class SupportsLanguage(Protocol):
 
 
 @runtime_checkable
-class SupportsLibraryCheck(Protocol):
+class SupportsLibraryCheck(Protocol, metaclass=ProtocolMeta):
     """A backend whose scripts import the packages that are installed beside delf."""
 
     def missing_libraries(self, libraries: tuple[str, ...]) -> Mapping[str, str]:
@@ -533,7 +534,7 @@ class SupportsLibraryCheck(Protocol):
 
 
 @runtime_checkable
-class SupportsPreparation(Protocol):
+class SupportsPreparation(Protocol, metaclass=ProtocolMeta):
     """A backend that needs preparation before its first session, such as building an image."""
 
     async def prepare(self, libraries: tuple[str, ...]) -> None:
@@ -549,7 +550,7 @@ class SupportsPreparation(Protocol):
 
 
 @runtime_checkable
-class SupportsWarmUp(Protocol):
+class SupportsWarmUp(Protocol, metaclass=ProtocolMeta):
     """A backend that can prepare sessions before tasks need them."""
 
     async def warm_up(self, spec: SessionSpec) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Never, Protocol, TypedDict, Unpack, runtime_checkable
 
 from delf.errors import ConfigurationError
 from delf.events import Event, StoppedBy
+from delf.members import ProtocolMeta
 from delf.protocols.conversation import ConversationStore
 from delf.protocols.journal import (
     Ages,
@@ -43,7 +44,7 @@ class Conditions(TypedDict, total=False):
 
 
 @runtime_checkable
-class SharedJournal(Journal, SupportsRemembered, Protocol):
+class SharedJournal(Journal, SupportsRemembered, Protocol, metaclass=ProtocolMeta):
     """A persistent journal that several processes share.
 
     Commands search the journal, other processes answer requests and stop tasks through the journal,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from delf.members import ProtocolMeta
 from delf.records import dataclass
 
 if TYPE_CHECKING:
@@ -418,7 +419,7 @@ class Strategy(Protocol):
 
 
 @runtime_checkable
-class SupportsCallsOnly(Strategy, Protocol):
+class SupportsCallsOnly(Strategy, Protocol, metaclass=ProtocolMeta):
     """A strategy that can work with direct tool calls alone, without a script."""
 
     @property
@@ -433,7 +434,7 @@ def runs_scripts(strategy: Strategy) -> bool:
 
 
 @runtime_checkable
-class SupportsChanges(Strategy, Protocol):
+class SupportsChanges(Strategy, Protocol, metaclass=ProtocolMeta):
     """A strategy with a model that plans again when a person requests changes."""
 
     @property
@@ -448,7 +449,7 @@ def takes_changes(strategy: Strategy) -> bool:
 
 
 @runtime_checkable
-class SupportsOwnTools(Strategy, Protocol):
+class SupportsOwnTools(Strategy, Protocol, metaclass=ProtocolMeta):
     """A strategy with its own tools, such as a tool that finds tools left out of the prompt."""
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:

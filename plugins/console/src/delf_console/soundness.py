@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from delf.errors import ToolDefinitionError
 from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.machine.interpreter import own_python
+from delf.members import members
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installation_stamp, normalise
 from delf.plugins.loader import explain, import_target
-from delf.plugins.shapes import faults, has, members, optional_protocols
+from delf.plugins.shapes import faults, has, optional_protocols
 from delf.protocols import formats, shared_journal
 from delf.protocols.connection import SupportsClose
 from delf.specs import FormatSpec, JournalSpec, Spec

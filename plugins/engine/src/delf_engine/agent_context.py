@@ -12,6 +12,7 @@ from platformdirs import user_config_path
 
 from delf.environment import current_environ
 from delf.errors import ConfigurationError, ModelConfigurationError, PluginError
+from delf.members import ProtocolMeta
 from delf.messages import ModelRequest, user
 from delf.packages.official import recommended_plugin
 from delf.plugins.host import PluginHost
@@ -198,7 +199,7 @@ def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
 
 
 @runtime_checkable
-class AgentChat(Protocol):
+class AgentChat(Protocol, metaclass=ProtocolMeta):
     """The conversations that an agent's tasks continue: ``Chat`` of the plugin ``chat``.
 
     A protocol instead of an import, because the plugin is optional and depends on the engine.

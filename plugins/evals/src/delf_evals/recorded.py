@@ -171,31 +171,18 @@ class RecordedConnection:
         self.is_function = inner.is_function
         self.names: set[str] = set()
         """The full names of the actions; empty until :meth:`actions` is called."""
-        self._take_methods()
-
-    def _take_methods(self) -> None:
-        """Give this object the optional methods of the real connection.
-
-        The methods ``check``, ``setup``, ``needs_setup`` and ``learn`` are left out, because they
-        could reach a service or a model. The method ``context``, whose text is for the prompt, is
-        replaced by a method that returns the recorded text.
-        """
-        # For methods, __getattr__() is not enough: from Python 3.12 on, isinstance() with a
-        # protocol does not call it.
-        connection_type = type(self._inner)
-        for name in dir(connection_type):
-            if name in _HIDDEN_METHODS or name.startswith("_") or hasattr(type(self), name):
-                continue
-            if callable(getattr(connection_type, name)):  # properties are left to __getattr__()
-                is_context = name == "context"
-                method = self._recorded_context if is_context else getattr(self._inner, name)
-                setattr(self, name, method)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the real connection, such as its settings with their secrets."""
+        """Return a member of the real connection that this class does not define.
+
+        The optional methods ``check``, ``setup``, ``needs_setup`` and ``learn`` are left out,
+        because they could reach a service or a model. The method ``context``, whose text is for the
+        prompt, is replaced by a method that returns the recorded text.
+        """
         if name in _HIDDEN_METHODS or name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._inner, name)
+        member = getattr(self._inner, name)  # raises also if the connection has no context()
+        return self._recorded_context if name == "context" else member
 
     async def actions(self) -> Sequence[Action]:
         """Return the actions of the real connection, with calls that return recorded results."""

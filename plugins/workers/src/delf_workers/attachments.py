@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 from delf import CallContext
 from delf.errors import ToolRefusedError
 from delf.machine.own_files import make_private_folder
+from delf.members import ProtocolMeta
 from delf_workers.definition import WorkerDefinition
 
 
@@ -33,7 +34,7 @@ class ReadableFile:
 
 
 @runtime_checkable
-class SupportsFiles(Protocol):
+class SupportsFiles(Protocol, metaclass=ProtocolMeta):
     """A connection whose files scripts can attach to a worker's task."""
 
     def readable_file(self, path: str) -> ReadableFile | None:
