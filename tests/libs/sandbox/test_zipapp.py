@@ -95,7 +95,10 @@ def test_guest_serves_over_pipes_and_descriptors(archive, style):
         assert process.wait(50) == 0
         assert process.stdout.read() == b""
         process.stdout.close()
-    assert frames == [["ready"], ["print", "3\n"], ["done", 4, {}]]
+    ready, *printed, done = frames  # on a slow machine, a line is sent in two parts
+    assert (ready, done) == (["ready"], ["done", 4, {}])
+    assert {kind for kind, _ in printed} == {"print"}
+    assert "".join(text for _, text in printed) == "3\n"
 
 
 def encode_all(spec):
