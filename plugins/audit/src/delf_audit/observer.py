@@ -49,7 +49,8 @@ def trail_at(path: str | None) -> AuditTrail:
     if path is None:
         used_path = user_data_path("delf", appauthor=False) / "audit.jsonl"
     else:
-        used_path = Path(beside(Path(), path))
+        current_folder = Path()
+        used_path = Path(beside(current_folder, path))
     secret = os.environ.get(KEY_VARIABLE)
     key = secret.encode() if secret else None
     return AuditTrail(used_path, key=key)

@@ -60,16 +60,16 @@ class _Chain:
     """The lines of a file up to the last one that was read.
 
     Args:
-        lines: The number of lines, which is also the number of the last line.
-        records: The number of lines without the damaged ones.
+        line_count: The number of lines, which is also the number of the last line.
+        record_count: The number of lines without the damaged ones.
         last_digest: The digest of the last line.
         damaged_line_numbers: The numbers, from 1, of incompletely written lines.
         records_up_to_given_digest: The number of records up to the line with the given digest; None
             if no line has this digest.
     """
 
-    lines: int = 0
-    records: int = 0
+    line_count: int = 0
+    record_count: int = 0
     last_digest: str = NO_PREDECESSOR
     damaged_line_numbers: list[int] = field(default_factory=list[int])
     records_up_to_given_digest: int | None = None
@@ -150,10 +150,10 @@ class AuditTrail:
             )
         known_records = chain.records_up_to_given_digest or 0  # 0 without a given digest
         return VerifiedTrail(
-            records=chain.records,
+            records=chain.record_count,
             head=chain.last_digest,
             damaged_line_numbers=tuple(chain.damaged_line_numbers),
-            records_after_given_digest=chain.records - known_records,
+            records_after_given_digest=chain.record_count - known_records,
             unproven=self._unproven(given_digest),
         )
 
@@ -161,24 +161,24 @@ class AuditTrail:
         """Read the whole file, checking the digest and the key of each record."""
         chain = _Chain()
         for line, record in self._lines():
-            chain.lines += 1
+            chain.line_count += 1
             if record is None:
-                chain.damaged_line_numbers.append(chain.lines)
+                chain.damaged_line_numbers.append(chain.line_count)
             else:
-                self._check_record(chain.lines, record, chain.last_digest)
-                chain.records += 1
+                self._check_record(chain.line_count, record, chain.last_digest)
+                chain.record_count += 1
             # A damaged line, too, has a digest, which the next record contains.
             chain.last_digest = _digest(line)
             if chain.last_digest == given_digest:
-                chain.records_up_to_given_digest = chain.records
+                chain.records_up_to_given_digest = chain.record_count
         return chain
 
     def _require_complete_last_line(self, chain: _Chain) -> None:
         # After a damaged last line, nothing shows whether further records are missing.
-        if chain.lines in chain.damaged_line_numbers:
+        if chain.line_count in chain.damaged_line_numbers:
             raise AuditTrailError(
-                f"{self.path}:{chain.lines}: the last line is cut off or is not a record",
-                hint="a process may have died while it wrote; the next record continues the chain",
+                f"{self.path}:{chain.line_count}: the last line is cut off or is not a record",
+                hint="a process may have died while it wrote; verify again after the next record",
             )
 
     def _unproven(self, given_digest: str | None) -> tuple[str, ...]:

@@ -54,6 +54,8 @@ class PipedLines:
                 daemon=True,
             )
             thread.start()
+        # The thread reads no line ahead: the program itself may ask a question, whose answer is the
+        # next line.
         self._requested_lines.release()
         return await self._queue.get()
 

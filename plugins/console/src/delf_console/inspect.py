@@ -166,21 +166,21 @@ def _describe_type(host: PluginHost, type_name: str, name: str, error: DelfError
 
 
 def _row(
-    described: Any, actions: Sequence[Action], name: str, type_name: str, summary: str
+    connection_or_type: Any, actions: Sequence[Action], name: str, type_name: str, summary: str
 ) -> _VerboseRow:
-    """Return the data of a connection or a connection type, without notes."""
+    """Return the data of a connection or a connection type; callers add notes and notices."""
     return {
         "tool": name,
         "type": type_name,
         "description": summary,
         "methods": [
-            {**action.describe(verbose=True), **_permissions(described, action)}
+            {**action.describe(verbose=True), **_permissions(connection_or_type, action)}
             for action in actions
         ],
         "total": len(actions),
         "note": None,
         "notices": [],
-        "settings": list(_settings(described, name)),
+        "settings": list(_settings(connection_or_type, name)),
     }
 
 

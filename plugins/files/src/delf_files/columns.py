@@ -201,7 +201,7 @@ def _describe_separators(numbers: Sequence[str], notation: str) -> str:
         return _describe_commas(numbers)
     if notation == _PLAIN_NOTATION:
         return _describe_points(numbers)
-    return notation
+    return notation  # which is a description, such as "with commas between thousands"
 
 
 def _describe_units(texts: Sequence[str]) -> str:
@@ -399,7 +399,13 @@ def has_data_keys(values: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool) -> str:
-    """Describe dicts by their keys, or by a sample of values if the keys are data."""
+    """Describe dicts by their keys, or by a sample of values if the keys are data, such as ids.
+
+    Args:
+        values: The dicts.
+        depth: The number of lists and records that enclose the dicts.
+        is_complete: Whether the dicts are all dicts, and not a sample.
+    """
     keys = list(dict.fromkeys(chain.from_iterable(values)))
     if not keys or depth >= _MAX_DEPTH:
         return "dict" if keys else "{}"

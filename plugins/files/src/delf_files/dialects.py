@@ -284,6 +284,7 @@ def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     """
     if '\\"' not in text or dialect.quote != '"':
         return False
-    # Matches a quoted cell up to its first ``\"``: plain and escaped characters, doubled quotes.
+    # Matches a quoted cell up to its first ``\"``, after plain characters, doubled quotes, and
+    # backslashes with any other character. ``*+`` gives none of these back.
     cell_up_to_escape = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
     return not re.search(cell_up_to_escape, text, re.MULTILINE)

@@ -169,13 +169,14 @@ def write_json_lines(
 ) -> None:
     """Copy the valid lines of a JSON Lines file to another file, with a note about invalid lines.
 
-    In each object, each key occurs once, and keys that differ only by case get numbers.
+    In each object, each key occurs once. Keys that differ only by case are renamed: ``ID`` beside
+    ``id`` becomes ``ID_2``.
 
     Args:
         path: The path of the file.
         copy_path: The path of the file to write.
         shown_name: The file's name in notes and errors for the model.
-        renames_inner_keys: Whether the numbers are for keys of objects inside of objects, too.
+        renames_inner_keys: Whether to rename the keys of objects inside of the objects, too.
 
     Raises:
         ValueError: If no line is JSON.

@@ -237,7 +237,8 @@ def _run_request_once(request: dict[str, Any]) -> dict[str, Any]:
     paths: list[str] = []
     for table in tables:
         paths += filter(None, (table["path"], table.get("copy_path")))
-    # In this order: each setting fixes those before it.
+    # In this order: allowed_paths cannot be set without external access, and the locked
+    # configuration cannot be changed.
     connection.execute(f"SET allowed_paths = {_list(paths)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -293,8 +294,8 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
     if table["kind"] == "csv":
         return _prepare_separated(table)
     if table["kind"] == "json":
-        # A file in another encoding is copied as UTF-8. If the JSON must also be rewritten as
-        # lines, _json_source() writes a second copy.
+        # A file in another encoding is copied to ``copy_path`` as UTF-8. If the JSON must also be
+        # rewritten as lines, _json_source() reads this copy and writes a second one.
         copy_path = table["copy_path"]
         path = plain_path(utf8_of(table["path"], copy_path, table["names"][0]))
         return {**table, "path": path, "copy_path": f"{copy_path}.lines"}

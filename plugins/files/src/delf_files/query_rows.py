@@ -51,6 +51,7 @@ def _duckdb_type(values: Sequence[Any]) -> str:
         return "BOOLEAN"
     if kinds == {int} and all(abs(value) < _FIRST_LARGE_INT for value in filled):
         return "BIGINT"
+    # Also for integers that are too large for BIGINT, if a float keeps all their digits.
     if kinds <= {int, float} and not any(map(_loses_digits_as_float, filled)):
         return "DOUBLE"
     if kinds == {dt.date}:

@@ -135,13 +135,21 @@ class TableRows:
             yield row
 
     def _read_names(self) -> list[str]:
+        """Read the rows up to the row with column names, and return this row.
+
+        Return an empty list for a table without rows if the user names no header.
+
+        Raises:
+            ValueError: If the row with the number of the header does not exist.
+        """
+        if self._header is None:
+            _, first_row = next(self._rows, (0, []))
+            return first_row
         for number, row in self._rows:
-            if self._header is None or number == self._header:
+            if number == self._header:
                 return row
-            if number > self._header:
+            if number > self._header:  # the row is empty, so that it is left out
                 break
-        if self._header is None:  # the table has no rows
-            return []
         raise _missing_header_error(self._header)
 
     def add_notes(self, text: str) -> None:

@@ -95,6 +95,7 @@ def _diff(change: Change) -> list[str]:
     if old is None or new is None:
         return sizes
     old_name = "/dev/null" if change.before is None else name
+    # A file that cannot be read is compared as if it were empty, and its name says so.
     if change.hides_old:
         old_name = f"{name}, {change.old_state}"
     return list(difflib.unified_diff(old, new, old_name, name, lineterm="", n=3)) or sizes

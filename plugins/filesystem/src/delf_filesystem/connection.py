@@ -395,7 +395,9 @@ class Filesystem(Connection[FilesystemSettings]):
                 pattern = arguments.get("pattern", "*")
                 for place in self._files_to_change(str(path), str(pattern)):
                     content = self._content(place)
-                    changed = _pattern(old).sub(_LineEnds(new, content).replacement_for, content)
+                    # Each replacement gets the line ends, CRLF or LF, of the text that it replaces.
+                    replacement_for = _LineEnds(new, content).replacement_for
+                    changed = _pattern(old).sub(replacement_for, content)
                     is_binary = b"\0" in content[:_BINARY_CHECK_BYTES]
                     if changed != content and not is_binary:
                         _check_encoding(place, content, new)

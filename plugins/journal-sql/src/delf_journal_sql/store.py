@@ -215,6 +215,8 @@ def in_state(
 ) -> tuple[str, Mapping[str, str]]:
     """Return the SQL condition for tasks ``t`` in a state, and its parameters.
 
+    An interrupted task is stored as running, and its owner is a dead process or nobody.
+
     Args:
         connection: A connection for reading.
         is_alive: Checks if a process is alive.

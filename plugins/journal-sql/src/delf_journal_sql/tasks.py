@@ -322,8 +322,8 @@ class Appending:
     def _release(self, task: _Task, event: TaskFinished | TaskPostponed) -> None:
         """Store the end or the postponement of a task, and clear the process that owns the task.
 
-        A postponed task returns to its queue. Without a queue it stays running without an owner, so
-        that it is interrupted.
+        A postponed task returns to its queue. Without a queue, the task stays stored as running. As
+        no process owns the task, it then counts as interrupted; see :func:`in_state`.
         """
         self._released.add(event.task_id)
         values = _storable(TaskRecord.changes(event))

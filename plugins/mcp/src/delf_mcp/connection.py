@@ -560,8 +560,8 @@ class MCP(Connection[MCPSettings]):
             return await ask_once()
         except _LostSessionError as rejection:
             if may_change_something:
-                # The server may have executed the request, whatever it says: it rejects even a new
-                # session.
+                # The server rejects even a new session, so it may be wrong when it says that it has
+                # certainly not executed the request.
                 raise unknown_outcome(rejection) from None
             raise
 
@@ -593,6 +593,7 @@ class MCP(Connection[MCPSettings]):
         seconds = self.settings.start_timeout if kind == "start" else self.settings.timeout
         run = await server.link.run()
         try:
+            # run.request() keeps the client open, even if another task ends the session meanwhile.
             with quietly(), run.request():
                 async with asyncio.timeout(seconds) as limit:
                     yield run.client, IdleTimeout(limit, seconds)
@@ -647,6 +648,7 @@ class MCP(Connection[MCPSettings]):
             )
         if isinstance(error, ListError):
             return error_type(f"{start} cannot be used: {error}", hint=error.hint)
+        # An unreadable answer leaves the outcome as unknown as no answer.
         if isinstance(error, ValidationError):
             return lost_response_type(
                 f"{start}: the server's answer is not of the protocol: {error.error_count()} faults"

@@ -61,12 +61,11 @@ def _styled_path_text(param: Param, value: Any) -> str:
     if param.style in _SWAGGER_DELIMITERS and isinstance(value, list):
         separator = _DELIMITERS[param.style]  # percent-encoded, as all of the path
         return separator.join(map(_quoted, cast("list[Any]", value)))
-    name = quote(param.name, safe=_UNRESERVED)
-    if param.style == "label":
-        return "." + _expand(value, param.explode, ".", name, with_name=False)
-    if param.style == "matrix":
-        return ";" + _expand(value, param.explode, ";", name, with_name=True)
-    return _expand(value, param.explode, ",", name, with_name=False)
+    if param.style == "label":  # /.5
+        return "." + _expand(value, param.explode, ".")
+    if param.style == "matrix":  # /;id=5
+        return ";" + _expand(value, param.explode, ";", quote(param.name, safe=_UNRESERVED))
+    return _expand(value, param.explode, ",")
 
 
 def _has_dot_segment(quoted_text: str) -> bool:
@@ -82,31 +81,30 @@ def _has_dot_segment(quoted_text: str) -> bool:
     return False
 
 
-def _expand(value: Any, explode: bool, separator: str, name: str, *, with_name: bool) -> str:
+def _expand(value: Any, explode: bool, separator: str, name: str | None = None) -> str:
     """Serialise a value for a path segment, as RFC 6570 defines.
 
     Args:
         value: The value.
         explode: Whether each item of a list or object is separate.
         separator: The text between separate items.
-        name: The quoted name of the parameter.
-        with_name: Whether ``name=`` stands before the value.
+        name: The quoted name to put before the value; None for no name.
     """
     if isinstance(value, list):
         parts = [_quoted(item) for item in cast("list[Any]", value)]
-        if with_name and explode:  # id=3;id=4
+        if name is not None and explode:  # id=3;id=4
             return separator.join(f"{name}={part}" for part in parts)
         text = (separator if explode else ",").join(parts)
     elif isinstance(value, dict):
         items = [(_quoted(k), _quoted(v)) for k, v in cast("dict[str, Any]", value).items()]
-        if explode:  # x=1;y=2, also with_name: the keys take the place of the name
+        if explode:  # x=1;y=2, also with a name: the keys take its place
             return separator.join(f"{k}={v}" for k, v in items)
         text = ",".join(f"{k},{v}" for k, v in items)  # x,1,y,2
     else:
         text = _quoted(value)
-    if with_name:
-        return f"{name}={text}" if text else name
-    return text
+    if name is None:
+        return text
+    return f"{name}={text}" if text else name
 
 
 def _quoted(value: Any, safe: str = _UNRESERVED) -> str:

@@ -340,7 +340,10 @@ class _LiteralFinder(ast.NodeVisitor):
         self._visit_with_name(name, node.value)
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Name the parameter for a literal value in a dict after its key; keys stay literals."""
+        """Name the parameter for ``"Rome"`` in ``{"city": "Rome"}`` after the key ``city``.
+
+        The keys are not visited, so they stay literals.
+        """
         for key, value in zip(node.keys, node.values, strict=True):
             match key:
                 case ast.Constant(value=str(name)):

@@ -419,6 +419,8 @@ class Runner:
         watches_call = context.get("each") is not None
         is_test = bool(context.get("test"))
         if watches_call and not is_test:
+            # This method handles errors itself: even the result of a failed firing needs the known
+            # items, which the next firing reads from the result.
             return await self._fire_for_new_items(workflow_id, context)
         try:
             await self._check_user(context["user"])
@@ -640,7 +642,9 @@ class Runner:
             return is_lease_over
         if state is TaskState.RUNNING:  # a living process has claimed the task
             return False
-        return state is TaskState.INTERRUPTED or is_lease_over
+        if state is TaskState.INTERRUPTED:  # the process that had claimed the task has died
+            return True
+        return is_lease_over  # in any other state, such as queued, no process has claimed the task
 
     async def _tasks_in_state(self, state: TaskState) -> Sequence[str]:
         """Return the ids of the tasks of this runner's queues in a state, oldest first."""

@@ -250,7 +250,8 @@ class Lowering(ast.NodeTransformer):
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
         self._modules_and_classes: set[str] = set()
-        # The functions passed to ``functools.wraps``, which are no wrappers; see _may_be_wrapper().
+        # The names passed to ``functools.wraps``, each of a wrapped function. They show that other
+        # names of the script may mean wrappers.
         self._functions_passed_to_wraps: set[str] = set()
         # The number of context managers rewritten so far, for unique names of variables.
         self._context_manager_count = 0

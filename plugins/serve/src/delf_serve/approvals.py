@@ -152,6 +152,7 @@ class Approvals:
         if not has_right(record, caller):
             raise ProblemError(403, "you have no right to decide")
         decision = _to_decision(given)
+        # The request's approval rule may refuse even a person who has the right to decide.
         if (why := refusal_reason(record, caller.decider(via), decision)) is not None:
             raise ProblemError(403, why, "GET /approvals?mine=true lists what you may decide")
         if isinstance(decision, Answered):

@@ -1015,9 +1015,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 def _with_fields_of_records() -> type[Query]:
     """Create a query model with a parameter for each filterable field of a task record."""
-    kind: Any = Name
     fields: dict[str, Any] = {
-        name: (kind | None, Field(default=None, description=words))
+        name: (Name | None, Field(default=None, description=words))
         for name, words in filterable_fields().items()
     }
     return create_model("RecordQuery", __base__=Query, **fields)

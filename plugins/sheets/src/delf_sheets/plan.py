@@ -128,8 +128,8 @@ class Plan:
         if not grid:
             raise ToolRefusedError("there are no rows to append")
         width = max(len(row) for row in grid)
-        if width > sheet.columns:
-            self._grow(Area(sheet=sheet), 0, width)
+        # appendCells adds the missing rows to the sheet, but no columns.
+        self._grow(Area(sheet=sheet), height=0, width=width)
         cells, date_formats = _cells(grid, 0, 0, formulas=formulas)
         for (row, column), date_format in date_formats.items():
             cell_format = {"numberFormat": {"type": date_format, "pattern": FORMATS[date_format]}}

@@ -246,7 +246,10 @@ def _one_line_block(match: re.Match[str]) -> tuple[str, str] | None:
     An example is ```py x = 1```. None if the line only opens a block.
     """
     code_and_marks = _ONE_LINE.fullmatch(match["info"])
-    if code_and_marks is None or not code_and_marks["marks"].startswith(match["marks"]):
+    if code_and_marks is None:
+        return None
+    # As in Markdown, the closing marks are the opening ones, or more of them.
+    if not code_and_marks["marks"].startswith(match["marks"]):
         return None
     code = code_and_marks["code"].strip()
     word, _, rest = code.partition(" ")

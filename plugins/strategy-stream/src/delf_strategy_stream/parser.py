@@ -79,6 +79,7 @@ class Parser:
         """Parse the next piece of the answer; return the events that are now complete."""
         events: list[Event] = []
         # In chunks, because each state copies the unparsed input: a long text would take n² steps.
+        # Also once for the empty text of finish(), so that the states see the end of the input.
         for start in range(0, max(len(text), 1), _CHUNK_CHARS):
             self._unparsed += text[start : start + _CHUNK_CHARS]
             # Each state adds events, may choose the next state, and returns False for more input.
@@ -114,7 +115,7 @@ class Parser:
             if rest:
                 events.append(Thought(rest))
             events.append(UnparsableCall(text="", why=f"{self._reasoning_tag} has no end"))
-        elif state == self._after_execute_tag:
+        elif state == self._after_execute_tag:  # the rest is blank, or begins ``</execute>``
             events.append(UnparsableCall(text=_EXECUTE, why="no calls follow"))
         elif state == self._inside_call:
             events.append(UnparsableCall(text=rest, why="it has no end"))
@@ -122,7 +123,7 @@ class Parser:
             # An incomplete "```json" before a call is not reported.
             is_incomplete_fence = _may_become(rest, _JSON_FENCE)
             if not is_incomplete_fence:
-                self._text_between_calls.append(rest)
+                self._text_between_calls.append(rest)  # finish() reports the text
 
     def _report_calls_in_fence(self, events: list[Event]) -> None:
         """Report the calls in a code fence that is the whole answer, because the calls are meant.

@@ -269,6 +269,7 @@ class _XmlScan:
             self.computed_count += 1
         elif self._has_formula:
             self.uncomputed_cells[self._position] = None
+        # Count the formula once: both the next row and its first cell end this cell.
         self._has_formula = False
 
     def _characters(self, text: str) -> None:
