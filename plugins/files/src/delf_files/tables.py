@@ -143,8 +143,8 @@ class TableRows:
             ValueError: If the row with the number of the header does not exist.
         """
         if self._header is None:
-            _, first_row = next(self._rows, (0, []))
-            return first_row
+            first = next(self._rows, None)
+            return [] if first is None else first[1]
         for number, row in self._rows:
             if number == self._header:
                 return row

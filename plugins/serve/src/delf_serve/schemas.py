@@ -1015,8 +1015,9 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 def _with_fields_of_records() -> type[Query]:
     """Create a query model with a parameter for each filterable field of a task record."""
+    kind: Any = Name  # pyright does not know that an Annotated type can be combined by ``|``
     fields: dict[str, Any] = {
-        name: (Name | None, Field(default=None, description=words))
+        name: (kind | None, Field(default=None, description=words))
         for name, words in filterable_fields().items()
     }
     return create_model("RecordQuery", __base__=Query, **fields)
