@@ -9,6 +9,7 @@ import pytest
 
 from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
 from delf.protocols.connection import Allowed, ProposedCall, Refused
+from delf_sql.backends.engine import EngineBackend
 
 pytestmark = pytest.mark.services
 
@@ -250,6 +251,24 @@ async def test_value_fits_a_column_that_was_just_altered(any_database, open_sql)
     else:
         await sql.write(statements, values)
     assert await sql.query("SELECT n FROM stock ORDER BY n") == [{"n": 1.0}, {"n": 1.5}]
+
+
+async def test_repeated_writes_list_the_tables_of_the_database_once(
+    any_database, open_sql, monkeypatch
+):
+    any_database.run("CREATE TABLE stock (n int)")
+    list_relations = EngineBackend.relations
+    sessions = []
+
+    def noted(self, session):
+        sessions.append(session)
+        return list_relations(self, session)
+
+    monkeypatch.setattr(EngineBackend, "relations", noted)
+    sql = open_sql(any_database)
+    for number in range(3):
+        await sql.write("INSERT INTO stock VALUES (:n)", {"n": number})
+    assert len(sessions) <= 1
 
 
 async def test_rows_that_a_list_reads_do_not_count_as_changed(items, open_sql):

@@ -67,6 +67,8 @@ class EngineBackend:
         # The engine for read-only sessions has the key True, the other engine the key False.
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
+        # The tables that earlier writes have named: finding a table lists all tables.
+        self._relations_by_name: dict[str, Relation] = {}
 
     def check_driver(self) -> None:
         """Create the engine, which does not connect yet.
@@ -241,9 +243,13 @@ class EngineBackend:
         return kinds_of(bound, self.target.dialect, lambda name: self._table_named(session, name))
 
     def _table_named(self, session: sa.Connection, name: str) -> Table | None:
-        # Read the catalogue each time: anybody may have changed the table since the last write.
-        relation = find_relation(name, self.relations(session))
-        return None if relation is None else self.tables(session, [relation])[0]
+        if name not in self._relations_by_name:
+            relation = find_relation(name, self.relations(session))
+            if relation is None:
+                return None
+            self._relations_by_name[name] = relation
+        # Read the columns each time: anybody may have changed them since the last write.
+        return self.tables(session, [self._relations_by_name[name]])[0]
 
     def _check(self, session: sa.Connection, statement: Statement, bound: BoundStatement) -> None:
         """Refuse a query if the database knows more about it than the statement gate.
