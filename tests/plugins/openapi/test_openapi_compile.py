@@ -335,6 +335,25 @@ async def test_action_signature_has_defaults_and_required_parameters_first() -> 
     assert action.parameters[2].doc == "date-time; Only newer."
 
 
+@pytest.mark.parametrize(
+    ("media", "doc"),
+    [
+        ("application/json", "at most 5 items; Readings, newest first."),
+        ("text/csv", "text/csv; at most 5 items; Readings, newest first."),
+    ],
+)
+async def test_description_of_whole_body_is_shown(media: str, doc: str) -> None:
+    schema = {
+        "type": "array",
+        "maxItems": 5,
+        "items": {"type": "number"},
+        "description": "Readings, newest first. They may be empty.",
+    }
+    request_body = {"content": {media: {"schema": schema}}}
+    (action,) = (await actions_of(one({"requestBody": request_body}, method="post"))).values()
+    assert action.parameters[0].doc == doc
+
+
 async def test_form_file_accepts_bytes_and_named_content() -> None:
     form = {
         "type": "object",

@@ -55,6 +55,7 @@ _FILE_TYPE: Final = 'bytes | {"content": bytes, ?"filename": str, ?"content_type
 
 _MAX_NOTES: Final = 2_000
 _MAX_RESULT_DOC: Final = 240
+_MAX_MEDIA_TYPE: Final = 60
 _GENERIC_RESULT_WORDS: Final = (
     "success successful successfully ok okay response result request operation"
 )
@@ -328,12 +329,11 @@ def _body_arguments(
         type_text = types_by_kind.get(body.kind) or safe_text(
             shapes, body.schema, _INPUT, 3 * limits.argument
         )
-        if body.kind == "json":
-            doc = hints_of(document, body.schema, limits.doc, limits.depth)
-        else:
-            doc = clean(body.media, 60)
         description = description_of(document, body.schema)
-        _, notes = _doc_and_notes(description, body.schema, document, limits)
+        doc, notes = _doc_and_notes(description, body.schema, document, limits)
+        if body.kind != "json":
+            media_type = clean(body.media, _MAX_MEDIA_TYPE)
+            doc = "; ".join(filter(None, [media_type, doc]))
         whole_body = Argument(
             arg=body.whole_argument or "body",
             name="",
