@@ -216,7 +216,8 @@ def _reserved_use(name: str, kind: str) -> str | None:
     """Return what a name is reserved for; None if a plugin of the kind can have the name."""
     if name in _RESERVED_NAMES:
         return "it stands for delf itself"
-    if name in _HOOKS[kind][1].special_values:
+    _, spec_class = _HOOKS[kind]
+    if name in spec_class.special_values:
         return f"the setting of the {kind} has another meaning for it"
     if kind == "command" and name in COMMANDS:
         return f"delf {name} is a command of delf"
@@ -225,7 +226,9 @@ def _reserved_use(name: str, kind: str) -> str | None:
     if kind == "connection":
         from delf_engine.toolset import RESERVED  # takes long to import, which --help does not need
 
-        if not {*RESERVED, *dir(builtins)}.isdisjoint((name, name.replace("-", "_"))):
+        names_in_scripts = {*RESERVED, *dir(builtins)}
+        variable = name.replace("-", "_")
+        if name in names_in_scripts or variable in names_in_scripts:
             return "scripts need it"
     return None
 

@@ -15,7 +15,7 @@ from delf_devkit.testing.contracts.guard import (
     blocking_calls,
     function_name_of,
     guarded,
-    install_blocking_hook,
+    install_audit_hook,
     place_of,
     started_programs,
     watched_loop,
@@ -68,7 +68,7 @@ class Contract:
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap own async tests with :func:`guarded`; disable tests whose flags are not set."""
         super().__init_subclass__(**options)
-        install_blocking_hook()
+        install_audit_hook()
         for name, function in _test_functions(cls):
             is_inherited = name not in vars(cls)
             if is_inherited and hasattr(function, _NEEDS):

@@ -134,8 +134,8 @@ class ConnectionContract(Contract):
     ``refused_connection``, whose password or key the service refuses; set ``logs_in = False`` if no
     secret is for a login. ``failing_calls`` have valid arguments, but the service refuses them.
     ``slow_call`` takes a second or more with the fixture ``slow_connection``, for tests of
-    cancellation. ``calls_to_refuse`` are calls that ``check`` always refuses; set
-    ``check_refuses = False`` if ``check`` refuses nothing.
+    cancellation. ``calls_to_refuse`` are calls that ``check`` never allows: it refuses
+    them, or asks a person. Set ``check_refuses = False`` if ``check`` allows all calls.
     """
 
     calls: ClassVar[Sequence[Call]] = ()
@@ -444,7 +444,7 @@ class ConnectionContract(Contract):
             verdict = await _verdict(call, connection)
             assert isinstance(verdict, (Refused, NeedsApproval)), (
                 f"{call.action}: its check says {type(verdict).__name__}; where it cannot judge, "
-                "it has to raise or to refuse"
+                "it has to refuse, to raise, or to ask a person (NeedsApproval)"
             )
 
     async def test_check_returns_a_verdict(self, connection: Any) -> None:
@@ -535,6 +535,7 @@ class ConnectionContract(Contract):
             result = await self._make(call, refused_connection)
         except Exception:
             return
+        # False is an answer, such as that a file does not exist, and not an empty result.
         assert result or result is False, (
             f"{call.action} gave {result!r} with the login that the service refuses, and more with "
             "the right one: a task would take the refusal for an empty result; raise "
@@ -666,8 +667,9 @@ def _check_no_time(texts: str, texts_without_context: str) -> None:
     A date that is not in ISO form is accepted in the context, which may have dates of its data.
     """
     now = dt.datetime.now().astimezone()
-    thousands_of_seconds = int(now.timestamp()) // 1000  # the texts are some seconds old
-    for text in (f"{now:%Y-%m-%d}", f"{now:%H:%M:%S}", str(thousands_of_seconds)):
+    # The first digits of the Unix time, because the texts are some seconds old.
+    digits_of_unix_time = str(int(now.timestamp()) // 1000)
+    for text in (f"{now:%Y-%m-%d}", f"{now:%H:%M:%S}", digits_of_unix_time):
         assert text not in texts, "the current time is in the prompt: leave it out"
     for form in _DATES:
         assert f"{now:{form}}" not in texts_without_context, (

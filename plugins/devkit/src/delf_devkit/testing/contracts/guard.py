@@ -390,7 +390,7 @@ def _hook(
         listener(event, arguments)
 
 
-def install_blocking_hook() -> None:
+def install_audit_hook() -> None:
     """Report audit events and statements of sqlite3 to ``_listeners`` from now on.
 
     Call this before the tested plugin opens anything.
@@ -414,7 +414,7 @@ def install_blocking_hook() -> None:
 @contextlib.contextmanager
 def started_programs() -> Generator[list[str]]:
     """Collect the command lines of programs that are started while the block runs."""
-    install_blocking_hook()
+    install_audit_hook()
     programs = list[str]()
 
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
@@ -446,7 +446,7 @@ def _blocking_step(event: str, arguments: tuple[Any, ...]) -> str | None:
 @contextlib.contextmanager
 def blocking_calls() -> Generator[list[str]]:
     """Collect the blocking calls that this thread makes while the block runs, by an audit hook."""
-    install_blocking_hook()
+    install_audit_hook()
     loop_thread_id = threading.get_ident()
     calls: list[str] = []
 

@@ -329,7 +329,8 @@ class _SharedState:
         self._kind = type(subject)
         # Shorter texts may be in a variable by chance.
         self._forbidden_texts = [text for text in forbidden_texts if len(text) >= _MIN_TEXT_CHARS]
-        remember_module_state(subject)  # unless a test of the suite has done so before
+        # For an object that is no fixture: guarded() has remembered the state of the fixtures.
+        remember_module_state(subject)
         # The values of class variables after the first use, as texts by name; see remember().
         self._remembered_texts: dict[str, str] = {}
 

@@ -295,6 +295,7 @@ texts
             return "ok"
 
         host = RecordingScriptHost({"wait": wait, "ok": ok})
+        # The host sees the cancellation before the last call, which shows that calls still work.
         code = """
 import asyncio
 task = asyncio.ensure_future(wait())

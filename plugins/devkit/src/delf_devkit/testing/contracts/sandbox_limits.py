@@ -318,9 +318,12 @@ for number in range(40):
             folders = getattr(await run(f"{FIND_POSIX}\n{_LIST_WRITABLE_FOLDERS}"), "value", None)
             assert folders, "no folder of the sandbox can be written, not even the script's own"
             for folder in folders:
-                run = run if run.session.alive else await bench.open(limits=limits)
+                if not run.session.alive:  # filling the folder before may have ended the session
+                    run = await bench.open(limits=limits)
                 outcome = await run(f"FOLDER = {folder!r}\n{FIND_POSIX}\n{_FILL_FOLDER}")
+                # A script that the sandbox aborted at the limit returns no size.
                 size = getattr(outcome, "value", None) or 0
+                # Twice the limit, because the limit of a folder need not be exact.
                 assert size <= 2 * limits.scratch_bytes, (
                     f"a script puts {size:,} bytes into {folder!r} with `scratch_bytes` "
                     f"{limits.scratch_bytes:,}: mount that folder read-only, or limit its size"
