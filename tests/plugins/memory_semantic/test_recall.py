@@ -190,6 +190,13 @@ async def test_recall_follows_added_and_deleted_conversations(
     assert b"zebra" not in kept
 
 
+async def test_closed_recall_finds_the_same_messages_when_it_is_used_again(recall: Recall) -> None:
+    found = await recall.recall("lamps")
+    assert found
+    await recall.aclose()
+    assert await recall.recall("lamps") == found
+
+
 async def test_long_messages_are_cut_around_the_match(
     recall: Recall, journal: SharedJournal
 ) -> None:

@@ -145,6 +145,7 @@ class Recall(Connection[RecallSettings]):
                 # Journals share the file, and each deletes the vectors of removed messages.
                 namespace = f"{self.settings.namespace} of {self._journal.place}"
                 self._index = MessageIndex(file, namespace)
+                self._indexed_states = {}  # a new index is empty
             namespace = self.settings.namespace
             conversations_of_namespace = self._journal.conversations(namespace)
             await self._index_changes(conversations_of_namespace, self._index)
