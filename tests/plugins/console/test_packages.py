@@ -229,7 +229,10 @@ def test_install_and_uninstall_write_json(monkeypatch: pytest.MonkeyPatch, tmp_p
     done = CliRunner().invoke(cli, ["plugins", "install", "sql", "--yes", "--json"])
     made = json.loads(done.stdout)
     check_object(made, json_tables()["delf plugins install"])
-    assert (done.exit_code, made["plugins"]) == (0, []), "it was installed before"
+    assert done.exit_code == 0
+    assert [plugin["name"] for plugin in made["plugins"]] == ["sql"], "new or not"
     assert [item["name"] for item in made["installed"]] == ["delf-plugin-sql"]
+    done = CliRunner().invoke(cli, ["plugins", "install", "sql[duckdb]", "--yes"])
+    assert done.stdout.splitlines()[-1].startswith("✓ sql ")
     done = CliRunner().invoke(cli, ["plugins", "uninstall", "sql", "--yes", "--json"])
     assert json.loads(done.stdout) == {"uninstalled": ["delf-plugin-sql"]}

@@ -72,7 +72,8 @@ class _InstalledRow(TypedDict):
 
     Args:
         installed: The packages: ``name``, and their ``origin`` in words.
-        plugins: The plugins that are new, as ``delf plugins check`` has them.
+        plugins: The plugins of the packages, and others that are new, as ``delf plugins check`` has
+            them.
     """
 
     installed: list[dict[str, str]]
@@ -149,10 +150,15 @@ def install(
     if any(item.argument.startswith("--editable") for item in items):
         for folder in getsitepackages():
             addsitedir(folder)  # Python reads path files only at its start
-    new_names = tuple(sorted(set(state.discover().names) - names_before))
+    packages = {item.name for item in items}
+    shown_names = {
+        record.name
+        for record in state.discover().records()
+        if record.distribution in packages or record.name not in names_before
+    }
     checked: list[CheckResult] = []
-    if new_names:
-        checked += _check_plugins(state, new_names, release=False)
+    if shown_names:
+        checked += _check_plugins(state, shown_names, release=False)
     if as_json:
         installed = [{"name": item.name, "origin": item.origin} for item in items]
         data = _InstalledRow(installed=installed, plugins=list(map(asdict, checked)))
