@@ -5,8 +5,9 @@ Each item of ``MIGRATIONS`` is one version; released ones are never changed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import JournalSetupError
@@ -26,9 +27,7 @@ INPUTS: Final = """type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_
 
 # Tasks are 'queued' while they wait for a runner. The partial indexes avoid scans of all events
 # for lists. `last` and `summarized` are positions of a conversation's messages.
-# `delf_removed` has the ids of removed tasks: a message that comes again after its task was removed
-# starts no other.
-_VERSION_16: Final = f"""
+_VERSION_13: Final = f"""
 CREATE TABLE delf_owners (
     owner TEXT PRIMARY KEY, pid INTEGER NOT NULL, birth TEXT, host TEXT NOT NULL,
     place TEXT NOT NULL, heartbeat {{real}} NOT NULL, lease {{real}}
@@ -36,7 +35,7 @@ CREATE TABLE delf_owners (
 CREATE TABLE delf_tasks (
     id {{serial}}, task_id TEXT NOT NULL UNIQUE, task TEXT NOT NULL, origin TEXT NOT NULL,
     state TEXT NOT NULL, started_at {{real}} NOT NULL, finished_at {{real}}, duration_ms {{real}},
-    cost_usd {{real}}, error TEXT, owner TEXT, queue TEXT, not_before {{real}}, user_id TEXT,
+    cost_usd {{real}}, error TEXT, owner TEXT, queue TEXT, not_before {{real}}, limit_key TEXT,
     tries INTEGER, losses INTEGER, folder TEXT
 );
 CREATE INDEX delf_tasks_started ON delf_tasks (started_at, id);
@@ -47,7 +46,8 @@ CREATE TABLE delf_events (
     pos {{serial}}, task {{big}} NOT NULL, seq INTEGER NOT NULL, at {{real}} NOT NULL,
     type TEXT NOT NULL, v INTEGER NOT NULL, data TEXT NOT NULL, blobs TEXT, UNIQUE (task, seq)
 );
-CREATE INDEX delf_events_requests ON delf_events (task, seq) WHERE {REQUESTS};
+CREATE INDEX delf_events_requests ON delf_events (task, seq)
+    WHERE type IN ('ApprovalRequested', 'ApprovalDecided');
 CREATE INDEX delf_events_remembered ON delf_events (task, seq) WHERE {REMEMBERED};
 CREATE INDEX delf_events_inputs ON delf_events (task, seq) WHERE {INPUTS};
 CREATE TABLE delf_blobs (
@@ -73,15 +73,33 @@ CREATE TABLE delf_messages (
 CREATE TABLE delf_people (name TEXT PRIMARY KEY, data TEXT NOT NULL);
 CREATE TABLE delf_sessions (
     digest TEXT PRIMARY KEY, name TEXT NOT NULL, began {{real}} NOT NULL, until {{real}} NOT NULL,
-    user_id TEXT NOT NULL DEFAULT '', shown_key TEXT NOT NULL DEFAULT '',
+    holder TEXT NOT NULL DEFAULT '', shown_key TEXT NOT NULL DEFAULT '',
     way TEXT NOT NULL DEFAULT '', client TEXT NOT NULL DEFAULT '', browser TEXT NOT NULL DEFAULT ''
-);
-CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {{real}} NOT NULL);
-CREATE INDEX delf_removed_at ON delf_removed (at)
+)
 """
-MIGRATIONS: Final[Sequence[str]] = (_VERSION_16,)
+
+_VERSION_14: Final = f"""
+DROP INDEX delf_events_requests;
+CREATE INDEX delf_events_requests ON delf_events (task, seq) WHERE {REQUESTS};
+"""
+# The ids of removed tasks: a message that comes again after its task was removed starts no other.
+_VERSION_15: Final = """
+CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {real} NOT NULL);
+CREATE INDEX delf_removed_at ON delf_removed (at);
+"""
+# The user for whom a task runs was called its key; :func:`_rename_key` changes the events.
+_VERSION_16: Final = """
+ALTER TABLE delf_tasks RENAME COLUMN limit_key TO user_id;
+ALTER TABLE delf_sessions RENAME COLUMN holder TO user_id
+"""
+_EVENTS_WITH_USER: Final = (
+    "'TaskQueued', 'TaskStarted', 'ApprovalDecided', 'ApprovalVoted', 'ApprovalCommented', "
+    "'ApprovalAssigned'"
+)
+MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14, _VERSION_15, _VERSION_16)
 """The statements that create :data:`OLDEST_VERSION`, then the statements of each migration."""
-OLDEST_VERSION: Final = 16
+_VERSION_WITH_USER: Final = 16
+OLDEST_VERSION: Final = 13
 """The oldest schema version that can be migrated; earlier versions were never released."""
 
 
@@ -122,6 +140,8 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
                 connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - only names of this module
+            if 0 < version < _VERSION_WITH_USER:
+                _rename_key(connection)
             for migration in _missing_migrations(migrations, version):
                 for statement in migration.format(**database.types).split(";"):
                     if statement.strip():
@@ -132,6 +152,24 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
             )
     finally:
         connection.close()
+
+
+def _rename_key(connection: Connection) -> None:
+    """Rename the field ``key`` of stored events to ``user``."""
+    events = connection.execute(
+        f"SELECT pos, data FROM delf_events WHERE type IN ({_EVENTS_WITH_USER})"  # noqa: S608 - constant
+    )
+    for pos, data in events:
+        fields: dict[str, Any] = json.loads(data)
+        fields["user"] = fields.pop("key", None)
+        setup: dict[str, Any] = fields.get("setup") or {}
+        request_to_server: dict[str, Any] | None = setup.get("serve")
+        if request_to_server and "key" in request_to_server:
+            request_to_server["user"] = request_to_server.pop("key")
+        connection.execute(
+            "UPDATE delf_events SET data = :data WHERE pos = :pos",
+            {"data": json.dumps(fields), "pos": pos},
+        )
 
 
 def _version(connection: Connection, database: Database) -> int:

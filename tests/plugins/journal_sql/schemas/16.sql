@@ -71,12 +71,11 @@ CREATE INDEX delf_tasks_started ON delf_tasks (started_at, id);
 CREATE INDEX delf_tasks_state ON delf_tasks (state, started_at, id);
 CREATE INDEX delf_tasks_running ON delf_tasks (owner) WHERE state = 'running';
 CREATE INDEX delf_tasks_queued ON delf_tasks (started_at, id) WHERE state = 'queued';
-CREATE INDEX delf_events_requests ON delf_events (task, seq) WHERE type IN ('ApprovalRequested', 'ApprovalDecided', 'ApprovalVoted', 'ApprovalCommented', 'ApprovalAssigned');
 CREATE INDEX delf_events_remembered ON delf_events (task, seq) WHERE type = 'ApprovalDecided' AND data LIKE '%"until_revoked"%';
 CREATE INDEX delf_events_inputs ON delf_events (task, seq) WHERE type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_files"%';
 CREATE INDEX delf_notes_task ON delf_notes (task, pos);
-CREATE INDEX delf_removed_at ON delf_removed (at)
-;
+CREATE INDEX delf_events_requests ON delf_events (task, seq) WHERE type IN ('ApprovalRequested', 'ApprovalDecided', 'ApprovalVoted', 'ApprovalCommented', 'ApprovalAssigned');
+CREATE INDEX delf_removed_at ON delf_removed (at);
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('delf_tasks',3);
 INSERT INTO "sqlite_sequence" VALUES('delf_events',20);
