@@ -70,7 +70,7 @@ async def test_killed_command_reports_nothing_after_its_end(folder: Path) -> Non
     reports: list[str] = []
     context: Any = SimpleNamespace(say=reports.append)
     with pytest.raises(DelfError, match="killed after 1 seconds"):
-        await shell.run("while :; do echo 1; sleep 0.01; done", timeout=1, context=context)
+        await shell.run("sh -c 'while :; do echo 1; sleep 0.01; done'", timeout=1, context=context)
     count = len(reports)
     end = time.monotonic()
     await until(lambda: time.monotonic() > end + 0.3)
