@@ -66,6 +66,14 @@ async def test_routine_draft_is_saved_only_after_its_review(agent, scripted_mode
     assert "were" not in store.find("report").script
 
 
+async def test_draft_refuses_to_fix_a_parameter_that_is_not_proposed(agent, scripted_model):
+    scripted_model.writes(ONE)
+    response = await agent.arun(TASK)
+    with pytest.raises(ConfigurationError, match="'tos' is proposed; did you mean 'to'") as caught:
+        await Routines(agent).adraft(response.trace.task_id, "report", fixed=["tos", "month"])
+    assert caught.value.hint == "proposed are: to, month"
+
+
 async def test_script_with_an_invisible_character_is_not_saved(agent, scripted_model, store):
     scripted_model.writes(ONE, ONE.replace("sent'", "s\u200bent'"))
     for _ in range(2):

@@ -30,7 +30,7 @@ def events_of(*scripts):
 
 
 def saved(task, script):
-    return propose("income_of", task, "t", [*events_of(script)], [INCOME], script=script)
+    return propose("income_of", task, "t", [*events_of(script)], [INCOME], script=script).routine
 
 
 TASK = "How much did Berlin pay in 2026-10?"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from delf import Agent
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, did_you_mean
 from delf.events import Event, start_event
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import Done, Failed
@@ -105,7 +105,8 @@ class BoundDraft:
             ledger: Charged with the cost of merging; the agent's ledger when omitted.
 
         Raises:
-            ConfigurationError: If the task cannot become a routine.
+            ConfigurationError: If the task cannot become a routine, or if ``fixed`` names a
+                parameter that is not proposed.
             DelfError: If the scripts could not be merged.
         """
         store = RoutineStore(root, trust)
@@ -130,6 +131,12 @@ class BoundDraft:
         cost: float | None = 0.0
         if scripts.earlier and (tested.differences or not scripts.last_suffices):
             tested, cost = await drafter.draft_of_merged(scripts, ledger or agent.ledger)
+        for unknown in set(fixed) - tested.kept_literals:
+            proposed = [*tested.routine.parameters, *tested.kept_literals]
+            raise ConfigurationError(
+                f"no parameter {unknown!r} is proposed{did_you_mean(unknown, proposed)}",
+                hint=f"proposed are: {', '.join(proposed) or 'none'}",
+            )
         return cls(
             agent=agent,
             store=store,
@@ -235,9 +242,17 @@ def _any_object() -> dict[str, Any]:
 
 
 class _TestedRoutine(NamedTuple):
-    """A routine, its test case, and the differences between its test run and the task."""
+    """A routine, its test case, and the differences between its test run and the task.
+
+    Args:
+        routine: The routine.
+        kept_literals: Which of the ``fixed`` names were names of proposed parameters.
+        case: The test case.
+        differences: What the test run did otherwise than the task.
+    """
 
     routine: Routine
+    kept_literals: frozenset[str]
     case: Case
     differences: list[str]
 
@@ -271,7 +286,7 @@ class _Drafter:
             script: The script.
             case: The recorded run of the task, without the inputs of the routine.
         """
-        draft = propose(
+        draft, kept_literals = propose(
             self.name,
             self.task,
             self.task_id,
@@ -282,7 +297,9 @@ class _Drafter:
         )
         # The default values of the parameters are their values in the task.
         case = replace(case, inputs=draft.values({}))
-        return _TestedRoutine(draft, case, await run_case(draft, case, self.make_agent))
+        return _TestedRoutine(
+            draft, kept_literals, case, await run_case(draft, case, self.make_agent)
+        )
 
     async def draft_of_merged(
         self, scripts: Scripts, ledger: Ledger

@@ -190,6 +190,13 @@ def reads_with_data(events: Iterable[Event]) -> set[str]:
     return called - changing - without_data
 
 
+class Proposal(NamedTuple):
+    """A proposed routine, and which of the ``fixed`` names were names of its parameters."""
+
+    routine: Routine
+    kept_literals: frozenset[str]
+
+
 def propose(
     name: str,
     task: str,
@@ -199,7 +206,7 @@ def propose(
     *,
     script: str,
     fixed: Iterable[str] = (),
-) -> Routine:
+) -> Proposal:
     """Create a routine from a task. Literals that occur in the task's text become parameters.
 
     Args:
@@ -236,7 +243,7 @@ def propose(
     # A later run that gets nothing from one of these actions is suspicious.
     actions_with_data = reads_with_data(events)
     shape_of_answer = shape_of(answer_of(events))
-    return Routine(
+    routine = Routine(
         name=name,
         title=_title(task),
         task=task,
@@ -248,6 +255,7 @@ def propose(
         saved_from=task_id,
         answer=shape_of_answer,
     )
+    return Proposal(routine, frozenset(finder.kept_literals))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,6 +321,8 @@ class _LiteralFinder(ast.NodeVisitor):
         self._unavailable_names = {*unavailable_names, *keyword.kwlist}
         # A literal whose parameter would get one of these names stays a literal.
         self._refused_names = refused_names
+        self.kept_literals: set[str] = set()
+        """The refused names that a parameter would have got."""
         # For each node that is being visited, the innermost last: a name for its literals, or None.
         self._name_hints: list[str | None] = [None]
         self._f_string_depth = 0  # the number of f-strings around the node being visited
@@ -503,6 +513,7 @@ class _LiteralFinder(ast.NodeVisitor):
             return self.parameters[key]
         name = self._name(value, kind)
         if name in self._refused_names:
+            self.kept_literals.add(name)
             return None
         self._unavailable_names.add(name)
         parameter = self.parameters[key] = Parameter(name=name, type=kind, default=value)
