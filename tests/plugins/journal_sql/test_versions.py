@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 import pytest
 
+from delf.errors import UnreadableEventError
 from delf.events import Printed, TaskFinished, TaskStarted
 from delf_journal_sql import schema
 from delf_journal_sql.errors import JournalSetupError
@@ -54,6 +58,23 @@ async def test_journal_of_each_version_can_be_continued(version, tmp_path, open_
         dict(journal_schemas.tables_of(place)) for place in (path, tmp_path / "fresh.db")
     )
     assert here.keys() == fresh.keys()
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version < 16])
+@pytest.mark.parametrize("damage", ["{", "[]", '{"setup": 1}'])
+async def test_damaged_event_does_not_keep_a_journal_from_being_upgraded(
+    damage, version, tmp_path, open_journal
+):
+    path = tmp_path / "journal.db"
+    journal_schemas.load(path, version)
+    with contextlib.closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute(
+            "UPDATE delf_events SET data = ? WHERE task = 2 AND type = 'TaskStarted'", (damage,)
+        )
+    journal = open_journal(str(path))
+    assert list(await journal.read("done")) == journal_schemas.events_of("done")
+    with pytest.raises(UnreadableEventError, match="task bad is damaged"):
+        await journal.read("bad")
 
 
 async def test_journal_is_usable_by_two_versions_until_closed(

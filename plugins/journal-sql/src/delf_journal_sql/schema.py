@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from delf_journal_sql.codec import DAMAGE
 from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import JournalSetupError
 
@@ -160,16 +161,23 @@ def _rename_key(connection: Connection) -> None:
         f"SELECT pos, data FROM delf_events WHERE type IN ({_EVENTS_WITH_USER})"  # noqa: S608 - constant
     )
     for pos, data in events:
-        fields: dict[str, Any] = json.loads(data)
-        fields["user"] = fields.pop("key", None)
-        setup: dict[str, Any] = fields.get("setup") or {}
-        request_to_server: dict[str, Any] | None = setup.get("serve")
-        if request_to_server and "key" in request_to_server:
-            request_to_server["user"] = request_to_server.pop("key")
+        try:
+            renamed = _with_user(json.loads(data))
+        except DAMAGE:  # the error of an event that cannot be read belongs to its own task only
+            continue
         connection.execute(
             "UPDATE delf_events SET data = :data WHERE pos = :pos",
-            {"data": json.dumps(fields), "pos": pos},
+            {"data": json.dumps(renamed), "pos": pos},
         )
+
+
+def _with_user(fields: dict[str, Any]) -> dict[str, Any]:
+    fields["user"] = fields.pop("key", None)
+    setup: dict[str, Any] = fields.get("setup") or {}
+    request_to_server: dict[str, Any] | None = setup.get("serve")
+    if request_to_server and "key" in request_to_server:
+        request_to_server["user"] = request_to_server.pop("key")
+    return fields
 
 
 def _version(connection: Connection, database: Database) -> int:
