@@ -167,6 +167,26 @@ async def test_program_that_is_not_a_server_is_reported_in_time(open_mcp, script
     assert caught.value.message.endswith(says)
 
 
+@pytest.mark.parametrize("then", ["", "; sys.exit(3)"])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_refusal_of_a_server_is_reported_as_the_server_says_it(open_mcp, mode, then) -> None:
+    """The program is stopped after the refusal, or ends itself."""
+    script = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request.get("method") == "initialize":
+        error = {"code": -32000, "message": "the licence has expired"}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)THEN
+    elif "id" in request:
+        error = {"code": -32601, "message": "unknown method"}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
+"""
+    srv = open_mcp(args=["-c", script.replace("THEN", then)], protocol=mode)
+    with pytest.raises(ConnectionUnavailableError, match="the licence has expired"):
+        await srv.actions()
+
+
 async def test_cancelled_call_is_cancelled_at_the_server(open_mcp, tmp_path) -> None:
     marker = tmp_path / "marker"
     srv = open_mcp(env={"MARKER": str(marker)})

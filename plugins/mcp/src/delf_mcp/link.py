@@ -11,7 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Self, cast
 
-from mcp import Client
+import anyio
+import mcp_types as types
+from mcp import Client, MCPError
 
 from delf.errors import ConnectionUnavailableError, DelfError
 from delf.terminal import visible
@@ -375,6 +377,14 @@ def first_of(error: BaseException) -> str:
     if text:
         return f"{type(first).__name__}: {text}"[:300]
     return type(first).__name__
+
+
+def is_connection_loss(error: BaseException) -> bool:
+    """Return True if the connection to the server was closed; False for an error of the server."""
+    first = _first_exception(error)
+    if isinstance(first, MCPError):
+        return first.code == types.CONNECTION_CLOSED
+    return isinstance(first, (anyio.ClosedResourceError, anyio.BrokenResourceError))
 
 
 def _first_exception(error: BaseException) -> BaseException:

@@ -19,7 +19,7 @@ from delf.errors import ConnectionUnavailableError
 from delf.network.proxies import async_transport
 from delf.settings import reveal_secrets
 from delf_mcp.limits import MAX_MESSAGE_BYTES, limit_response_size
-from delf_mcp.link import ServerRun, first_of, watched
+from delf_mcp.link import ServerRun, first_of, is_connection_loss, watched
 from delf_mcp.listing import InvalidItemFilter, Omitted
 from delf_mcp.oauth import OpenURL, login
 from delf_mcp.program import running
@@ -120,7 +120,11 @@ class Target:
         except Exception as error:
             if has_started:
                 raise
-            cause = run.exit_cause or first_of(error)
+            cause = first_of(error)
+            # After another error, such as a refusal by the server, the program has ended or was
+            # stopped because of that error.
+            if run.exit_cause and is_connection_loss(error):
+                cause = run.exit_cause
             raise ConnectionUnavailableError(
                 f"{self._name}: the MCP server {command!r} does not start: {cause}"
                 f"{run.output_note}",
