@@ -540,6 +540,13 @@ async def test_login_with_a_key_that_is_also_in_the_settings_is_a_session_of_the
     assert keys.caller_of_session(session) == caller
 
 
+def test_key_of_the_settings_is_the_same_user_in_each_version():
+    """The users are stored: with another name, a key would lose its tasks, files and budget."""
+    caller = Keys(["ada:ada-key"]).find(b"ada-key")
+    assert caller is not None
+    assert caller.user == "ada:92d481941049"
+
+
 async def test_all_callers_of_the_first_load_know_the_people():
     """A task that begins at the same time as another one is charged to the budget of its user."""
     keys, journal = Keys(), AsyncMock()

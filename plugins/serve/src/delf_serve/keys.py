@@ -105,7 +105,9 @@ def _derive_user(name: str, digest: bytes) -> str:
 
     The derivation is slow, so that the key cannot be guessed from the result.
     """
-    derived = hashlib.pbkdf2_hmac("sha256", digest, f"delf user {name}".encode(), 100_000, 6)
+    # The salt never changes: journals and upload folders have the users that it gave.
+    salt = f"delf holder {name}".encode()
+    derived = hashlib.pbkdf2_hmac("sha256", digest, salt, 100_000, 6)
     return f"{name}:{derived.hex()}"
 
 
