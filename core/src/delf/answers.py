@@ -38,7 +38,7 @@ _CLOSING: Final = re.compile(
 )
 _FENCE: Final = re.compile(r"^[^\S\n]*```", re.MULTILINE)
 _HARMONY: Final = re.compile(
-    r"(?P<from>(?:<\|start\|>[^<]*)?)<\|channel\|>(?P<channel>\w+)(?P<to>[^<\n]*)"
+    r"(?P<before>(?:<\|start\|>[^<]*)?)<\|channel\|>(?P<channel>\w+)(?P<after>[^<\n]*)"
     r"(?:<\|constrain\|>\w*)?<\|message\|>"
     r"(?P<body>.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)",
     re.DOTALL,
@@ -128,11 +128,10 @@ class Opening(NamedTuple):
 def find_reasoning_opening(text: str) -> Opening | None:
     """Return the opening mark of reasoning if the text starts with such a mark, else None."""
     start = len(text) - len(text.lstrip())  # the index of the first character but blanks
-    if not _ANY_OPENING.match(text, start):
-        return None
     for opening_pattern, closing_template in _MARK_PATTERNS:
         opening_match = re.compile(opening_pattern, re.IGNORECASE).match(text, start)
         if opening_match is not None:
+            # The closing mark repeats the word of the opening mark: <thought> ends at </thought>.
             closing_mark = closing_template.format(opening_match[1])
             closing_pattern = re.compile(re.escape(closing_mark), re.IGNORECASE)
             return Opening(opening_match.end(), closing_pattern, closing_mark)
@@ -210,7 +209,8 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
     for part in _HARMONY.finditer(text):
         if part["channel"] == "final":
             final_texts.append(part["body"])
-        elif "to=" in part["from"] + part["to"]:  # names a recipient: a tool call
+        # A tool call names its recipient before or after its channel: ``to=functions.search``.
+        elif "to=" in part["before"] + part["after"]:
             call_arguments.append(part["body"])
         else:
             thoughts.append(part["body"].strip())
@@ -241,6 +241,7 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
     finish_reason = reply.finish_reason
     is_marked_as_truncated = reply.broken_by is not None
+    # A complete tool call is used even if the reasoning before the call has no closing mark.
     if not has_end and not reply.calls and not is_marked_as_truncated:
         finish_reason = "cut"
     return replace(reply, text=text, reasoning=reasoning, finish_reason=finish_reason)
@@ -289,6 +290,7 @@ def _join_code(first: str, code_start: int, second: str) -> str | None:
         code_start: The index in ``first`` at which the code starts.
         second: The continuation.
     """
+    # Only a fence that names a language counts: a bare fence may close the block of ``first``.
     has_code_block = re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE) is not None
     if has_code_block:
         return second

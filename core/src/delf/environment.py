@@ -229,8 +229,9 @@ def _env_file_variables() -> dict[str, str]:
     root = project_folder(working_folder())
     try:
         file = EnvFile.read(path, root)
-        items = {path.relative_to(root).as_posix(): file.assignments} if file.entries else {}
-        Trust.here().check(root, items)
+        if not file.entries:
+            return {}
+        Trust.here().check(root, {path.relative_to(root).as_posix(): file.assignments})
     except ConfigurationError as error:  # an untrusted file has no effect; warn and go on
         _warn(f"{path} is not read: {error.describe()}")
         return {}

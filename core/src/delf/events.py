@@ -1041,10 +1041,12 @@ def frozen_fields(kind: Any, fields: dict[str, Any]) -> dict[str, Any]:
         kind: The event's class.
         fields: The values of the event's fields by name.
     """
-    names = [name for name in _MUTABLE_FIELDS.get(kind, ()) if type(fields.get(name)) not in PLAIN]
-    if not names:
-        return fields
-    return {**fields, **{name: freeze(fields[name]) for name in names}}
+    frozen = {
+        name: freeze(fields[name])
+        for name in _MUTABLE_FIELDS.get(kind, ())
+        if name in fields and type(fields[name]) not in PLAIN
+    }
+    return {**fields, **frozen} if frozen else fields
 
 
 def content_of(event: Event | ApprovalRequest) -> dict[str, Any]:
@@ -1083,6 +1085,7 @@ def decode(record: Mapping[str, Any]) -> Event:
     # A field that was added or removed since the event was stored has its default, or is dropped.
     known_data = {name: data[name] for name in _FIELDS[cls] if name in data}
     known_fields = frozen_fields(cls, known_data)
+    # These two fields have objects of delf's classes, which JSON can only hold as tables.
     if "usage" in known_fields:
         known_fields["usage"] = Usage(**known_fields["usage"])
     if "calls" in known_fields:

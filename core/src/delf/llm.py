@@ -130,6 +130,7 @@ class LLMConfig:
     ) -> None:
         hidden_fields = _Hidden({"api_key": api_key, "headers": headers})
         object.__setattr__(self, "_secrets", hidden_fields)
+        # Typed as Any: a program without a type checker, or a file, may pass another type.
         model: Any = self.model
         if not isinstance(model, str) or not model.strip():
             raise ModelConfigurationError(f"model must be a name, got {model!r}")
@@ -286,7 +287,7 @@ def _server_side_tools(setting_value: Any) -> list[dict[str, Any]]:
                 f'{setting} must be a list of names or tables, such as ["web_search"]'
             )
         fields = _server_side_tool(setting, cast("Mapping[Any, Any]", table))
-        tools[fields["tool_type"]] = fields
+        tools[fields["tool_type"]] = fields  # if a tool is listed twice, its last item counts
     return list(tools.values())
 
 

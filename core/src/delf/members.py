@@ -23,9 +23,9 @@ class ProtocolMeta(_TypeOfProtocol):
         """Return whether an object implements the protocol, itself or by ``__getattr__``."""
         if super().__instancecheck__(instance):
             return True
-        if not (getattr(cls, "_is_protocol", False) and hasattr(type(instance), "__getattr__")):
-            return False
-        return all(hasattr(instance, name) for name in members(cls))
+        is_protocol = getattr(cls, "_is_protocol", False)  # False for a class that implements one
+        forwards = hasattr(type(instance), "__getattr__")
+        return is_protocol and forwards and all(hasattr(instance, name) for name in members(cls))
 
 
 def members(protocol: type) -> Iterator[str]:

@@ -392,7 +392,7 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
             parts = [part.strip() for part in text.split(",")]
             variables[key] = json.dumps([part for part in parts if part])
     source = EnvSettingsSource(cast("Any", cls), env_prefix=prefix)
-    source.env_vars = variables
+    source.env_vars = variables  # in place of the process's own variables
     try:
         return source()
     except SettingsError as error:

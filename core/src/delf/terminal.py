@@ -132,7 +132,7 @@ def _escape_at(text: str, at: int) -> str:
     is_visible = character.isprintable() and not re.match(_INVISIBLE, character)
     if is_visible or character in "\n\t":
         return character
-    before = text[at - 1 : at]
+    before = text[at - 1 : at]  # empty at the start of the text
     after = text[at + 1 : at + 2]
     if character in _JOINERS and _is_part_of_spelling(before, after):
         return character

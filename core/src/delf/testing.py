@@ -16,6 +16,7 @@ def __getattr__(name: str) -> Any:
     from delf.plugins.host import PluginHost
 
     try:
+        # Without variables, so that DELF_DISABLE_PLUGINS cannot block the plugin with the kit.
         kit = PluginHost.discover(environ={}).load_export("testing")
     except OptionalDependencyError:
         raise OptionalDependencyError(

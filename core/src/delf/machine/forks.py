@@ -73,5 +73,6 @@ class TemporaryFolder:
     def __init__(self, prefix: str, parent: str | None = None) -> None:
         self.name = tempfile.mkdtemp(prefix=prefix, dir=parent)
         """The path of the folder."""
-        self.remove = finalize_in_owner(self, shutil.rmtree, self.name, True)
+        ignore_errors = True
+        self.remove = finalize_in_owner(self, shutil.rmtree, self.name, ignore_errors)
         """Remove the folder. Idempotent."""

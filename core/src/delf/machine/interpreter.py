@@ -59,6 +59,7 @@ def _find_python(configured_path: str | None, program: str | None, frozen: bool)
             f"{VARIABLE} is {configured_path!r}, which is not a Python {_VERSION}",
             hint=f"give the path of a Python {_VERSION}, or unset it",
         )
+    # The name of an ordinary interpreter shows what the program is, without running it once more.
     if program and not frozen and _NAME.fullmatch(os.path.basename(program)):  # noqa: PTH119
         return program
     for candidate in _candidates(frozen):
@@ -74,13 +75,14 @@ def _find_python(configured_path: str | None, program: str | None, frozen: bool)
 
 def _candidates(frozen: bool) -> Iterator[str]:
     exact_name = f"python{_VERSION}"
+    # The prefixes of a frozen program are its own folder, which has no interpreter.
     if not frozen:
         for folder in dict.fromkeys((sys.exec_prefix, sys.base_exec_prefix)):
             yield f"{folder}/bin/{exact_name}"
+    # A relative entry of PATH would let the working folder choose the interpreter.
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))  # noqa: PTH117
     for name in (exact_name, "python3", "python"):
-        # A relative entry of PATH would let the working folder choose the interpreter.
-        entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        path = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))  # noqa: PTH117
         if (executable := shutil.which(name, path=path)) is not None:
             yield executable
 

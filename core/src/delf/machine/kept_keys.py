@@ -155,6 +155,7 @@ def _keyring() -> Any:
         return None
     try:
         backend = keyring.get_keyring()
+        # The backend that always fails has priority 0, and the one in plain text less than 1.
         usable = backend.priority >= 1
     except Exception as error:  # keyrings raise errors of any type
         _log.debug("no keyring can be used: %s", error)

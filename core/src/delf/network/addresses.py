@@ -46,5 +46,6 @@ def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | No
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & _LAST_32)
     if address.teredo is not None:
-        return address.teredo[1]
+        _server, client = address.teredo
+        return client
     return address.ipv4_mapped or address.sixtofour

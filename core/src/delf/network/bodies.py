@@ -110,7 +110,8 @@ class Inflater:
             BodyEncodingError: If the compressed data is corrupt.
         """
         self._received_bytes += len(data)
-        # In parts, because each member of a gzip body copies the bytes that follow it.
+        # In parts, because zlib copies all remaining bytes at the end of each gzip member. For many
+        # small members in one long ``data``, that would take quadratic time.
         parts = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
         for piece in itertools.chain.from_iterable(map(self._inflate, parts)):
             self._inflated_bytes += len(piece)
@@ -140,6 +141,7 @@ class Inflater:
         while data:
             if self._decompressor.eof and not self._try_begin_member(data):
                 return
+            # Earlier data may have ended with the first byte of this member.
             data = self._start_of_member + data
             self._start_of_member = b""
             yield from self._inflate_member(data)

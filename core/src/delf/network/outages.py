@@ -63,7 +63,7 @@ class Outage:
             self.shared_failures = 0
             # This object becomes the reporter, unless the service has one already.
             reporter = _reporting_outages.setdefault(self._service, self)
-        else:
+        else:  # without a reporter, if the service has worked again for the reporter only
             reporter = _reporting_outages.get(self._service, self)
         reporter.shared_failures += 1
         begins_outage = is_first and reporter is self

@@ -38,7 +38,8 @@ def without_login(url: str) -> str:
 
     For ``https://name:key@host/v1?version=2``, this is ``https://host/v1``.
     """
-    # A request to ``https://host?@other`` goes to ``host``, and people must see that host.
+    # A login ends before "?": a request to ``https://host?@other`` goes to ``host``, and people
+    # must see that host. Only in an invalid URL may the "?" be a part of the password.
     is_valid = split_url(url if "://" in url else f"//{url}") is not None
     login = _LOGIN if is_valid else _LOGIN_OF_INVALID_URL
     address = login.sub(lambda match: match[1] or "", url)

@@ -79,6 +79,7 @@ class Catalog:
         for record in records:
             if record.state == "loaded":
                 plugins_by_name.setdefault(record.name, []).append(record.plugin)
+        # After the offers are complete, because a conflict is with the offer of any other plugin.
         self.records = tuple(self._with_conflicts(record, plugins_by_name) for record in records)
         """The records of all plugins, in the order of the constructor's ``records``."""
 
@@ -251,13 +252,20 @@ class Catalog:
             hint=f"providers: {', '.join(dict.fromkeys(provider_names)) or 'none'}",
         )
 
-    def _unknown_name_error(self, kind: str, name: str) -> PluginError:
-        """Return the error for a name that no usable plugin offers, with the reason or advice."""
+    def _probable_plugin(self, kind: str, name: str) -> tuple[PluginRecord | None, str | None]:
+        """Return the unusable plugin that probably offers a name, and its package.
+
+        The package is None if no package of delf has the name, or if the package is installed.
+        """
         plugin_name = name.partition(":")[0]  # of ``plugin:model``
         is_installed = (kind, plugin_name) in self._offers
         package = None if is_installed else package_of(kind, plugin_name)
-        broken = _unusable_plugin_for(kind, name, package, self.records)
+        return _unusable_plugin_for(kind, name, package, self.records), package
+
+    def _unknown_name_error(self, kind: str, name: str) -> PluginError:
+        """Return the error for a name that no usable plugin offers, with the reason or advice."""
         spec_names = sorted(n for k, n in self._offers if k == kind)
+        broken, package = self._probable_plugin(kind, name)
         if broken is None and package is None and _has_patterns(kind):
             # The name may match a pattern of the recommended plugin, such as ``acme/*``. The
             # pattern is unknown while the plugin is broken or not installed.

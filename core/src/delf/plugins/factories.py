@@ -73,6 +73,8 @@ def make(
             hint=f"its factory {spec.factory} is called with {offered_names} and its options, "
             "as keywords",
         ) from None
+    subject = f"the {spec.kind} {spec.name!r}"
+    failure = f"{subject} of {host.origin(spec)} cannot be made"
     try:
         # In an empty context, because other tasks may use the object, too: a task that the object
         # starts in the background must not see the ContextVars of the first one.
@@ -80,15 +82,13 @@ def make(
     except DelfError:
         raise
     except (Exception, SystemExit) as error:
-        message = f"the {spec.kind} {spec.name!r} of {host.origin(spec)} cannot be made"
         plugin_error = PluginError(
-            f"{message}: {describe_exception(error)}", hint=f"its factory is {spec.factory}"
+            f"{failure}: {describe_exception(error)}", hint=f"its factory is {spec.factory}"
         )
         raise_because(plugin_error, error)
-    subject = f"the {spec.kind} {spec.name!r}"
     if instance is None:
         raise PluginError(
-            f"{subject} of {host.origin(spec)} cannot be made: {spec.factory} returned None",
+            f"{failure}: {spec.factory} returned None",
             hint="its author has to return the object",
         )
     check_protocol(spec.kind, instance, subject)

@@ -84,7 +84,7 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
         plugin=candidate,
         state="loaded" if problem is None else "failed",
         reason=problem,
-        specs=specs if problem is None else (),
+        specs=specs if problem is None else (),  # the search for warnings may have failed
         warnings=warnings,
         load_ms=round((time.perf_counter() - started) * 1000, 2),
     )

@@ -285,6 +285,7 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
         argument: The path of the value in the arguments, such as ``to[0]``.
     """
     source_names = [source]
+    # A step is a key, as in ``users[key 5]``, or a name or index between dots and brackets.
     for step in re.findall(r"\[key \d+\]|[^.\[\]]+", path):
         if step.startswith("["):  # a key, not a value: users[key 5] becomes users.keys()
             source_names.append("keys()")

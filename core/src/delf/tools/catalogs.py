@@ -150,7 +150,8 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
         change = None if entry.reads else change_of(entry.name, shared)
         if change is None or not change.nouns <= word_positions.keys():
             continue
-        if _is_requested(change.kind, kinds, change.nouns <= words_after_preposition):
+        is_after_preposition = change.nouns <= words_after_preposition
+        if _is_requested(change.kind, kinds, is_after_preposition):
             noun_positions = [word_positions[noun] for noun in change.nouns]
             changes.append(_RankedChange.rank(entry.name, noun_positions, catalog_position))
     best_changes = sorted(changes)[:_CHANGES_PER_STEP]

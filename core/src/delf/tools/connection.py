@@ -304,6 +304,7 @@ def _checked_trust(trust: Any, name: str) -> Trust | Mapping[str, Trust] | None:
     try:
         return check_flow(f"connection {name!r}", trust)["trust"]
     except (ToolDefinitionError, TypeError, AttributeError) as error:
+        # The other two errors come from a value that is neither a text nor a table of texts.
         message = error.message if isinstance(error, ToolDefinitionError) else f"trust is {trust!r}"
         raise ConnectionConfigurationError(
             message, hint='"own", "outside", or one of these for each field: {"id": "own"}'

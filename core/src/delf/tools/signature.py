@@ -187,10 +187,12 @@ def _is_context(hint: Any) -> bool:
 
 def _check_self(first_parameters: Sequence[inspect.Parameter], place: str) -> None:
     """Raise for a method whose first parameter has a type, and so is not ``self``."""
-    if not first_parameters or (
-        first_parameters[0].name != "self"
-        and first_parameters[0].annotation is not inspect.Parameter.empty
-    ):
+    # An untyped parameter of another name, such as ``this``, is also the object.
+    has_self = any(
+        item.name == "self" or item.annotation is inspect.Parameter.empty
+        for item in first_parameters
+    )
+    if not has_self:
         raise ToolDefinitionError(
             f"{place} has no parameter self", hint="add self, or @staticmethod above @action"
         )

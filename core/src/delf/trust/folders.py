@@ -161,6 +161,7 @@ def read_file(path: Path, root: Path, max_bytes: int = MAX_BYTES) -> bytes | Non
         )
     try:
         with os.fdopen(os.open(real, READ_FLAGS), "rb") as file:
+            # Since the check above, the file may have been replaced, for example by a pipe.
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             content = file.read(max_bytes + 1)

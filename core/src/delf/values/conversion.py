@@ -249,7 +249,7 @@ def _library(value: Any) -> str | None:
 
     A base class decides for a type of another package, such as a GeoDataFrame.
     """
-    for base in type(value).__mro__[:-1]:
+    for base in type(value).__mro__[:-1]:  # without ``object``
         root = base.__module__.partition(".")[0]
         if root in _LIBRARIES:
             return root

@@ -45,5 +45,6 @@ def read_literal(text: str) -> Any:
     tree = ast.parse(text.strip(), mode="eval")
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
+            # The key is None for ``**other``, which literal_eval() refuses.
             reject_duplicate_keys([(ast.unparse(k), None) for k in node.keys if k is not None])
     return ast.literal_eval(tree)

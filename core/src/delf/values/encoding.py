@@ -211,7 +211,7 @@ class _Sizes:
         measured = self._measured.get(id(value))
         if measured is not None:
             _, (cost, characters, levels) = measured
-            # The value was measured where fewer containers were around it.
+            # The value may have been measured where fewer containers were around it.
             if level - 1 + levels > MAX_DEPTH:
                 raise UnsupportedValueError(_TOO_DEEP)
             return cost, characters, levels
