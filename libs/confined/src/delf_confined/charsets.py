@@ -95,6 +95,7 @@ def guess(data: bytes) -> tuple[str, str]:
     if candidates:
         best = max(candidates, key=lambda name: confidence[name])
         most_common = candidates[0]
+        # Another encoding is only taken if it is much more probable than the most common one.
         if confidence[most_common] >= _MIN_SHARE * confidence[best]:
             best = most_common
     elif len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII:  # a currency sign, for example

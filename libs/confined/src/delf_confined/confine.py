@@ -46,6 +46,8 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
         OSError: If the system refuses the confinement.
     """
     writable = [folder for folder in (limits["scratch"], *limits["writable"]) if folder]
+    # In this order: Landlock would refuse the write into /proc by lower_priority(), and seccomp the
+    # calls that set limits.
     system.lower_priority()
     system.die_with_parent(parent)
     _set_resource_limits(limits, readable, writes=bool(writable))
@@ -93,6 +95,7 @@ def _memory_in_use() -> tuple[int, int]:
     """Return the sizes of this process's address space and data segment, in bytes."""
     with suppress(OSError):
         descriptor = os.open("/proc/self/statm", os.O_RDONLY)
+        # In pages: size, resident, shared, text, an unused field, data.
         fields = os.read(descriptor, 200).split()
         os.close(descriptor)
         return int(fields[0]) * _PAGE_BYTES, int(fields[5]) * _PAGE_BYTES

@@ -183,7 +183,7 @@ def _read_pages(pages: Iterable[Any]) -> list[_Page]:
     from pypdf.errors import DependencyError, PyPdfError
 
     read_pages: list[_Page] = []
-    collector = _LogCollector()
+    collector = _LogCollector()  # pypdf only logs that it cannot read a font's letters
     log = logging.getLogger("pypdf")
     log.addHandler(collector)
     try:

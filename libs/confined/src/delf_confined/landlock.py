@@ -101,7 +101,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
         for path in writable:
             _allow(ruleset, path, _WRITE_RIGHTS & file_rights)
         libc = system.libc()
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # a condition of the next call
         _check_syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

@@ -115,7 +115,7 @@ def encoding_of_file(path: str, about: str) -> str:
     with Path(path).open("rb") as file:
         beginning = file.read(_CHUNK_BYTES)
         encoding = _encoding_by_mark(beginning) or _detect_utf16_with_note(beginning, about)
-        if encoding == "utf-8":
+        if encoding == "utf-8":  # the file has the mark, which "utf-8-sig" leaves out
             return "utf-8-sig"
         if encoding is not None:
             return encoding

@@ -506,10 +506,8 @@ def _literal_type(values: list[Any], extent: Extent) -> str:
     literal_texts: list[str] = []
     size = 0
     for value in plain_values:
-        if not isinstance(value, str) or not value.isprintable():
-            text = ascii(value)
-        else:
-            text = repr(value)
+        is_printable_text = isinstance(value, str) and value.isprintable()
+        text = repr(value) if is_printable_text else ascii(value)
         size += len(text) + 2
         is_too_long = bool(literal_texts) and size > extent.literal_chars
         if is_too_long or len(literal_texts) >= extent.literals:
@@ -731,7 +729,7 @@ def _merge_two(first: Merged, second: Merged) -> Merged:
         properties,
         first.required | second.required,
         first.additional or second.additional,
-        nullable=first.nullable,
+        nullable=first.nullable,  # the first is the schema around: people write nullable there
         has_type=first.has_type or second.has_type,
     )
 
