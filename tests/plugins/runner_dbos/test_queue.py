@@ -47,7 +47,7 @@ async def test_task_becomes_one_workflow_with_user_priority_and_delay(queue: Dbo
     found = await workflows(queue)
     assert {name: (row.status, row.queue_name) for name, row in found.items()} == {
         "t": ("ENQUEUED", "q"),
-        "k": ("ENQUEUED", "q/users"),
+        "k": ("ENQUEUED", "q/keys"),
         "later": ("DELAYED", "q"),
     }
     assert (found["k"].queue_partition_key, found["k"].priority) == ("seven", 2**30 - 6)
@@ -62,7 +62,7 @@ async def test_invalid_times_of_a_schedule_are_refused(queue: DbosQueue, tmp_pat
         await schedules.add(Schedule(name="daily", cron="at noon", task="Do it."))
 
 
-@pytest.mark.parametrize("name", ["", " ", "q/users"])
+@pytest.mark.parametrize("name", ["", " ", "q/keys"])
 async def test_invalid_name_of_a_queue_is_refused(
     queue: DbosQueue, tmp_path: Path, name: str
 ) -> None:
@@ -97,7 +97,7 @@ async def test_queue_settings_become_limits_of_queue_and_users(queue: DbosQueue)
     settings = QueueSettings(global_concurrency=3, per_second=0.5, user_concurrency=5)
     await queue.register("q", settings, concurrency=8)
     plain, keys = await queue.call(
-        lambda client: [client.retrieve_queue(name) for name in ("q", "q/users")]
+        lambda client: [client.retrieve_queue(name) for name in ("q", "q/keys")]
     )
     for one in (plain, keys):
         assert (one.global_concurrency, one.worker_concurrency) == (3, 3)

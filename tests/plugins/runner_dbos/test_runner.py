@@ -310,7 +310,7 @@ async def test_busy_runner_returns_further_tasks(
     second = Ticket(task_id="u", queue="q", user="customer-7")
     both = [runner.work("u", second) for _ in range(2)]  # it is back before it is let go
     assert await asyncio.gather(*both) == ["requeued", "requeued"]
-    assert queue.handed_on == [{"u": "q/users"}] * 2
+    assert queue.handed_on == [{"u": "q/keys"}] * 2
     on.set()
     assert await first == "done"
     assert await runner.work("u", second) == "done"

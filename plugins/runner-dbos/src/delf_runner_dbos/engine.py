@@ -17,7 +17,14 @@ from typing import Any, Final, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, user_queue_name
+from delf_runner_dbos.queue import (
+    APPLICATION,
+    SCHEDULED,
+    TASK,
+    Ticket,
+    user_queue_name,
+    with_user,
+)
 from delf_runner_dbos.sqlite import add_missing_functions, lock_claims
 
 T = TypeVar("T")
@@ -86,11 +93,13 @@ class Workflows:
 
         @DBOS.workflow(name=TASK, max_recovery_attempts=None)
         async def task(ticket: dict[str, Any]) -> str:
-            return await _run_on(loop, self._work(str(DBOS.workflow_id), Ticket(**ticket)))
+            return await _run_on(
+                loop, self._work(str(DBOS.workflow_id), Ticket(**with_user(ticket)))
+            )
 
         @DBOS.workflow(name=SCHEDULED, max_recovery_attempts=None)
         async def scheduled(at: datetime | str, context: Any) -> dict[str, Any]:
-            context = {**context, "at": str(at)}
+            context = {**with_user(context), "at": str(at)}
             return await _run_on(loop, self._fire(str(DBOS.workflow_id), context))
 
         _ = task, scheduled  # registered with DBOS by name

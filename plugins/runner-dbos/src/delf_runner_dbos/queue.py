@@ -91,7 +91,15 @@ def user_queue_name(queue: str) -> str:
     DBOS limits the number of running tasks of each user, such as ``customer-7``, only in a queue in
     which all tasks have a user.
     """
-    return f"{queue}/users"
+    return f"{queue}/keys"  # as earlier versions called users: their tasks may still wait there
+
+
+def with_user(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored fields of a ticket or schedule with a field ``user``.
+
+    Earlier versions stored this field as ``key``.
+    """
+    return {"user" if name == "key" else name: value for name, value in fields.items()}
 
 
 def task_id_of(workflow_id: str) -> str:

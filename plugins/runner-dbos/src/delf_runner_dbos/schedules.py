@@ -17,7 +17,7 @@ from delf.types import TaskState
 from delf_cli.schedules import Firing, Schedule
 from delf_engine.one_call import parse_call
 from delf_engine.task import check_task
-from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue, check_queue_name
+from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue, check_queue_name, with_user
 from delf_runner_dbos.settings import PLUGIN, RunnerSettings, project_id
 from delf_runner_dbos.times import check_times
 
@@ -348,7 +348,8 @@ def _output(row: WorkflowStatus) -> Mapping[str, Any]:
 
 
 def _schedule(row: Any) -> Schedule:
-    context = {name: row["context"][name] for name in _CONTEXT_FIELDS}
+    stored = with_user(row["context"])
+    context = {name: stored[name] for name in _CONTEXT_FIELDS}
     return Schedule(
         cron=row["schedule"],
         zone=row["cron_timezone"],
