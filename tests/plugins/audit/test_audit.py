@@ -241,7 +241,7 @@ def test_audit_commands_verify_and_show(trail: AuditTrail, path: Path) -> None:
             "at": "2026-01-01T10:00:00.000+00:00",
             "task": "t1",
             "what": "task",
-            "text": "\x1b[31mMüller",
+            "text": "\x1b[31mMüller  & Co\n",
         }
     )
     head = trail.check().head
@@ -250,7 +250,7 @@ def test_audit_commands_verify_and_show(trail: AuditTrail, path: Path) -> None:
     assert message.stdout == f"6 records in order in {path}\ndigest of the last line: {head}\n"
     assert json.loads(invoke(path, "verify", "--json").stdout)["head"] == head
     assert invoke(path, "show", "t1").stdout == (
-        '2026-01-01T10:00:00  t1  task      text="\\u001b[31mMüller"\n'
+        '2026-01-01T10:00:00  t1  task      text="\\u001b[31mMüller  & Co\\n"\n'
     )
     assert len(invoke(path, "show", "-n", "2", "--json").stdout.splitlines()) == 2
     path.write_bytes(path.read_bytes().replace(b'"call":1', b'"call":7'))

@@ -11,12 +11,11 @@ import click
 
 from delf.plugins.commands import Program
 from delf.specs import ObserverSpec
-from delf.terminal import wrap_text
+from delf.terminal import visible, wrap_text
 from delf_audit.observer import trail_at
 from delf_audit.trail import AuditTrail, VerifiedTrail
 from delf_cli.as_json import as_json_option
 from delf_cli.ids import short_id
-from delf_cli.tables import one_line
 
 _COMMON_FIELDS: Final = ("at", "task", "what", "prev", "mac")
 
@@ -190,7 +189,7 @@ def _format_record(record: Mapping[str, Any]) -> str:
         # Empty fields and the usual "remember: no" of decisions would only make lines longer.
         if value in (None, "") or (name, value) == ("remember", "no"):
             continue
-        words.append(f"{name}={one_line(json.dumps(value, ensure_ascii=False))}")
+        words.append(f"{name}={visible(json.dumps(value, ensure_ascii=False))}")
     second = str(record.get("at"))[:19]
     task = short_id(str(record.get("task")))
     begin = f"{second}  {task}  {record.get('what'):<8}"
