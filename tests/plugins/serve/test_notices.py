@@ -71,6 +71,21 @@ async def test_mails_go_to_approvers_who_chose_them(serve, monkeypatch):
         assert everybody <= {"ada@example.com", "bo@example.com", "gus@example.com"}
 
 
+async def test_end_is_mailed_to_a_person_who_opted_in_on_another_server(serve, monkeypatch):
+    with smtp() as box:
+        monkeypatch.setenv("DELF_SERVE_SMTP_URL", f"smtp://127.0.0.1:{box.port}")
+        server = await serve("ada-key", api_key="boss:boss-key")
+        ada = person("ada", mail="ada@example.com")
+        await add(server, ada)
+        order = {"task": doing("print(await hold())")}
+        await server.client.post("/run", json=order)
+        # The other server writes to the journal only: this one is not told.
+        assert await server.app.tasks.journal.keep_person(replace(ada, notices=("ended",)), ada)
+        server.box.gate.set()
+        await until(lambda: box.mails)
+    assert box.mails[0][0] == ["ada@example.com"]
+
+
 async def test_pending_request_is_reported_again(serve, receive, monkeypatch):  # noqa: F811
     receiver = receive()
     monkeypatch.setenv("DELF_SERVE_REMIND_MINUTES", "0.001,0.003")

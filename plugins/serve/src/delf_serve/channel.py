@@ -318,9 +318,8 @@ class EndNotices:
         except DelfError as error:
             _log.warning("people get no notice of the end of %s: %s", end.task_id, error.message)
             return
-        if self._recipients(record.user):
-            # The user may have been removed, or have chosen otherwise, while the task ran.
-            await self._keys.reload(journal, at_once=True)
+        # The user may have been removed, or have chosen otherwise, while the task ran.
+        await self._keys.reload(journal, at_once=True)
         notice = notice_of_end(self._settings, record.task, end)
         self._notices.tell(notice, self._recipients(record.user))
 
@@ -430,10 +429,7 @@ class WebChannel:
             request: The request.
             choice: The kind of notice.
         """
-        try:
-            people = [person for person in await journal.people() if person.revoked_at is None]
-        except ConfigurationError:
-            return []  # the journal keeps no people
+        people = [person for person in await journal.people() if person.revoked_at is None]
         user = (await journal.task(request.task_id)).user
         return [person for person in deciders(request, user, people) if choice in person.notices]
 
