@@ -10,13 +10,19 @@ import pytest
 from delf.errors import DelfError, JournalFailedError, JournalUnavailableError
 from delf.events import CallStarted, Event
 from delf.protocols.journal import TaskRecord
+from delf.protocols.people import Person
+from delf.protocols.search import TaskFilter
 from delf.specs import JournalSpec
 from delf.testing import TestHost
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError, JournalSetupError
 from delf_serve import budgets as budgets_module
+from delf_serve import history as history_module
+from delf_serve import tasks as tasks_module
 from plugins.serve.test_money import PAID
-from support.serving import doing
+from plugins.serve.test_people import add, person, run
+from support.serving import Outbox, doing, make_agent, serving
+from support.until import until
 
 PLACE = "the journal postgresql://ann@db7.example.org/delf does not answer"
 
@@ -51,10 +57,16 @@ class Away(SqlJournal):
 
     error: DelfError | None = None
     failing: Collection[str] = ("task",)
+    failures = 0
 
     def _fail(self, method: str) -> None:
         if self.error is not None and method in self.failing:
+            self.failures += 1
             raise self.error
+
+    async def people(self) -> list[Person]:
+        self._fail("people")
+        return await super().people()
 
     async def task(self, task_id: str) -> TaskRecord:
         self._fail("task")
@@ -130,3 +142,55 @@ async def test_running_task_goes_on_while_the_costs_of_others_are_unknown(serve,
     ended = await server.until(task_id, "done", "failed")
     assert "ZeroDivisionError" in ended["error"]
     assert (await server.client.post("/run", json=order)).status_code == 503
+
+
+async def test_search_index_is_updated_again_after_an_outage(serve, away, monkeypatch):
+    monkeypatch.setattr(history_module, "_INDEX_PAUSE_SECONDS", 0.01)
+    journal, options = away
+    journal.error, journal.failing = JournalSetupError(PLACE), ("index",)
+    server = await serve(agent=options)
+    await until(lambda: journal.failures >= 3)
+    assert (await server.client.get("/search")).status_code == 503
+    journal.error = None
+    task_id = (await server.run("print('found')"))["task_id"]
+    await server.until(task_id, "done")
+    await until(lambda: _finds(journal, task_id))
+
+
+async def _finds(journal: SqlJournal, task_id: str) -> bool:
+    return task_id in [match.task.task_id for match in (await journal.search(TaskFilter())).tasks]
+
+
+async def test_interrupted_task_is_resumed_after_people_could_not_be_read(
+    serve, away, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(tasks_module, "_LOOK_SECONDS", 0.01)
+    journal, options = away
+    server = await serve("boss-key", api_key="boss:boss-key", agent=options)
+    box = Outbox()
+    async with serving(make_agent(str(tmp_path), box), box, "ada-key") as first:
+        await add(first, person("ada"))
+        task_id = (await first.run("print(await send('bob'))"))["task_id"]
+        await first.until(task_id, "waiting")
+        journal.error, journal.failing = JournalSetupError(PLACE), ("people",)
+    failures = journal.failures
+    await until(lambda: journal.failures >= failures + 3)
+    journal.error = None
+    task = await server.until(task_id, "waiting", "failed")
+    assert task["state"] == "waiting", task
+
+
+@pytest.mark.parametrize("action", ["resume a task", "change a person"])
+async def test_answer_hides_the_database_while_people_cannot_be_read(serve, away, action):
+    journal, options = away
+    server = await serve("boss-key", api_key="boss:boss-key", agent=options)
+    await add(server, person("ada"))
+    script = "import asyncio\nawait asyncio.sleep(7)"
+    task = await run(server, "ada", script, timeout=1)
+    journal.error, journal.failing = JournalSetupError(PLACE), ("people",)
+    if action == "resume a task":
+        answer = await server.client.post(f"/tasks/{task['task_id']}/resume", json={"timeout": 60})
+    else:
+        answer = await server.client.delete("/people/ada")
+    assert (answer.status_code, answer.json()["code"]) == (503, JournalSetupError.code)
+    assert "db7" not in answer.text

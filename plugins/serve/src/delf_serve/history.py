@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any, Final
 
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
 from delf.network.outages import Outage
 from delf.protocols.journal import filterable_fields
 from delf.protocols.search import Figures, TaskFilter
@@ -40,6 +40,8 @@ async def keep_indexing(journal: SharedJournal) -> None:
         with outage.track(DelfError):
             try:
                 unindexed_count = await journal.index(_MAX_INDEXING_SECONDS)
+            except JournalUnavailableError:  # an outage, which is a ConfigurationError, too
+                raise
             except ConfigurationError:
                 return  # the journal has no index
         await asyncio.sleep(0 if unindexed_count else _INDEX_PAUSE_SECONDS)
@@ -133,6 +135,8 @@ async def _update_index(tasks: Tasks) -> None:
     max_seconds = _MAX_INDEXING_SECONDS / 4
     try:
         await tasks.journal.index(max_seconds)
+    except JournalUnavailableError:  # an outage, which is a ConfigurationError, too
+        raise
     except ConfigurationError:
         raise ProblemError(
             501, "the journal has no search", "configure a journal with search"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, JournalUnavailableError
 from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalDecided, ApprovalVoted
 from delf.protocols.journal import RequestRecord
 from delf.protocols.people import Person, new_secret
@@ -211,6 +211,8 @@ async def _change_person(call: Call, name: str, make: Callable[[Person | None], 
     changer = Changer(call.caller.name, call.via, call.service.agent.tell_observers)
     try:
         person = await changer.change(journal, name, make)
+    except JournalUnavailableError:  # answered without the message, which may name the database
+        raise
     except ConfigurationError as error:
         raise ProblemError(409, error.message) from None
     await call.service.keys.reload(journal, at_once=True)

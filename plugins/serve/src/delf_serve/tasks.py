@@ -14,7 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import ConfigurationError, DelfError, UnknownTaskError, UnreadableEventError
+from delf.errors import (
+    ConfigurationError,
+    DelfError,
+    JournalUnavailableError,
+    UnknownTaskError,
+    UnreadableEventError,
+)
 from delf.events import (
     ASKED_FROM,
     ApprovalDecided,
@@ -850,6 +856,8 @@ class Tasks:
             )
         try:
             await self._check_user(record.user)
+        except JournalUnavailableError:  # answered without the message, which may name the database
+            raise
         except ConfigurationError as error:
             raise ProblemError(409, error.message) from None
         # The costs are charged to the task's user, but a caller with an exhausted budget may not
@@ -1003,6 +1011,8 @@ class Tasks:
             # The start of the task checks the user, too, but leaves the task interrupted: it would
             # be tried again every few seconds.
             await self._check_user(first_event.user)
+        except JournalUnavailableError:  # the user may be fine: _keep_adopting() tries again
+            raise
         except ConfigurationError as error:
             await self._fail(task_id, error)
             return
