@@ -61,7 +61,7 @@ def to_stderr(*, enabled: bool) -> Generator[None]:
     previous_propagate = _log.propagate
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
-    _log.propagate = False
+    _log.propagate = False  # a handler of the root logger would write each entry a second time
     try:
         yield
     finally:

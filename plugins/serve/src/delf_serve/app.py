@@ -209,9 +209,9 @@ class Application:
         scope["app"] = self  # makes the router raise its errors instead of sending them
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            # The guard has started the agent, except for the probes /ready and /health.
-            needs_agent = path_of(scope) != "/health"
-            if needs_agent and not self._started:
+            # The guard starts the agent for all requests except the probes, /health and /ready.
+            # A mounted server may get no other requests until /ready has answered.
+            if path_of(scope) == "/ready" and not self._started:
                 await self._start_for_request()
         try:
             await self._app(scope, receive, send)
@@ -317,7 +317,7 @@ async def _arguments(operation: Operation, call: Call) -> dict[str, BaseModel]:
     if operation.query is not NoQuery:
         arguments["query"] = call.query(operation.query)
     elif not operation.any_query and call.http.scope["query_string"]:
-        call.query(NoQuery)
+        call.query(NoQuery)  # raises: the model has no fields
     if operation.body is not None:
         arguments["body"] = await call.body(operation.body)
     elif operation.method != "GET" and operation.request_media == JSON:
@@ -326,6 +326,7 @@ async def _arguments(operation: Operation, call: Call) -> dict[str, BaseModel]:
 
 
 def _route(operation: Operation, service: Service) -> Route:
+    """Create the route of an operation; names in the path that people choose may have slashes."""
     path = operation.path
     for parameter in _FREE_NAMES:
         path = path.replace(f"{{{parameter}}}", f"{{{parameter}:path}}")

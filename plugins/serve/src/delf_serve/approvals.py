@@ -229,10 +229,10 @@ class Approvals:
         # The local user, who decides in a terminal, is not among the people of the server.
         if rule is None or LOCAL in rule.deciders:
             return False
-        for caller in self._keys.everybody():
-            if caller.sees(record.task.user) and may_decide(record, caller):
-                return False
-        return True
+        return not any(
+            caller.sees(record.task.user) and may_decide(record, caller)
+            for caller in self._keys.everybody()
+        )
 
     async def _check_arguments(
         self, record: RequestRecord, edited_arguments: Mapping[str, Any]

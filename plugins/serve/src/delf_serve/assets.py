@@ -50,7 +50,9 @@ def page_file(name: str, if_none_match: str = "", version: str = "") -> Response
     kind, data, tag = file
     is_current = version == _version()
     headers = {"cache-control": _CACHE_FOREVER if is_current else "no-cache", "etag": tag}
-    if tag in [tag_text.strip().removeprefix("W/") for tag_text in if_none_match.split(",")]:
+    # A proxy that compresses a response marks its tag as weak, by the prefix W/.
+    tags_of_browser = [text.strip().removeprefix("W/") for text in if_none_match.split(",")]
+    if tag in tags_of_browser:
         return Response(status_code=304, headers=headers)
     return Response(data, media_type=kind, headers=headers)
 
@@ -81,7 +83,9 @@ def _sources() -> dict[str, tuple[str, bytes]]:
     sources: dict[str, tuple[str, bytes]] = {}
     for file in files("delf_serve").joinpath(_FOLDER).iterdir():
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        kind = "text/javascript" if file.name.endswith(".js") else kind
+        if file.name.endswith(".js"):
+            # mimetypes reads the system's tables. Browsers refuse modules of another type.
+            kind = "text/javascript"
         sources[file.name] = (kind, file.read_bytes())
     fields = f"export const FIELDS = {json.dumps(filterable_fields())};\n"
     generated = {

@@ -126,6 +126,7 @@ class Call:
                 # Raises nothing if open_request.end() cancels ``waiting``.
                 await asyncio.wait({waiting})
             finally:
+                # If this request is cancelled, asyncio.wait() leaves ``waiting`` running.
                 waiting.cancel()
         if not waiting.cancelled():
             waiting.result()  # raises the error of the journal

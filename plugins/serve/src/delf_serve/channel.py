@@ -604,8 +604,8 @@ def message_in_slack(settings: ServeSettings, notice: Notice, address: str) -> N
     plain = {"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}
     # Slack interprets ``text`` as markup, in which others could write mentions and links.
     escaped = notice.subject.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    message = {"channel": user_id, "text": escaped}
-    call_slack(settings, "chat.postMessage", {**message, "blocks": json.dumps([plain])})
+    message = {"channel": user_id, "text": escaped, "blocks": json.dumps([plain])}
+    call_slack(settings, "chat.postMessage", message)
 
 
 def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) -> dict[str, Any]:

@@ -186,6 +186,7 @@ class Uploads:
             ProblemError: If a limit is exceeded.
         """
         settings = self._settings
+        # The bytes of a refused upload stay counted until _upload_in_progress() measures again.
         self._used_bytes[user_folder] += size
         if self._used_bytes[user_folder] > settings.user_file_bytes:
             raise ProblemError(

@@ -175,6 +175,7 @@ class Guard:
         headers = _headers(scope, self._unrepeatable_headers)
         path = path_of(scope)
         method = scope["method"]
+        # Load balancers send probes without a key, and to the IP address or any name.
         is_probe = path in _PROBES
         if not is_probe:  # a probe has to be answered while the journal is away
             await self._prepare_app()
@@ -213,6 +214,8 @@ class Guard:
             sender.origin = origin
             return
         is_harmless = scope["method"] in _SAFE or _is_same_origin(scope, origin)
+        # A preflight request has a safe method, but asks for another one. Browsers send none for
+        # a page of the same origin.
         if is_preflight or not is_harmless:
             raise ProblemError(403, "pages of this origin may not use the API")
 
@@ -363,7 +366,7 @@ class Guard:
         """
         client = client_of(scope.get("client"))
         client_count = self._count_wrong(f"client {client}")
-        # One key may be guessed from many addresses.
+        # A program with an old key may run on many machines.
         key_count = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")
         if client_count <= _MAX_WRONG_KEYS:
             _log.warning("a wrong API key was shown by %s, for %s", client, ascii(path_of(scope)))
@@ -386,7 +389,7 @@ class Guard:
             minute_start = now
         self._wrong_key_counts[name] = count + 1, minute_start
         if len(self._wrong_key_counts) > _MAX_COUNTED:
-            self._wrong_key_counts.popitem(last=False)
+            self._wrong_key_counts.popitem(last=False)  # the one that was counted longest ago
         return count + 1
 
     # -- the rest -------------------------------------------------------------------------
@@ -552,6 +555,7 @@ def _is_same_origin(scope: Scope, origin: str) -> bool:
     if parts is None:
         return False
     host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
-    # A proxy may pass on the request of an https page as http, but not the reverse.
-    is_http_page_on_https_server = parts.scheme != "https" and scope.get("scheme", "http") != "http"
-    return parts.netloc == host and not is_http_page_on_https_server
+    # Others on the network can change an http page, so such a page may not use an https server.
+    # An https page may use an http server, which may be behind a proxy that ends the encryption.
+    is_page_safe_enough = parts.scheme == "https" or scope.get("scheme", "http") == "http"
+    return parts.netloc == host and is_page_safe_enough

@@ -55,7 +55,9 @@ async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundL
         UnknownTaskError: If the query continues after an unknown task.
     """
     await _update_index(tasks)
-    before = None if query.before is None else (await tasks.record(query.before, caller)).task_id
+    before: str | None = None
+    if query.before is not None:  # an id or its prefix, of a task that the caller may see
+        before = (await tasks.record(query.before, caller)).task_id
     pending_requests = await tasks.pending_requests()
     matches = await search_tasks(
         tasks.journal, _filter(query, caller), query.limit, before, tasks.pending_requests_in

@@ -443,6 +443,7 @@ async def get_file(call: Call) -> Response:
         media_type=mimetypes.guess_type(name)[0] or _FILE,
         headers={
             "content-disposition": f"attachment; filename*=utf-8''{quote(name, safe='')}",
+            # The file may be a page with scripts, which must not act for the logged-in person.
             "content-security-policy": "sandbox; default-src 'none'",
         },
     )
