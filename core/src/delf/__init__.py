@@ -153,6 +153,7 @@ def _warn_of_namesake() -> None:
     if namesake.is_installed_beside(__file__):
         import warnings
 
+        # Show the line that imports delf; level 2 would be the call in this module.
         warnings.warn(f"{namesake.WARNING}: {namesake.REMEDY}", stacklevel=3)
 
 
@@ -161,13 +162,12 @@ _warn_of_namesake()
 
 def _load_public_name(name: str) -> Any:
     """Import a public name, and store the object in this module so that it is imported once."""
-    module_name = _MODULE_OF_NAME.get(name)
-    if module_name is None and name in __all__:
-        module_name = "delf.errors"  # the error classes are too many to list in _MODULE_OF_NAME
-    if module_name is None:
-        value = _import_from_plugin(name)  # raises AttributeError for other names
+    if name in _MODULE_OF_NAME:
+        value = getattr(importlib.import_module(_MODULE_OF_NAME[name]), name)
+    elif name in __all__:  # an error class: these are too many to list in _MODULE_OF_NAME
+        value = getattr(importlib.import_module("delf.errors"), name)
     else:
-        value = getattr(importlib.import_module(module_name), name)
+        value = _import_from_plugin(name)  # raises AttributeError for other names
     globals()[name] = value
     return value
 

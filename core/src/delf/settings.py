@@ -384,13 +384,8 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
 
     for field, info in cls.model_fields.items():
         key = f"{prefix}{field}".lower()
-        if key not in variables or not _is_list(info.annotation):
-            continue
-        text = variables[key]
-        is_comma_separated = not text.lstrip().startswith("[")
-        if is_comma_separated:  # pydantic-settings reads only JSON
-            parts = [part.strip() for part in text.split(",")]
-            variables[key] = json.dumps([part for part in parts if part])
+        if key in variables and _is_list(info.annotation):
+            variables[key] = _list_as_json(variables[key])
     source = EnvSettingsSource(cast("Any", cls), env_prefix=prefix)
     source.env_vars = variables  # in place of the process's own variables
     try:
@@ -404,6 +399,14 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
             f"{name}: {prefix}{field.upper()} is not valid JSON",
             hint='a list is written as a,b or as ["a", "b"], a table as {"a": "b"}',
         ) from None
+
+
+def _list_as_json(text: str) -> str:
+    """Convert a comma-separated list to JSON, which is all that pydantic-settings reads."""
+    if text.lstrip().startswith("["):  # JSON already
+        return text
+    parts = [part.strip() for part in text.split(",")]
+    return json.dumps([part for part in parts if part])
 
 
 def _is_list(annotation: Any) -> bool:
@@ -427,18 +430,17 @@ def _explain(
     for item in error.errors(include_url=False, include_input=False, include_context=False):
         path = ".".join(str(part) for part in item["loc"]) or "settings"
         variable = f"{prefix}{path.upper()}"
+        message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             problems.append(f"unknown setting {path!r}{did_you_mean(path, field_names)}")
         elif item["type"] == "missing":
             problems.append(f"setting {path!r} is missing (or set {variable})")
-        else:
-            message = item["msg"].removeprefix("Value error, ")
-            if not item["loc"]:
-                problems.append(message)
-            elif str(item["loc"][0]) in values:
-                problems.append(f"{path}: {message}")
-            else:  # the value comes from an environment variable
-                problems.append(f"{variable}: {message}")
+        elif not item["loc"]:  # a problem of the settings as a whole
+            problems.append(message)
+        elif str(item["loc"][0]) in values:
+            problems.append(f"{path}: {message}")
+        else:  # the value comes from an environment variable
+            problems.append(f"{variable}: {message}")
     return ConnectionConfigurationError(
         f"{name}: {'; '.join(problems)}", hint=f"its settings: {', '.join(field_names)}"
     )

@@ -148,7 +148,7 @@ def replace_file(path: Path, text: str) -> None:
     try:
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _SHARED
         write_private(path, text.encode())
-        path.chmod(mode)
+        path.chmod(mode)  # write_private() has made the file private
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
 

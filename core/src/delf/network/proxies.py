@@ -118,9 +118,9 @@ class Proxies:
         host = parts.hostname.lower().rstrip(".")
         port = parts.port or _PORTS[scheme]
         address = _address(host)
-        if host == "localhost" or host.endswith(".localhost"):
-            return None
-        if address is not None and address.is_loopback:
+        # A proxy would take these names and addresses for its own machine.
+        is_loopback = address is not None and address.is_loopback
+        if is_loopback or host == "localhost" or host.endswith(".localhost"):
             return None
         if any(_is_exempt(entry, host, address, port) for entry in self._direct_entries):
             return None

@@ -295,6 +295,7 @@ def _hook_warnings(plugin: object) -> Iterator[str]:
         # The options of @hookimpl, which pluggy stores on the function; empty without @hookimpl.
         hook_options: dict[str, Any] = getattr(member, f"{_PROJECT}_impl", None) or {}
         is_marked = bool(hook_options)
+        # A function that the plugin's module only imports is no hook.
         has_hook_name = (
             name.startswith(f"{_PROJECT}_") and getattr(member, "__module__", None) == home
         )

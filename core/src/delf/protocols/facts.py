@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import date, time
 from decimal import Decimal
@@ -197,15 +197,6 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         for name, value in arguments.items()
         if name in old_arguments and old_arguments[name] == value
     }
-    flow = request.flow
-    if flow is not None:
-        # A warning about one argument begins with its path, as in ``to[0]: …``. A warning about
-        # the whole call stays.
-        path = flow.partition(": ")[0]
-        is_about_argument = path in request.origins
-        is_edited = root_of(path) not in unchanged
-        if is_about_argument and is_edited:
-            flow = None
     origins = {
         path: origin for path, origin in request.origins.items() if root_of(path) in unchanged
     }
@@ -213,9 +204,21 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         without_verdict(request),
         arguments=arguments,
         origins=origins,
-        flow=flow,
+        flow=_flow_after_edit(request, unchanged),
         made_before=None,  # only the call with the old arguments was made before
     )
+
+
+def _flow_after_edit(request: ApprovalRequest, unchanged: Collection[str]) -> str | None:
+    """Return the flow warning of a request; None if the warning is about an edited argument."""
+    if request.flow is None:
+        return None
+    # A warning about one argument begins with its path, as in ``to[0]: …``. A warning about the
+    # whole call stays.
+    path = request.flow.partition(": ")[0]
+    is_about_argument = path in request.origins
+    is_edited = root_of(path) not in unchanged
+    return None if is_about_argument and is_edited else request.flow
 
 
 def value_text(value: Any) -> str:

@@ -298,18 +298,16 @@ def check_unique_names(person: Person, people: Iterable[Person]) -> None:
         ConfigurationError: If names collide.
     """
     other_people = [other for other in people if other.name != person.name]
-    taken_names: set[str] = set()
+    taken_words: set[str] = set()
     for other in other_people:
-        taken_names.update(normalise_name(word) for word in (other.name, other.mail) if word)
+        taken_words.update(normalise_name(word) for word in (other.name, other.mail) if word)
     for word in (person.name, person.mail):
-        if normalise_name(word) in taken_names:
+        if normalise_name(word) in taken_words:
             raise ConfigurationError(f"{word!r} is another person's name or mail")
-    names: set[str] = set()
-    teams: set[str] = set()
-    for each in (person, *other_people):
-        names.add(normalise_name(each.name))
-        teams.update(map(normalise_name, each.teams))
-    ambiguous_names = teams & names
+    everybody = (person, *other_people)
+    person_names = {normalise_name(each.name) for each in everybody}
+    team_names = {normalise_name(team) for each in everybody for team in each.teams}
+    ambiguous_names = team_names & person_names
     if ambiguous_names:
         raise ConfigurationError(
             f"{min(ambiguous_names)!r} is both a person and a team",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from delf.protocols.prefilter import Catalog
@@ -385,7 +385,7 @@ def omitted_names_text(names: Iterable[str], budget: int) -> str:
     share = _ALL_NAMES_SHARE if all_names_fit else _SOME_NAMES_SHARE
     max_chars = int(budget * share)
     listed: dict[str, dict[str, list[str]]] = {}  # method names by connection and resource
-    unlisted_counts: dict[str, Counter[str]] = {}
+    unlisted_counts: dict[str, Counter[str]] = {}  # of the names that do not fit, likewise
     size = 0
     for name in all_names:
         connection, _, method = name.rpartition(".")
@@ -395,17 +395,20 @@ def omitted_names_text(names: Iterable[str], budget: int) -> str:
             listed.setdefault(connection, {}).setdefault(resource, []).append(method)
         else:
             unlisted_counts.setdefault(connection, Counter()).update([resource])
-    text = [f'# More tools, by resource; {FIND_TOOLS}("name") shows one whole:']
+    lines = [f'# More tools, by resource; {FIND_TOOLS}("name") shows one whole:']
     for connection in listed | unlisted_counts:
         if connection:
-            text.append(f"# {connection}:")
-        text += [f"#   {', '.join(methods)}" for methods in listed.get(connection, {}).values()]
-        counts = unlisted_counts.get(connection)
-        if counts:
-            count_texts = [f"{resource} ({count})" for resource, count in counts.items()]
-            counts_text = f"{_MORE_RESOURCES} {', '.join(count_texts)}"
-            text.append(_one_line(counts_text, max_chars // _COUNTS_DIVISOR))
-    return "\n".join(text)
+            lines.append(f"# {connection}:")
+        lines += [f"#   {', '.join(methods)}" for methods in listed.get(connection, {}).values()]
+        if connection in unlisted_counts:
+            counts_text = _counts_text(unlisted_counts[connection])
+            lines.append(_one_line(counts_text, max_chars // _COUNTS_DIVISOR))
+    return "\n".join(lines)
+
+
+def _counts_text(count_by_resource: Mapping[str, int]) -> str:
+    counts = [f"{resource} ({count})" for resource, count in count_by_resource.items()]
+    return f"{_MORE_RESOURCES} {', '.join(counts)}"
 
 
 def _listed_size(name: str) -> int:
@@ -487,13 +490,12 @@ def _stub_within(
             types.returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values
         )
         result_notes = types.notes
-    docs: list[tuple[str, str]] = []
+    doc_by_name: dict[str, str] = {}
     for parameter in types.parameters:
         is_described = limits.is_detailed or parameter.required or is_mentioned(parameter.name)
         if is_described:
-            docs.append((parameter.name, _describe(parameter.doc, parameter.notes, limits)))
-    if limits.is_detailed:
-        docs.append(("returns", _describe(tool.returns_doc, result_notes, limits)))
+            doc_by_name[parameter.name] = _describe(parameter.doc, parameter.notes, limits)
+    result_doc = _describe(tool.returns_doc, result_notes, limits) if limits.is_detailed else ""
     indent = "    " if tool.connection else ""
     parameters = _parameters(types.parameters, limits, is_mentioned, tool.name)
     head = f"{indent}async def {tool.method}({parameters}) -> {return_type}:"
@@ -501,6 +503,8 @@ def _stub_within(
     needs_approval = tool.asks
     if needs_approval:
         summary += " [asks]"
+    # The result comes last, and apart, because a parameter may be called "returns".
+    docs = (*doc_by_name.items(), ("returns", result_doc))
     descriptions = tuple(f"{name}: {doc}" for name, doc in docs if doc)
     return _Stub(indent, head, summary, descriptions)
 

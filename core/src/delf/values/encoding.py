@@ -220,7 +220,7 @@ class _Sizes:
         parts, units = _parts_of(value)
         self._check_limits(units, 0)  # before the visits of many parts
         kind = _type_of(value)
-        cost = 1 + _COSTS.get(kind, _DEFAULT_COST)
+        cost = 1 + _COSTS.get(kind, _DEFAULT_COST)  # without the parts, which are added below
         characters = 0
         levels = 1
         if issubclass(kind, _TEXTS):
