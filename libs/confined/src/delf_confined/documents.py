@@ -117,19 +117,16 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
         ) from error
     except (PyPdfError, *_DAMAGE_ERRORS) as error:
         raise ToolExecutionError(f"{name} cannot be read as a PDF document") from error
-    damaged_pages = [page.number for page in pages if page.is_damaged]
-    if damaged_pages and len(damaged_pages) == len(pages):
-        raise ToolExecutionError(f"{name}: no page of it can be read")
-    if damaged_pages:
-        page_list = ", ".join(map(str, damaged_pages))
-        note(f"{name}: the texts of damaged pages are empty: {page_list}")
+    _note_damaged_pages(name, pages)
     _note_garbled_pages(name, pages)
     if any(page.form_values for page in pages):
         note(f"{name}: values of form fields stand below the text of their page")
     texts = ["\n".join(filter(None, (page.text, *page.form_values))) for page in pages]
-    textless_pages = {number for number, text in enumerate(texts, 1) if not text}
-    textless_pages.difference_update(damaged_pages)  # the note about these pages is above
-    note_textless_pages(name, len(textless_pages), len(texts))
+    # A damaged page has no text either, but a note of its own.
+    textless_count = sum(
+        not text and not page.is_damaged for page, text in zip(pages, texts, strict=True)
+    )
+    note_textless_pages(name, textless_count, len(texts))
     if not page_count:
         note(f"{name} has no pages")
     return Pages(title, page_count, texts)
@@ -142,6 +139,17 @@ def note_textless_pages(name: str, textless_pages: int, page_count: int) -> None
             f"{name}: {textless_pages} of {page_count} pages hold no text, as scanned pages do: "
             "only reading the pictures (OCR) gives their text"
         )
+
+
+def _note_damaged_pages(name: str, pages: Sequence[_Page]) -> None:
+    """Add a note about the damaged pages of a document; raise if no page can be read."""
+    damaged_pages = [page.number for page in pages if page.is_damaged]
+    if not damaged_pages:
+        return
+    if len(damaged_pages) == len(pages):
+        raise ToolExecutionError(f"{name}: no page of it can be read")
+    page_list = ", ".join(map(str, damaged_pages))
+    note(f"{name}: the texts of damaged pages are empty: {page_list}")
 
 
 def _note_garbled_pages(name: str, pages: Sequence[_Page]) -> None:
@@ -319,22 +327,7 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
     Raises:
         ToolExecutionError: If the document cannot be read.
     """
-    if is_locked(path):
-        raise ToolExecutionError(f"{name} has a password; save it without one")
-    try:
-        # with_usual_part_names() gives the parts of the archive the names that Word gives them.
-        with zipfile.ZipFile(with_usual_part_names(path)) as archive:
-            with archive.open(_main_part_name(archive)) as part:
-                content = part.read(_MAX_TEXT_BYTES + 1)
-            _note_skipped_parts(archive, name)
-        if len(content) > _MAX_TEXT_BYTES:
-            raise ToolExecutionError(f"{name} has more than {_MAX_TEXT_BYTES:,} bytes of text")
-        body = _parse_xml(content).find(f"{_WORD}body")
-    except KeyError:  # the archive has no such part
-        raise ToolExecutionError(f"{name} holds no text of a .docx") from None
-    # zipfile raises RuntimeError for an encrypted part, NotImplementedError for an unknown method.
-    except (zipfile.BadZipFile, ET.ParseError, OSError, NotImplementedError, RuntimeError) as error:
-        raise ToolExecutionError(f"{name} cannot be read as a .docx: {error}") from error
+    body = _docx_body(path, name)
     if body is None or not any(part.text for part in body.iter(f"{_WORD}t")):
         note(f"{name} holds no text")
     if body is None:
@@ -347,6 +340,26 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
                 yield "\t".join(cell_texts)
         else:
             yield from _paragraph_texts(block)
+
+
+def _docx_body(path: str, name: str) -> ET.Element | None:
+    """Return the element with the text of a .docx; None if the document has no such element."""
+    if is_locked(path):
+        raise ToolExecutionError(f"{name} has a password; save it without one")
+    try:
+        # with_usual_part_names() gives the parts of the archive the names that Word gives them.
+        with zipfile.ZipFile(with_usual_part_names(path)) as archive:
+            with archive.open(_main_part_name(archive)) as part:
+                content = part.read(_MAX_TEXT_BYTES + 1)
+            _note_skipped_parts(archive, name)
+        if len(content) > _MAX_TEXT_BYTES:
+            raise ToolExecutionError(f"{name} has more than {_MAX_TEXT_BYTES:,} bytes of text")
+        return _parse_xml(content).find(f"{_WORD}body")
+    except KeyError:  # the archive has no such part
+        raise ToolExecutionError(f"{name} holds no text of a .docx") from None
+    # zipfile raises RuntimeError for an encrypted part, NotImplementedError for an unknown method.
+    except (zipfile.BadZipFile, ET.ParseError, OSError, NotImplementedError, RuntimeError) as error:
+        raise ToolExecutionError(f"{name} cannot be read as a .docx: {error}") from error
 
 
 def _parse_xml(content: bytes) -> ET.Element:

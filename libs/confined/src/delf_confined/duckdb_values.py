@@ -86,7 +86,7 @@ def python_row(row: Sequence[Any], kinds: Sequence[str]) -> tuple[list[Any], lis
         elif kind == _JSON and isinstance(value, str):
             try:
                 cells[index] = json.loads(value, parse_float=_finite)
-            except OverflowError:
+            except OverflowError:  # of _finite(): the cell stays a text
                 indices_of_texts.append(index)
             except (ValueError, RecursionError):
                 pass  # the text is not JSON, although the statement declared the column as JSON

@@ -160,12 +160,16 @@ class Turns:
         if waiting_call is None or is_permit_about_to_be_free:
             return
         loop = asyncio.get_running_loop()
-        waiting_use = self._use(waiting_call.key)
-        calls_of_others = (call for call in self._running if call.key != waiting_call.key)
-        busier_calls = [call for call in calls_of_others if self._use(call.key) > waiting_use]
-        call = min(busier_calls, key=lambda candidate: candidate.preemption_time, default=None)
+        call = self._first_preemptible(waiting_call)
         if call is None or call.preemption_time > loop.time():
             # Try again soon: the use of the running calls' callers grows.
             self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)
         elif call.preemption_request is not None:  # acquire() has set one for each running call
             call.preemption_request.set_result(None)
+
+    def _first_preemptible(self, waiting_call: Turn) -> Turn | None:
+        """Return the running call of a caller with more use that may be preempted first."""
+        waiting_use = self._use(waiting_call.key)
+        calls_of_others = (call for call in self._running if call.key != waiting_call.key)
+        busier_calls = [call for call in calls_of_others if self._use(call.key) > waiting_use]
+        return min(busier_calls, key=lambda call: call.preemption_time, default=None)

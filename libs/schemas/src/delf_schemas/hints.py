@@ -107,14 +107,17 @@ def _constraints(schema: Mapping[str, Any]) -> str:
         hints.append(format_name)
     if isinstance(pattern, str) and 0 < len(pattern) <= _MAX_PATTERN:
         hints.append(f"matches {clean(pattern, _MAX_PATTERN)}")
-    for name, template in _LIMITS:
-        value = schema.get(name)
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            continue
-        is_trivial = name == "minLength" and value < 2
-        if abs(value) < _MAX_SHOWN_LIMIT and not is_trivial:
-            text = template.format(value)
-            if value == 1 and "Items" in name:
-                text = text.removesuffix("s")  # 1 item
-            hints.append(text)
-    return ", ".join(hints)
+    hints += (_limit_text(name, template, schema.get(name)) for name, template in _LIMITS)
+    return ", ".join(filter(None, hints))
+
+
+def _limit_text(name: str, template: str, value: Any) -> str:
+    """Return a limit such as ``at least 2 items``; empty for a limit that tells nothing."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return ""
+    is_trivial = name == "minLength" and value < 2
+    if is_trivial or abs(value) >= _MAX_SHOWN_LIMIT:
+        return ""
+    text = template.format(value)
+    is_one_item = value == 1 and "Items" in name
+    return text.removesuffix("s") if is_one_item else text

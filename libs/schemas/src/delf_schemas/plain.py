@@ -110,13 +110,9 @@ def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping
         value: The number.
         branches: The schema and its alternatives.
     """
-    kinds: set[str] = set()
-    for part in branches:
-        kind = part.get("type")
-        listed: list[Any] = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
-        kinds.update(each for each in listed if isinstance(each, str))
-    accepts_text = "string" in kinds
-    accepts_numbers = not kinds.isdisjoint({"number", "integer"})
+    types = _declared_types(branches)
+    accepts_text = "string" in types
+    accepts_numbers = not types.isdisjoint({"number", "integer"})
     if accepts_numbers or not accepts_text:
         return value
     has_decimal_format = any(part.get("format") == "decimal" for part in branches)
@@ -130,6 +126,16 @@ def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping
         return value
     exponent = number.adjusted()  # 2 for 123, -3 for 0.00123
     return format(number, "f") if abs(exponent) < _MAX_DIGITS else value
+
+
+def _declared_types(branches: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the types that schemas declare; ``type`` is a name or a list of names."""
+    types: set[str] = set()
+    for part in branches:
+        declared = part.get("type")
+        names: list[Any] = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
+        types.update(name for name in names if isinstance(name, str))
+    return types
 
 
 def _branches(

@@ -45,6 +45,14 @@ _LITERAL: Final = "literal"
 _MIXED: Final = "mixed"
 _JSON: Final = "json"  # never stored, because a schema without ``NOTATION`` stands for JSON
 _OBJECT_KEYWORDS: Final = {"properties", "additionalProperties"}
+_PLAIN_TYPES: Final[dict[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    type(None): "null",
+    bytes: "bytes",
+}
 
 
 class Store(Protocol):
@@ -201,38 +209,37 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
     The schema of a text with encoded data, such as JSON, also has the schema of the decoded data.
     Texts inside lists and dicts are not decoded.
     """
-    if isinstance(value, bool):
-        return {"type": "boolean"}
     if isinstance(value, str) and depth == 0:
         return {"type": "string", **_content(value)}
-    kinds: dict[type, str] = {
-        int: "integer", float: "number", str: "string", type(None): "null", bytes: "bytes"
-    }  # fmt: skip
-    kind = kinds.get(cast("type[Any]", type(value)))
+    kind = _PLAIN_TYPES.get(cast("type[Any]", type(value)))
     if kind is not None:
         return {"type": kind}
     if depth >= _MAX_DEPTH:
-        if isinstance(value, list):
-            return {"type": "array"}
-        return {"type": "object"}
+        return {"type": "array" if isinstance(value, list) else "object"}
     if isinstance(value, list):
-        items: dict[str, Any] | None = None
-        for item in cast("list[Any]", value)[:_MAX_ITEMS]:
-            items = merge_shapes(items, shape_of(item, depth + 1))
-        if items:
-            return {"type": "array", "items": items}
-        return {"type": "array"}
+        return _shape_of_list(cast("list[Any]", value), depth)
     if isinstance(value, dict):
-        mapping = cast("dict[Any, Any]", value)
-        # Keys that are not names, such as ids and dates, are data, and a schema must not contain
-        # data. Keys of Python literals may have any type.
-        if len(mapping) > _MAX_KEYS or not all(isinstance(k, str) and _is_name(k) for k in mapping):
-            return {"type": "object"}
-        shapes = {k: shape_of(v, depth + 1) for k, v in mapping.items()}
-        if _is_keyed_by_id(list(shapes.values())):
-            return {"type": "object"}
-        return {"type": "object", "properties": shapes, "required": list(shapes)}
+        return _shape_of_dict(cast("dict[Any, Any]", value), depth)
     return {}
+
+
+def _shape_of_list(value: list[Any], depth: int) -> dict[str, Any]:
+    item_shape: dict[str, Any] | None = None
+    for item in value[:_MAX_ITEMS]:
+        item_shape = merge_shapes(item_shape, shape_of(item, depth + 1))
+    return {"type": "array", "items": item_shape} if item_shape else {"type": "array"}
+
+
+def _shape_of_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    # Keys that are not names, such as ids and dates, are data, and a schema must not contain data.
+    # Keys of Python literals may have any type.
+    has_only_names = all(isinstance(key, str) and _is_name(key) for key in value)
+    if len(value) > _MAX_KEYS or not has_only_names:
+        return {"type": "object"}
+    shapes = {name: shape_of(item, depth + 1) for name, item in value.items()}
+    if _is_keyed_by_id(list(shapes.values())):
+        return {"type": "object"}
+    return {"type": "object", "properties": shapes, "required": list(shapes)}
 
 
 def _content(text: str) -> Mapping[str, Any]:

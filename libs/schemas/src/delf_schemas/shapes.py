@@ -432,16 +432,18 @@ class Shapes:
         lines: list[str] = []
         for name in order:
             part = properties[name]
-            if isinstance(part, dict):
-                inner = cast("dict[str, Any]", part)
-                if inner.get(hidden_mark) is True or inner.get("deprecated") is True:
-                    continue
+            if _has_mark(part, hidden_mark) or _has_mark(part, "deprecated"):
+                continue
             if len(lines) >= max_properties:
                 lines.append("...")
                 break
             mark = "?" if shows_optional and name not in required else ""
             lines.append(f"{mark}{_quote_name(name)}: {self._type_text(part, depth - 1, mode)}")
         return f"{{{', '.join(lines)}}}" if lines else "dict"
+
+
+def _has_mark(schema: Any, keyword: str) -> bool:
+    return isinstance(schema, dict) and cast("dict[str, Any]", schema).get(keyword) is True
 
 
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
@@ -508,8 +510,9 @@ def _literal_type(values: list[Any], extent: Extent) -> str:
     for value in plain_values:
         is_printable_text = isinstance(value, str) and value.isprintable()
         text = repr(value) if is_printable_text else ascii(value)
-        size += len(text) + 2
-        is_too_long = bool(literal_texts) and size > extent.literal_chars
+        size += len(text) + len(", ")
+        is_first = not literal_texts  # shown however long it is
+        is_too_long = size > extent.literal_chars and not is_first
         if is_too_long or len(literal_texts) >= extent.literals:
             literal_texts.append("...")
             break
@@ -665,17 +668,24 @@ class _ObjectReader:
             # Otherwise, the part is ignored: an object matches no part such as a string.
         for keyword in ("oneOf", "anyOf"):
             if alternatives := _alternatives(resolved, keyword):
-                choices: list[Merged] = []
-                for alternative in alternatives:
-                    alternative_objects = self.objects(alternative, depth + 1)
-                    if alternative_objects is None:
-                        return None
-                    choices += alternative_objects
+                choices = self._choices(alternatives, depth + 1)
+                if choices is None:
+                    return None
                 objects = _combinations(objects, choices, _refined)
         if resolved.get("additionalProperties") is False:  # even if a part allows other properties
             for each in objects:
                 each.additional = False
         return objects if len(objects) <= _MAX_VARIANTS else None
+
+    def _choices(self, alternatives: list[Any], depth: int) -> list[Merged] | None:
+        """Return the objects of all alternatives; None if one of them describes no objects."""
+        choices: list[Merged] = []
+        for alternative in alternatives:
+            objects = self.objects(alternative, depth)
+            if objects is None:
+                return None
+            choices += objects
+        return choices
 
 
 def _object_without_parts(resolved: dict[str, Any], kind: Any, *, allows_null: bool) -> Merged:
