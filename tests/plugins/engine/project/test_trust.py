@@ -251,9 +251,11 @@ def test_named_link_within_the_folder_is_data(folder):
     assert files(folder) == {"delf.toml"}
 
 
-def test_endless_link_counts_as_outside(folder):
+@pytest.mark.parametrize("target", ["loop", "delf.toml/../other"])
+def test_endless_link_counts_as_outside(folder, target):
     (folder / "delf.toml").write_text("[agent]\nfiles = ['loop']\n")
-    (folder / "loop").symlink_to("loop")
+    (folder / "loop").symlink_to(target)
+    (folder / "other").symlink_to("other")
     assert read_folder(folder, None, {}).links_outside == {"loop": "a link that leads to itself"}
 
 

@@ -81,12 +81,16 @@ def _joined(path: str, root: Path) -> Path:
 def _resolved(path: Path) -> Path | None:
     """Return a path without links; None if its links have no end."""
     try:
-        path.stat()
+        real_path = path.resolve()
+    except (OSError, RuntimeError):  # an endless link, before Python 3.13
+        return None
+    try:
+        real_path.stat()
     except OSError as error:
-        # From Python 3.13 on, resolve() returns such a path as if it were inside the folder.
+        # From Python 3.13 on, resolve() returns an endless link as if it were inside the folder.
         if error.errno == errno.ELOOP:
             return None
-    return path.resolve()
+    return real_path
 
 
 def _paths_of(text: str) -> Iterator[str]:
