@@ -46,7 +46,9 @@ def test_single_text_becomes_a_list():
         ({"on_confirmed": None}, "on_confirm"),
         ({"temperature": 0}, "llm.settings.temperature"),
         ({"memory_config": {"treshold": 0}}, "threshold"),
-        ({"llm": {"model": "m", "temprature": 0}}, "temperature"),
+        ({"memory_config": {"top_p": 0}}, "top_k"),
+        ({"llm": {"model": "m", "temprature": 0}}, "settings.temperature"),
+        ({"llm": {"model": "m", "modle": 0}}, "model"),
         ({"llm": {"model": "m", "temperature": 0}}, "settings.temperature"),
     ],
 )

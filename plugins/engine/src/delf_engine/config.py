@@ -159,7 +159,8 @@ def suggest_llm_key(key: str) -> str:
     """Suggest a key in place of an unknown key of a model's table, as ``did_you_mean`` does."""
     if key in SETTINGS:
         return f"; did you mean 'settings.{key}'?"
-    return did_you_mean(key, (*LLM_KEYS, *SETTINGS))
+    suggestion = did_you_mean(key, (*LLM_KEYS, *SETTINGS))
+    return re.sub(f"'({'|'.join(SETTINGS)})'", r"'settings.\1'", suggestion)
 
 
 def suggest_agent_key(key: str, known: Iterable[str]) -> str:
@@ -693,10 +694,13 @@ def explain(
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             *tables, last = path
-            known = option_names
             if tables:  # as in ``memory_config.top``
                 known = list(getattr(model.model_fields[tables[0]].annotation, "model_fields", ()))
-            problems.append(f"{where}: unknown key {key!r}{suggest_agent_key(last, known)}")
+                suggestion = did_you_mean(last, known)
+            else:
+                known = option_names
+                suggestion = suggest_agent_key(last, known)
+            problems.append(f"{where}: unknown key {key!r}{suggestion}")
             hints[f"known keys: {', '.join(known)}"] = None
         else:
             exact_source = origin(path) or f"{where}: {key}"
