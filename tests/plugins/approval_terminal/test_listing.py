@@ -90,6 +90,12 @@ def test_list_marks_dangerous_and_unusual_requests(show, asked, mark):
     assert mark in row
 
 
+def test_list_shows_when_each_request_was_asked(show):
+    (header, row) = show(as_table=True)
+    assert "id  asked       effect" in header
+    assert row.split()[1] in ("1969-12-31", "1970-01-01")
+
+
 @pytest.mark.parametrize("result", ["paid", "[" * 2000], ids=["a text", "nested deeply"])
 def test_settle_refuses_a_result_that_is_not_json(result):
     outcome = CliRunner().invoke(cli, ["approvals", "settle", "3f9a2b1", "--result", result])

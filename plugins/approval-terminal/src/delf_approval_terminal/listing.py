@@ -67,7 +67,7 @@ def requests_table(records: Sequence[RequestRecord]) -> list[str]:
         )
         for name, record, project_cell in zip(names, records, project_cells, strict=True)
     ]
-    return table(rows, ("id", "waits", "effect", "look at", *project_header, "call"))
+    return table(rows, ("id", "asked", "effect", "look at", *project_header, "call"))
 
 
 def _warnings(record: RequestRecord) -> str:
