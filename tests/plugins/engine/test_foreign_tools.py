@@ -226,8 +226,10 @@ async def test_schema_is_enforced_on_arguments(kind, wrong):
         ({"type": "object", "properties": {"x": {"$ref": "#/$defs/Gone"}}}, {"x": 1}),
         ({"type": "object", "properties": {"x": {"$id": "a", "type": "string"}}}, {"x": "a"}),
         ({"type": "object", "properties": {"type": {"type": "string"}}}, {"type": "any"}),
+        ({"type": "object", "properties": {"default": {"type": "float"}}}, {"default": 1.5}),
+        ({"type": "object", "properties": {"properties": {"type": "any"}}}, {"properties": 1}),
     ],
-    ids=["any", "tuple", "float", "dangling", "id", "named type"],
+    ids=["any", "tuple", "float", "dangling", "id", "named type", "named default", "named so"],
 )
 async def test_loose_schema_of_a_framework_works(part, fits):
     schema = {"name": "f", "parameters": {"properties": {"value": part}, "required": ["value"]}}

@@ -35,6 +35,8 @@ _TYPES: Final[Mapping[str, Any]] = {
 _MAX_VALUES: Final = 100
 # The keys of a schema whose values are data, and no schemas.
 _DATA_KEYS: Final = frozenset({"const", "default", "enum", "examples"})
+# The keys of a schema whose values are tables of schemas, by names that the author chose.
+_NAMED_SCHEMAS: Final = frozenset({"$defs", "definitions", "patternProperties", "properties"})
 _NUMBERS: Final = {
     "minimum": "ge",
     "maximum": "le",
@@ -353,11 +355,16 @@ def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
         return [_without_loose_parts(each, root) for each in cast("list[Any]", part)]
     if not isinstance(part, dict):
         return part
-    kept = {
-        key: value if key in _DATA_KEYS else _without_loose_parts(value, root)
-        for key, value in cast("dict[str, Any]", part).items()
-    }
-    # In ``properties``, ``type`` may be the name of a parameter, whose value is a schema.
+    kept: dict[str, Any] = {}
+    for key, value in cast("dict[str, Any]", part).items():
+        if key in _DATA_KEYS:
+            kept[key] = value
+        elif key in _NAMED_SCHEMAS and isinstance(value, dict):
+            # A parameter may have the name of a keyword, such as ``type`` or ``default``.
+            schemas = cast("dict[str, Any]", value)
+            kept[key] = {name: _without_loose_parts(each, root) for name, each in schemas.items()}
+        else:
+            kept[key] = _without_loose_parts(value, root)
     kind, ref = kept.get("type"), kept.get("$ref")
     if isinstance(kind, (str, list)) and not {*one_or_more(kind)} <= _TYPES.keys():
         del kept["type"]
