@@ -175,6 +175,14 @@ def test_trusted_files_are_those_named_by_the_settings(folder):
     assert "conf/mcp.json" not in files(folder, NOWHERE="elsewhere.json")
 
 
+@pytest.mark.parametrize("blanks", [0, 20_000_000], ids=["short", "long"])
+def test_program_in_a_named_file_needs_trust_for_the_code_beside_it(folder, blanks):
+    (folder / "delf.toml").write_text("[connections.x]\ntype = 'mcp'\nconfig = 'servers.json'\n")
+    (folder / "servers.json").write_text(" " * blanks + r'{"a": {"\u0063ommand": "./run.py"}}')
+    (folder / "run.py").write_text("")
+    assert files(folder) == {"delf.toml", "servers.json", "run.py"}
+
+
 @pytest.mark.parametrize("connection", ["files", "path", "database"])
 def test_files_of_a_connection_with_the_name_of_a_data_setting_need_trust(folder, connection):
     (folder / "delf.toml").write_text(f"[connections.{connection}]\nspec = 'api.json'\n")

@@ -70,7 +70,8 @@ _PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", ".venv", "
 _ENVIRONMENT_FILE: Final = "pyvenv.cfg"
 # The maximum number of files that get a digest of their own.
 _MAX_DIGESTED_FILES: Final = 1000
-# The maximum total number of bytes of files whose content is digested.
+# The maximum number of bytes of a settings file in which a program's name is searched, and the
+# maximum total number of bytes of files whose content is digested.
 _MAX_BYTES: Final = 20_000_000
 # The maximum number of files and folders in the tree.
 _MAX_ENTRIES: Final = 200_000
@@ -105,10 +106,14 @@ def _is_program(path: Path) -> bool:
     if path.suffix.lower() in _CODE_SUFFIXES or os.access(path, os.X_OK):
         return True
     try:
-        content = path.read_bytes()[:_MAX_BYTES].decode("utf-8", "replace")
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
     except OSError:
         return True  # an unreadable file may name a program
-    text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), content)
+    if len(content) > _MAX_BYTES:
+        return True  # a long comment may hide the program behind the part that is read
+    # A key may be written with escapes, as in "\u0063ommand".
+    text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), content.decode("utf-8", "replace"))
     return any(key in text for key in _PROGRAM_KEYS)
 
 
