@@ -66,7 +66,11 @@ class _CallCounter:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     assigned_values[name] = value
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                # A decorator may keep calls from the body, as ``functools.cache`` does.
+                case (
+                    ast.FunctionDef(name=name, decorator_list=[])
+                    | ast.AsyncFunctionDef(name=name, decorator_list=[])
+                ):
                     self._functions[name] = node
                 case (
                     ast.Attribute(value=ast.Name(id=name))
