@@ -221,11 +221,11 @@ async def test_output_files_of_a_task_have_a_total_limit(
     monkeypatch.setattr("delf_engine.output.MAX_TOOL_FILE_BYTES", 10)
     log = TaskLog("task_1", InProcessJournal(), ())
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
-    for name in ("a.txt", "b.txt", "c.txt"):
-        files.start_writing_tool_file(name, b"sixteen"[:4])
+    for name, size in (("a.txt", 4), ("b.txt", 4), ("c.txt", 4), ("d.txt", 2)):
+        files.start_writing_tool_file(name, bytes(size))
     (problem,) = await files.failures()
     assert "'c.txt' is not kept" in problem
-    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt", "d.txt"]
 
 
 @pytest.mark.parametrize("plain", [False, True])

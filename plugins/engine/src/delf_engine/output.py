@@ -243,13 +243,13 @@ class OutputFiles:
             name: A relative name.
             data: The content; the total size of tools' files is limited.
         """
-        self._tool_file_bytes += len(data)
-        if self._tool_file_bytes > MAX_TOOL_FILE_BYTES:
+        if self._tool_file_bytes + len(data) > MAX_TOOL_FILE_BYTES:
             self._problems.append(
                 f"{name!r} is not kept: the files of calls have more than "
                 f"{MAX_TOOL_FILE_BYTES:,} bytes"
             )
             return
+        self._tool_file_bytes += len(data)
         self.start_writing(name, data)
 
     async def wait(self, timeout: float | None = None) -> None:
