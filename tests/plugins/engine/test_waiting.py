@@ -1,11 +1,14 @@
 """Tests of permits to run and of the clock, while a person decides and afterwards."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 
-from delf_engine.waiting import Permit, TaskClock
+from delf.events import StoppedBy
+from delf_engine.waiting import Permit, Stops, TaskClock
 
 
 async def turns() -> None:
@@ -156,3 +159,38 @@ async def test_clock_that_ignores_pauses_goes_on_in_a_pause() -> None:
     with clock.stopped():
         await clock.wait(asyncio.get_running_loop().create_future())
     assert clock.is_over
+
+
+class SlowJournal:
+    """The part of a journal that answers whether tasks were asked to stop, when told to."""
+
+    place = "slow"
+
+    def __init__(self) -> None:
+        self.answer = asyncio.Event()
+        self.polls = 0
+
+    async def asked_to_stop(self, task_ids: Collection[str]) -> dict[str, StoppedBy]:
+        self.polls += 1
+        await self.answer.wait()
+        return {}
+
+
+async def test_task_that_begins_during_a_poll_starts_no_second_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("delf_engine.waiting._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("delf_engine.waiting.SharedJournal", SlowJournal)
+    journal = SlowJournal()
+    stops = Stops(cast("Any", journal))
+    work = asyncio.create_task(asyncio.sleep(60))
+    with stops.stoppable("first", work):
+        await asyncio.sleep(0.05)
+    assert journal.polls == 1
+    with stops.stoppable("second", work):
+        journal.answer.set()
+        await turns()
+        journal.answer.clear()
+        await asyncio.sleep(0.1)
+        assert journal.polls == 2
+    work.cancel()

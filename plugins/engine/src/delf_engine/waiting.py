@@ -323,7 +323,9 @@ class Stops:
         # One timer polls the journal for all tasks; a timer for each task would multiply the
         # queries.
         stop = self._tasks[task_id] = StoppableWork(work)
-        if self._next_poll is None and self._journal is not None:
+        # A poll in progress starts the next timer itself.
+        is_polling = self._polling is not None and not self._polling.done()
+        if self._next_poll is None and not is_polling and self._journal is not None:
             self._poll_later(self._journal)
         try:
             yield stop
@@ -351,6 +353,7 @@ class Stops:
 
     def _poll_later(self, journal: SharedJournal) -> None:
         def poll() -> None:
+            self._next_poll = None
             self._polling = asyncio.ensure_future(self._poll(journal))
 
         loop = asyncio.get_running_loop()
@@ -365,6 +368,5 @@ class Stops:
             stops_by_task = await journal.asked_to_stop(self._tasks.keys())
         for task_id, stopper in stops_by_task.items():
             self.stop(task_id, stopper)
-        self._next_poll = None
         if self._tasks:
             self._poll_later(journal)
