@@ -643,6 +643,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             goes_on = continue_past_limit and end.at_limit
             if not goes_on:  # the task is over, so claim() has not claimed it
                 return past_response(events, end)
+        # The events and the response from before the resume are not those of the task any more.
+        self._tasks.forget(task_id)
         try:
             request = self._requests.resumed(task_id, events, timeout, **options)
         except Exception:

@@ -76,8 +76,11 @@ class BackgroundTask:
 
     def snapshot(self) -> StreamSnapshot:
         """Return a snapshot of the task; thread-safe."""
-        progress: StreamSnapshot = snapshot(tuple(self.events))
-        if progress.is_terminal or not self.outcome.done():
+        # Read before the events: a task that ends in between has all its events by then.
+        is_over = self.outcome.done()
+        # Without an end among its events, a task that is over can be resumed.
+        progress: StreamSnapshot = snapshot(tuple(self.events), interrupted=is_over)
+        if progress.is_terminal or not is_over:
             return progress
         if self.outcome.cancelled():
             # The events do not yet say that the task was stopped.
@@ -156,6 +159,11 @@ class BackgroundTasks:
         """Return a task by its id, if known."""
         with self._lock:
             return self._tasks.get(task_id)
+
+    def forget(self, task_id: str) -> None:
+        """Drop a task, if known."""
+        with self._lock:
+            self._tasks.pop(task_id, None)
 
     def __len__(self) -> int:
         return len(self._tasks)

@@ -330,3 +330,16 @@ except TimeoutError:
 await write(said)
 print("end", said)
 """
+
+
+async def test_submitted_task_whose_end_is_not_journalled_is_interrupted(bench: Bench) -> None:
+    bench.model.writes(STUBBORN)
+    bench.journal.refuses = is_end_of_call
+    async with bench.agent() as agent:
+        task = await agent.asubmit("Write.")
+        assert isinstance((await agent.await_task(task)).exception, UnrecordedCallError)
+        assert (await agent.apoll(task)).state == "interrupted"
+        bench.journal.refuses = lambda _: False
+        response = (await agent.aresume(task)).raise_for_status()
+        assert (await agent.apoll(task)).state == "done"
+        assert (await agent.await_task(task)).text == response.text
