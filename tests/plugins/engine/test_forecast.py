@@ -34,6 +34,7 @@ NAMES = ("work", "mail.send")
         ("later = (work(n) for n in range(9))", 0),
         ("for n in (work(n) for n in range(9)):\n    break", 0),
         ("any(n for n in [work(1)])", 1),
+        ("ok = work(1) < work(2) < work(3)", 2),
         ("@cache\ndef one(n):\n    work(n)\nfor n in range(9):\n    one(0)", 0),
         ("while True:\n    work(1)", 0),
         ("docs = [1, 2]\ndocs.clear()\nfor d in docs:\n    work(d)", 0),

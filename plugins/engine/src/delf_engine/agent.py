@@ -189,14 +189,14 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         project_config = None if project is None else project.agent
         merged = merged_config(project_config, config, settings)
         self._config = with_strategy(merged, host)
-        _ = self.config.main_llm  # raises if no model is configured
+        _ = self.config.main_llm  # without a model, this raises here and not in the first task
         _check_callback("on_confirm", on_confirm)
         _check_callback("on_ask", on_ask)
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.tools = as_connections(tools or ())
         chosen_chat = self.config.chat if chat is None else chat
         self._requests = TaskRequests(
-            lambda: self.config,
+            self.config.timeout,
             self._chat_of(chosen_chat, host),
             output,
             project_folder=None if project is None else project.root,
@@ -330,7 +330,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     @chat.setter
     def chat(self, value: AgentChat | Mapping[str, Any] | bool | None) -> None:
         chat = self._chat_of(value, self._host)
-        if chat is not None and self._context is not None:
+        if chat is not None and self._context is not None:  # without a context: at the start
             self._attach(chat, self._context)
         self._requests.chat = chat
 
@@ -795,7 +795,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         response.raise_if_never_begun()
         if self.config.verbose:
             summary = self.plugins.service(TASK_PRINTER).summary_of(response.trace)
-            if sys.stderr is not None:
+            if sys.stderr is not None:  # as in a Windows program without a console
                 sys.stderr.write(visible(summary) + "\n")
         return response
 

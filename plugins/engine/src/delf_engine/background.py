@@ -45,6 +45,7 @@ async def response_at_end(
         TimeoutError: If the task does not end in time.
         UnknownTaskError: If the journal does not have the task.
     """
+    # A tool of a running task may wait here, while the other task needs the permit to start.
     async with runtime.permit_of_caller_released():
         if task is not None:
             return await task.await_end(timeout)

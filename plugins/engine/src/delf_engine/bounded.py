@@ -117,11 +117,12 @@ async def convert_exits_to_errors(call: Callable[[], Awaitable[T]]) -> T:
         return await call()
     except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
         task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        is_caller_cancelled = task is not None and task.cancelling() > 0
+        if isinstance(error, asyncio.CancelledError) and is_caller_cancelled:
             raise
         on_main_thread = threading.current_thread() is threading.main_thread()
         if isinstance(error, KeyboardInterrupt) and on_main_thread:
-            raise  # somebody pressed Ctrl-C
+            raise  # somebody pressed Ctrl-C, for which Python interrupts the main thread only
         own_error = EndedItselfError(
             f"{type(error).__name__}: {str(error) or 'nobody asked for it'}"
         )

@@ -107,8 +107,10 @@ def unknown_outcomes(events: Iterable[ev.Event]) -> set[str]:
             case ev.ApprovalRequested(outcome_unknown=True):
                 digest_by_request[event.request_id] = event.digest
                 digests.add(event.digest)
-            case ev.ApprovalDecided(decision="approved" | "already_done"):
-                digests.discard(digest_by_request.get(event.request_id, ""))
+            case ev.ApprovalDecided(decision="approved" | "already_done") if (
+                event.request_id in digest_by_request
+            ):
+                digests.discard(digest_by_request[event.request_id])
             case _:
                 pass
     return digests

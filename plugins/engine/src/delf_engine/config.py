@@ -176,7 +176,8 @@ def _check_llm_value(key: str, value: Any) -> None:
     expected_type = Mapping if takes_table else str
     if value is not None and not isinstance(value, expected_type):
         expected = "a table" if takes_table else "text"
-        got = "str" if isinstance(value, str) else type(value).__name__  # no subclass of str
+        # A text of delf.toml has a subclass of str, whose name says nothing to the user.
+        got = "str" if isinstance(value, str) else type(value).__name__
         raise ModelConfigurationError(f"{key} must be {expected}, got {got}")
 
 
@@ -482,7 +483,10 @@ class AgentConfig(FixedAttributes, BaseModel):
                 return role_model.with_settings(**configured.settings)
         main = self.main_llm
         # An address of the main model may be a gateway, through which all models are then reached.
-        if main.base_url is None and not _has_same_provider(configured, main, providers):
+        uses_access_of_main = main.base_url is not None or _has_same_provider(
+            configured, main, providers
+        )
+        if not uses_access_of_main:
             return configured
         main_with_choice = replace(main, model=configured.model, fallbacks=())
         return main_with_choice.with_settings(**configured.settings)

@@ -164,10 +164,9 @@ async def _found_with_stored_state(
         for match, task in zip(page.tasks, tasks, strict=True):
             if conditions.state in (None, task.state):
                 found.append(replace(match, task=task))
-        if not page.more or len(found) >= limit:
+        if not page.tasks or not page.more or len(found) >= limit:
             return Found(tasks=found, more=page.more, behind=page.behind)
-        if page.tasks:
-            cursor = page.tasks[-1].task.task_id
+        cursor = page.tasks[-1].task.task_id
 
 
 def _stored_state_filters(state: TaskState | None) -> Sequence[TaskState | None]:

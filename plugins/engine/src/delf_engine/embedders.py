@@ -121,6 +121,7 @@ class _Batched:
             await self.inner.check()
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
+        # Half of a surrogate pair, which a cut text may have, is not valid in UTF-8.
         texts = [text.encode("utf-8", "replace").decode() for text in texts]
         size = max(1, self.inner.batch_size)
         rows: list[Iterable[float]] = []

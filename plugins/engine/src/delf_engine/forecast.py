@@ -34,7 +34,8 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
         code: The script; an invalid script makes no calls.
         names: The names of actions and tools to count, such as ``mail.send``.
     """
-    if not names or check_script(code) is not None:
+    is_too_large = check_script(code) is not None
+    if not names or is_too_large:
         return Counter()
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -188,10 +189,11 @@ def _certain_children(node: ast.AST) -> Iterable[ast.AST]:
             | ast.While(test=first)
             | ast.Assert(test=first)
             | ast.BoolOp(values=[first, *_])
-            | ast.Compare(left=first)
             | ast.Match(subject=first)
         ):
             return [first]
+        case ast.Compare(left=left, comparators=[right, *_]):
+            return [left, right]  # in a < b < c, c is only evaluated if a < b
         case ast.GeneratorExp(generators=[first_clause, *_]):
             return [first_clause.iter]  # (f(x) for x in rows) evaluates rows, but may not call f
         case _ if isinstance(node, _SCOPES):

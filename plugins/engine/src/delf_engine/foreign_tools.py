@@ -91,7 +91,7 @@ def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
         ToolDefinitionError: For a tool that only works within its own framework.
     """
     if isinstance(item, type):
-        return None
+        return None  # a class of tools has the attributes of a tool, but is none itself
     if isinstance(item, tuple):
         return _wrap_schema_pair(cast("tuple[Any, ...]", item))
     for wrap in (_wrap_langchain, _wrap_smolagents, _wrap_pydantic_ai, _wrap_llm, _wrap_cogency):
@@ -110,11 +110,13 @@ def _wrap_langchain(item: Any) -> Callable[..., Any] | None:
     # LangChain's oldest kind of tool takes one text, and has no schema.
     if item.args_schema is None and list(getattr(item, "args", ())) == ["tool_input"]:
         return _make_function(item.name, item.description, _ONE_TEXT, _wrap_text_tool(item))
+    # ``tool_call_schema`` leaves out the arguments that LangChain injects.
     schema = getattr(item, "tool_call_schema", None) or item.args_schema
 
     async def call(**arguments: Any) -> Any:
         return await item.ainvoke(arguments)
 
+    # LangChain does not check arguments against a schema that is a dict, as of an MCP tool.
     validates_itself = hasattr(item.args_schema, "model_json_schema")
     return _make_function(
         item.name, item.description, _schema_of(schema), call, validates_itself=validates_itself

@@ -177,6 +177,7 @@ class TaskHost:
         """Return the first messages: rules, facts, history, and the task with its context."""
         context = self._run.context
         events = self._run.log.events
+        # A resumed task sends the same message again, with the time of its first start.
         start_times = (event.at for event in events if isinstance(event, TaskStarted))
         started_at = next(start_times, None)
         message = context.message(self.task, self._output, started_at, self._run.zone)
@@ -325,6 +326,7 @@ class TaskHost:
         if self._is_script_running or self._open_calls:
             raise RuntimeError("a script cannot run beside another script or a call")
         attempt = self._next_attempt()
+        # While _answer_includes_last_output still tells about the script before this one.
         self._move_output_to_answer()
         bound_actions = named_actions(code, self._run.tools)
         names = tuple(bound_action.name for bound_action in bound_actions)
@@ -430,6 +432,7 @@ class TaskHost:
         else:
             problem = excess(code, tools, calls=self.scripts.calls_left, children=children)
         if problem is not None:
+            # A no-op for a recorded problem, which the journal has already.
             await run.log.record(Noted, topic=topic, text=problem)
             return Failed(kind="TaskLimitError", message=f"the script was not run: {problem}")
         if not was_checked_before:
@@ -460,6 +463,7 @@ class TaskHost:
         if isinstance(answer.decision, Approved):
             return None
         reason = why_not(answer.decision)
+        # A person who requests changes has not rejected the script for good.
         if not changes_requested(self._run.log.events, attempt):
             reason = f"it was rejected: {reason}"
         return Failed(kind=REJECTED, message=f"the script was not run: {reason}")

@@ -58,6 +58,7 @@ def _recorded_variables(events: Sequence[Event]) -> KeptVariables | None:
 async def restore_variables(session: SandboxSession, variables: Mapping[str, Any]) -> str | None:
     """Restore variables into a fresh session; return the error, if any."""
     lines = [f"{name} = {value!r}" for name, value in variables.items()]
+    # The repr of a date or a Decimal needs the imports.
     outcome = await session.execute(_IMPORTS + "\n".join(lines), ScriptHost())
     if isinstance(outcome, Done):
         return None
@@ -93,6 +94,7 @@ async def keep_variables(
     left_out: list[str] = []
     size = 0
     async with asyncio.timeout(_TIMEOUT_SECONDS):
+        # If not all fit, the newest variables are kept: the next task most likely needs these.
         newest_first = reversed(list(type_names))
         for name in islice(newest_first, _MAX_VARIABLES):
             if not is_variable(name):

@@ -19,7 +19,6 @@ from delf_engine.variables import given_variables
 if TYPE_CHECKING:
     from delf.messages import ModelDelta
     from delf_engine.agent_context import AgentChat
-    from delf_engine.config import AgentConfig
     from delf_engine.journal.log import Listener
     from delf_engine.models.money import Ledger
     from delf_engine.outputs import Output
@@ -156,7 +155,7 @@ class TaskRequests:
     """Builds the ``TaskRequest`` with which each task of an agent is started.
 
     Args:
-        config: Returns the agent's configuration.
+        default_timeout: The timeout in seconds of tasks that have none of their own.
         chat: The chat that tasks continue, if any; may be replaced between tasks.
         output: The declared type of the tasks' answers, if not text.
         project_folder: The folder of the agent's project; None without a project.
@@ -164,12 +163,12 @@ class TaskRequests:
 
     def __init__(
         self,
-        config: Callable[[], AgentConfig],
+        default_timeout: float,
         chat: AgentChat | None,
         output: type[Any] | Mapping[str, Any] | None,
         project_folder: Path | None,
     ) -> None:
-        self._config = config
+        self._default_timeout = default_timeout
         self.chat = chat
         self._output = _output_of(output)
         self._project_folder = project_folder
@@ -232,7 +231,7 @@ class TaskRequests:
         return TaskRequest(
             task=task,
             task_id=task_id or new_task_id(),
-            timeout=self._config().timeout if timeout is None else timeout,
+            timeout=self._default_timeout if timeout is None else timeout,
             conversation=conversation,
             interactive=interactive,
             wait_approvals=not interactive,

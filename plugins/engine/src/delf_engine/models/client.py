@@ -177,7 +177,7 @@ class ModelClient:
         models = [self.pool.resolve_provider(model) for model in models]
 
         def was_unavailable(model: LLMConfig) -> bool:
-            return self._unavailable_until.get(_account_of(model), now) > now
+            return now < self._unavailable_until.get(_account_of(model), 0.0)
 
         return sorted(models, key=was_unavailable)  # False comes before True
 
