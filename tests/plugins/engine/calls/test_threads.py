@@ -1,13 +1,16 @@
 """Tests that plain functions run in threads, in their order."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
 from delf_engine.calls.threads import ToolThreads
+from support.until import until
 
 
 @pytest.fixture
@@ -66,6 +69,28 @@ async def test_function_error_is_raised_in_the_caller(threads, error):
     with pytest.raises(error):
         await threads.run(fail)
     assert await threads.run(lambda: 1) == 1
+
+
+class Argument:
+    """A large argument, for example."""
+
+
+async def test_failed_function_keeps_no_argument_alive(threads):
+    argument = Argument()
+    alive = weakref.ref(argument)
+
+    def fail(argument=argument):
+        raise ValueError(argument)
+
+    del argument
+    gc.disable()  # so that only references free the argument
+    try:
+        with pytest.raises(ValueError, match="Argument"):
+            await threads.run(fail)
+        del fail
+        await until(lambda: alive() is None)  # the thread may still leave the function
+    finally:
+        gc.enable()
 
 
 async def test_function_abandoned_before_its_start_is_never_called(threads):

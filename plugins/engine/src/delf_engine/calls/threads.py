@@ -62,7 +62,12 @@ class ToolThreads:
             await completion(call, loop)  # a second cancellation is raised here
         if call.cancelled():  # by close()
             raise RuntimeError("the agent was stopped before the function began")
-        return call.result()
+        try:
+            return call.result()
+        finally:
+            # The traceback of an error leads to this frame. With the future, which has the error,
+            # that is a cycle, which keeps large arguments in memory until a garbage collection.
+            del call
 
     def submit(self, function: Callable[[], Any], level: int) -> Future[Any]:
         """Queue a function for the threads of a pool; return the future of its result.
@@ -80,7 +85,7 @@ class ToolThreads:
         # returning its future if it has queued the function and cannot start another thread.
         call: Future[Any] = Future()
         try:
-            self._pool.submit(_run, function, call)
+            self._pool.submit(_run, function, [call])
         except RuntimeError as error:
             # After close() and at the interpreter's shutdown, submit() queues nothing.
             is_queued = not self._closed and "interpreter shutdown" not in str(error)
@@ -104,8 +109,16 @@ class ToolThreads:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(function: Callable[[], Any], call: Future[Any]) -> None:
-    """Call a function and store its result or error in a future, unless that was cancelled."""
+def _run(function: Callable[[], Any], calls: list[Future[Any]]) -> None:
+    """Call a function and store its result or error in a future, unless that was cancelled.
+
+    Args:
+        function: The function.
+        calls: A list with the future, which is taken out.
+    """
+    # Taken out, and deleted below: the traceback of an error leads to this frame, and through the
+    # caller's frame to the list. As in ToolThreads.run(), the future would complete a cycle.
+    call = calls.pop()
     # The future's own lock decides: either the event loop has cancelled it, or it starts here.
     if not call.set_running_or_notify_cancel():
         return
@@ -113,5 +126,6 @@ def _run(function: Callable[[], Any], call: Future[Any]) -> None:
         result = function()
     except BaseException as error:
         call.set_exception(error)
+        del call
     else:
         call.set_result(result)
