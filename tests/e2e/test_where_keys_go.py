@@ -150,6 +150,8 @@ def test_database_password_of_a_password_file_goes_to_no_url_of_a_file(
     use = {**DATABASES, "sql": lambda url, _: SQL(url=url)}[database]
     with pytest.raises(KeyAddressError, match="hostaddr"):
         use(of_file("postgresql://me@trusted.test/shop?hostaddr=192.0.2.1"), tmp_path)
+    with pytest.raises(KeyAddressError, match="conninfo"):
+        use(of_file("postgresql://me@trusted.test/shop?conninfo=hostaddr%3D192.0.2.1"), tmp_path)
     passwords = tmp_path / "pgpass"
     monkeypatch.setenv("PGPASSFILE", str(passwords))
     passwords.write_text("trusted.test:*:*:me:k3y\n*:*:*:*:k3y-of-the-person\n")

@@ -337,6 +337,7 @@ class TestOpening:
             ("postgresql://u:12/secret@h/d", "cannot be read"),
             ("postgresql://u:1#secret@h/d", "cannot be read"),
             ("postgresql://u:secret@h/d?no_such_option=1", "cannot be read"),
+            ("postgresql://u:secret@h/d?conninfo=port%3D1", "cannot be read"),
         ],
     )
     def test_unsupported_url_is_refused(self, url, says):

@@ -17,9 +17,10 @@ _PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
 # Options of URLs that combine another server with a login of the user.
 #
 # An entry of pg_service.conf may have a password. With "hostaddr", the library connects to that
-# address with the password that ~/.pgpass has for the host.
+# address with the password that ~/.pgpass has for the host. The driver psycopg reads "conninfo" as
+# further options, such as these.
 # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
-_LOGIN_OPTIONS: Final = ("service", "hostaddr")
+_LOGIN_OPTIONS: Final = ("service", "hostaddr", "conninfo")
 _HINT: Final = "set the whole address in the environment"
 
 

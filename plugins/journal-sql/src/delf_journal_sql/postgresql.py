@@ -237,7 +237,7 @@ class PostgresDatabase:
             # The password is left out, because the driver's error message quotes the URL.
             public_target = self._target | {"password": ""}
             conninfo.make_conninfo("", **public_target)
-        except (psycopg.Error, ValueError):
+        except (psycopg.Error, ValueError, TypeError):  # TypeError for an option ``conninfo``
             raise JournalSetupError(
                 "the URL of the journal cannot be read",
                 hint="it is postgresql://user:password@host:5432/database; "
