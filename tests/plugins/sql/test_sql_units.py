@@ -49,6 +49,7 @@ def target(**settings):
         ("postgresql://u:a@b/c:d@h/d", ("postgresql", "h", 5432, "u", "a@b/c:d", "d")),
         ("postgresql://u:p@[::1]:5/d", ("postgresql", "::1", 5, "u", "p", "d")),
         ("postgresql:///d?host=/run/pg", ("postgresql", None, 5432, None, None, "d")),
+        ("postgresql://h/d?dbname=other", ("postgresql", "h", 5432, None, None, "other")),
         ("mysql://u:p@h/d", ("mysql", "h", 3306, "u", "p", "d")),
         ("mariadb+pymysql://u:p@h/d", ("mysql", "h", 3306, "u", "p", "d")),
         ("sqlite:///a/b.db", ("sqlite", None, None, None, None, "a/b.db")),
@@ -142,6 +143,14 @@ def test_invalid_settings_are_refused(settings, message):
         SQL(name="db", **settings)
     assert "hunter22" not in caught.value.describe()
     assert "\n" not in caught.value.describe()
+
+
+@pytest.mark.parametrize("option", ["autocommit=true", "prepare_threshold=3", "conninfo=port%3D1"])
+async def test_option_of_the_driver_is_no_option_of_a_url(option):
+    connection = SQL(url=f"postgresql://u:hunter22@127.0.0.1:1/d?sslmode=require&{option}")
+    with pytest.raises(ConnectionConfigurationError, match="unknown option"):
+        await connection.query("SELECT 1")
+    await connection.aclose()
 
 
 @pytest.mark.parametrize("end", ["h", "h:port/d"])

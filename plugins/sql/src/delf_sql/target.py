@@ -205,7 +205,8 @@ def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
     options = dict(parse_qsl(parts["options"], keep_blank_values=True))
     password_option = options.pop("password", None)
     password = unquote(encoded_password) or password_option
-    database = unquote(parts["database"]) or options.pop("dbname", "")
+    # As in PostgreSQL's own URLs, the option takes precedence over the path.
+    database = options.pop("dbname", "") or unquote(parts["database"])
     if not database:
         raise ConnectionConfigurationError(
             f"{name}: url names no database", hint=_server_hint(kind)

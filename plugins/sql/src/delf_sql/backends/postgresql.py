@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import psycopg
 import sqlalchemy as sa
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Conninfo, TransactionStatus
 
+from delf.errors import ConnectionConfigurationError
 from delf_sql.backends.base import Problem, disallowed_function_error, first_line
 from delf_sql.backends.engine import EngineBackend, cut_socket, driver_error
 from delf_sql.backends.postgresql_params import placeholder_types, with_json
@@ -117,6 +118,7 @@ class PostgresBackend(EngineBackend):
 
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         super().__init__(target, settings)
+        _check_url_options(target.options)
         self._json_notes: WeakKeyDictionary[psycopg.Connection[Any], JSONNotes] = (
             WeakKeyDictionary()
         )
@@ -283,6 +285,20 @@ class PostgresBackend(EngineBackend):
 def _psycopg_connection(session: sa.Connection) -> psycopg.Connection[Any]:
     driver: Any = session.connection.driver_connection
     return driver
+
+
+def _check_url_options(options: Collection[str]) -> None:
+    """Raise ConnectionConfigurationError for an option of a URL that is none of libpq's.
+
+    psycopg would take ``autocommit`` for its own argument, and a read-only session could write.
+    """
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ConnectionConfigurationError(
+            f"url has an unknown option {unknown[0]!r}",
+            hint="known are the options of PostgreSQL's library libpq, such as sslmode",
+        )
 
 
 def _message(error: psycopg.Error) -> str:
