@@ -18,6 +18,7 @@ from delf.events import Printed, TaskFinished, TaskPostponed, TaskQueued, TaskSt
 from delf.types import TaskState
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import ConnectionLostError, JournalConflictError, JournalError
+from delf_journal_sql.owners import birth_of
 from delf_journal_sql.postgresql import PostgresConnection, PostgresDatabase
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.sqlite import SqliteConnection
@@ -275,3 +276,24 @@ async def test_failed_claim_of_a_task_that_its_process_holds_releases_no_task(
         await second.claim("other")
     await first.aclose()
     await second.aclose()
+
+
+_RENAMED_PROCESS = """
+import sys
+with open("/proc/self/comm", "w") as name:
+    name.write("a) R\\nb")
+print("renamed", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_process_with_a_line_break_in_its_name_is_alive():
+    with subprocess.Popen(
+        [sys.executable, "-c", _RENAMED_PROCESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        birth = birth_of(process.pid)
+        process.kill()
+    assert birth is not None
+    assert birth.isdigit()

@@ -28,7 +28,8 @@ COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
 @functools.cache
 def machine_and_namespace() -> str:
     """Return a text that identifies this machine, its current boot, and the pid namespace."""
-    boot = _first_line("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
+    boot_id = _read_text("/proc/sys/kernel/random/boot_id")
+    boot = boot_id.strip() if boot_id else f"{uuid.getnode():x}"
     try:
         # Two containers of a machine may both have a process 7: pids compare only within a
         # namespace.
@@ -46,12 +47,12 @@ def birth_of(pid: int) -> str | None:
     cannot be checked, and None is returned.
     """
     if sys.platform == "linux":
-        line = _first_line(f"/proc/{pid}/stat")
-        if line is None:
+        stat = _read_text(f"/proc/{pid}/stat")
+        if stat is None:
             return None
-        # The second field is the program's name in parentheses, which may hold spaces and
-        # parentheses.
-        state, *rest = line.rpartition(")")[2].split()
+        # The second field is the program's name in parentheses, which may hold spaces, line breaks
+        # and parentheses.
+        state, *rest = stat.rpartition(")")[2].split()
         # A zombie does no more work. ``rest`` begins with field 4, so rest[18] is field 22: the
         # start time, counted from the boot.
         return None if state in "ZXx" else rest[18]
@@ -66,9 +67,9 @@ def birth_of(pid: int) -> str | None:
     return "alive"
 
 
-def _first_line(path: str) -> str | None:
+def _read_text(path: str) -> str | None:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+        return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
 
