@@ -72,6 +72,13 @@ def test_long_texts_are_split_at_paragraphs_and_sentences() -> None:
     assert "".join(parts).count("x") == 2000
 
 
+def test_heading_is_repeated_in_each_piece_of_a_long_paragraph() -> None:
+    pieces = split_into_pieces("# Office\n\n" + "It closes at six. " * 30, 200)
+    assert len(pieces) > 2
+    assert all(piece.startswith("Office: It closes") for piece in pieces)
+    assert all(len(piece) <= 200 for piece in pieces)
+
+
 async def test_memory_refuses_blocking_calls_in_an_event_loop(memory: Memory) -> None:
     with pytest.raises(AgentStateError, match="event loop"):
         memory.save("a fact")

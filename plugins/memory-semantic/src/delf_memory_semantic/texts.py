@@ -76,15 +76,17 @@ def split_into_pieces(text: str, longest: int = _MAX_PIECE_CHARS) -> list[str]:
         text: The text, plain or in Markdown.
         longest: The maximum number of characters of a piece.
     """
-    parts: list[str] = []
-    heading = ""
+    pieces: list[str] = []
+    prefix = ""  # the last heading
     for paragraph in (part.strip() for part in _PARAGRAPH.split(text)):
-        if paragraph.startswith("#") and "\n" not in paragraph:
+        # A longer line leaves too little room for the text below it, and is a paragraph itself.
+        is_short_line = "\n" not in paragraph and len(paragraph) <= longest // 2
+        if paragraph.startswith("#") and is_short_line:
             heading = paragraph.lstrip("# ")
-            continue
-        if paragraph:
-            parts += _split(f"{heading}: {paragraph}" if heading else paragraph, longest)
-    return parts
+            prefix = f"{heading}: " if heading else ""
+        elif paragraph:
+            pieces += [prefix + piece for piece in _split(paragraph, longest - len(prefix))]
+    return pieces
 
 
 def _split(paragraph: str, longest: int) -> Iterator[str]:
