@@ -68,8 +68,9 @@ class OwnTables:
         if self.trust.get(self._key(table)) != "own":
             return False
         # One column that others write, such as ``orders.note``, makes the whole row untrusted.
-        tables_of_outside_columns = [key.rpartition(".")[0] for key in self._outside_keys()]
-        return not any(_may_mean(key, table) for key in tables_of_outside_columns)
+        outside_columns = [key for key in self._outside_keys() if "." in key]
+        tables_of_columns = [key.rpartition(".")[0] for key in outside_columns]
+        return not any(_may_mean(name, table) for name in tables_of_columns)
 
     def is_own_column(self, table: str, column: str) -> bool:
         """Return whether the configuration says that only the user writes a column."""
@@ -77,8 +78,10 @@ class OwnTables:
         trust_of_table = self.trust.get(self._key(table))
         if self.trust.get(name, trust_of_table) != "own":
             return False
-        # The setting may name the column in another way, such as ``shop.orders.note``.
-        return not any("." in key and _may_mean(key, name) for key in self._outside_keys())
+        # The setting may name the column in another way, such as ``shop.orders.note``. A key
+        # without a point names a table, even if the column has the same name.
+        outside_columns = [key for key in self._outside_keys() if "." in key]
+        return not any(_may_mean(key, name) for key in outside_columns)
 
     def _outside_keys(self) -> list[str]:
         return [key for key, level in self.trust.items() if level != "own"]

@@ -103,8 +103,8 @@ class SQL(Connection[SQLSettings]):
             functions = self.settings.functions
             self._own_tables = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
             if "own" in self.trust.values():
-                # The user has written all that context() returns: it then leaves out the comments
-                # of other tables and columns.
+                # context() leaves out the comments of all other tables and columns, so that only
+                # text of the user is left.
                 self.context_trust = "own"
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
@@ -244,6 +244,8 @@ class SQL(Connection[SQLSettings]):
             KeyAddressError: If the project gives the address, and PostgreSQL's driver could take
                 the login from the environment or from a file of the user, such as ``~/.pgpass``.
         """
+        # check_login() only asks if a file of the project gives the address. Any other source, such
+        # as the environment, is trusted like the program.
         sources = {self.settings.source(field) for field in ("url", "host", "database")}
         source: Source = "project" if "project" in sources else "program"
         url = self.settings.url.get_secret_value() if self.settings.url is not None else ""
@@ -462,6 +464,7 @@ class SQL(Connection[SQLSettings]):
         """Convert an exception of a driver to the error that the script gets, without secrets."""
         from delf_sql.database import LostError
 
+        # A lost query has changed nothing: problem_of() takes it for any other timeout.
         if isinstance(error, LostError) and not read_only:
             return lost_write_error("the statement did not end and could not be stopped", backend)
         problem = problem_of(error, backend)
@@ -610,7 +613,8 @@ def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequenc
         has_placeholders = has_positional or bool(find_placeholders(text, tokens, named=True))
         # Without rows for its placeholders, a statement does not run.
         return [] if has_placeholders else [None]
-    are_sets = all(isinstance(item, (list, tuple)) for item in params)
-    if not has_positional:  # otherwise, a dict is the value for a placeholder ?, as JSON
-        are_sets = are_sets or all(isinstance(item, Mapping) for item in params)
+    are_lists = all(isinstance(item, (list, tuple)) for item in params)
+    are_dicts = all(isinstance(item, Mapping) for item in params)
+    # For placeholders ?, each dict is the value of one placeholder, as JSON.
+    are_sets = are_lists or (are_dicts and not has_positional)
     return cast("Sequence[Params]", params) if are_sets else [params]

@@ -89,6 +89,7 @@ class Database:
                 be stopped, or because the connection to the database was lost.
         """
         job = _Job(self._seconds)
+        # The work gets the ContextVars of the caller, for example the notes of the call.
         run = copy_context().run
         future = self._executor(read_only).submit(run, self._open_and_work, job, work, read_only)
         # In the two handlers, shield() lets the stopping go on if this task is cancelled again.

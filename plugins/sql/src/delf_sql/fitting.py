@@ -46,7 +46,6 @@ _ZONED: Final[dict[Family, Family]] = {"timestamp": "timestamptz", "time": "time
 _ARRAY: Final = re.compile(r"\[\d*\]$")
 _FIRST_WORD: Final = re.compile(r"[a-z_]\w*")
 _MOMENTS: Final = frozenset({"date", "timestamp", "timestamptz", "time", "timetz", "interval"})
-FIRST_ROUNDED: Final = 2**53
 _YEAR: Final = re.compile(r"0000|19\d\d|20\d\d|21[0-4]\d|215[0-5]")
 _MOMENT: Final = re.compile(
     r"(?P<date>\d{4}-\d\d?-\d\d?)?[T ]*(?P<clock>\d{1,3}:\d\d(?::\d\d(?:\.\d*)?)?)?"
@@ -267,7 +266,7 @@ def _keeps_moment(value: Any, family: Family) -> bool:
 def loses_digits_as_float(value: int) -> bool:
     """Return True if an integer cannot be represented exactly as a float."""
     try:
-        return abs(value) >= FIRST_ROUNDED and value != float(value)
+        return value != float(value)
     except OverflowError:  # larger than any float
         return True
 

@@ -125,7 +125,7 @@ def check_query(
     Raises:
         ToolRefusedError: If the text is not certainly a single query.
     """
-    text, tokens = _single_statement(text, dialect, allows_routine_body=False)
+    text, tokens = _single_statement(text, dialect, is_write=False)
     _check_first_word(tokens, dialect)
     _check_words(tokens)
     if dialect not in TESTED_DIALECTS:
@@ -162,7 +162,7 @@ def check_write(text: str, dialect: Dialect) -> Statement:
     Raises:
         ToolRefusedError: If the text is not a single write statement.
     """
-    text, tokens = _single_statement(text, dialect, allows_routine_body=True)
+    text, tokens = _single_statement(text, dialect, is_write=True)
     first = tokens[0].word
     if first in {"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "END", "ABORT"}:
         raise ToolRefusedError(
@@ -211,9 +211,7 @@ def _check_can_be_combined(statement: Statement, dialect: Dialect) -> None:
         raise ToolRefusedError("several statements give no rows: leave out RETURNING")
 
 
-def _single_statement(
-    text: str, dialect: Dialect, *, allows_routine_body: bool
-) -> tuple[str, list[Token]]:
+def _single_statement(text: str, dialect: Dialect, *, is_write: bool) -> tuple[str, list[Token]]:
     """Return a text's only statement, normalised, and its tokens without final semicolons.
 
     The text ends in a semicolon only where the database requires one.
@@ -226,19 +224,20 @@ def _single_statement(
     if "\x00" in text:
         raise ToolRefusedError("the statement holds a NUL character")
     text, tokens = normalise(text, dialect)
-    final_semicolon = ""
+    final_semicolon = ""  # stays so if the text has none
     while tokens and _is_operator(tokens[-1], ";"):
         final_semicolon = tokens.pop().text
     if not tokens:
         raise ToolRefusedError("the statement is empty")
     has_inner_semicolon = any(_is_operator(token, ";") for token in tokens)
-    may_have_semicolons = allows_routine_body and _defines_routine(tokens, dialect)
+    may_have_semicolons = is_write and _defines_routine(tokens, dialect)
     if has_inner_semicolon and not may_have_semicolons:
         raise ToolRefusedError("one statement at a time: make a call for each")
     # SQL Server requires the semicolon after MERGE, and Oracle as part of a routine's body.
-    is_merge = allows_routine_body and any(token.word == "MERGE" for token in tokens)
+    is_merge = is_write and any(token.word == "MERGE" for token in tokens)
     required = {"mssql": is_merge, "oracle": may_have_semicolons}.get(dialect, False)
-    return text[: tokens[-1].end] + (final_semicolon if required else ""), tokens
+    text_without_semicolon = text[: tokens[-1].end]
+    return text_without_semicolon + (final_semicolon if required else ""), tokens
 
 
 def _is_operator(token: Token, text: str) -> bool:
@@ -414,6 +413,7 @@ def _positions_of_aliases_with_columns(tree: exp.Query | exp.Values) -> frozense
     positions: set[int] = set()
     for alias in tree.find_all(exp.TableAlias):
         if alias.this is not None and alias.args.get("columns"):
+            # -1 for an alias whose position sqlglot does not know: no token begins there.
             positions.add(alias.this.meta.get("start", -1))
     return frozenset(positions)
 

@@ -124,7 +124,7 @@ def weight(row: Sequence[Any]) -> int:
             if isinstance(value, (list, tuple)):
                 parts.append(value)
             elif isinstance(value, dict):
-                parts += (value, value.values())
+                parts += (value.keys(), value.values())
     return size
 
 
@@ -484,6 +484,7 @@ def _limit_resources(open_options: OpenOptions) -> None:
 
 def confine(open_options: OpenOptions) -> None:
     """Drop this process's access to everything but its database, where the kernel supports that."""
+    # The process started without site-packages, in which Python would look for this module.
     sys.path.append(open_options.library)
     from delf_confined import landlock, seccomp
     from delf_confined.confine import SYSTEM_FILES

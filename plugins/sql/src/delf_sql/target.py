@@ -263,6 +263,7 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
         dialect = parsed_url.get_dialect()
     except (ArgumentError, ImportError):  # no such dialect, or its driver is missing
         dialect = parsed_url = None
+    # Outside of the handler, whose error may contain the URL with its password.
     if dialect is None or parsed_url is None:
         raise ConnectionConfigurationError(
             f"{name}: url starts with {shown_kind}://, and no dialect of SQLAlchemy with that "

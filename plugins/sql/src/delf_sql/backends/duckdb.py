@@ -119,8 +119,9 @@ class _Session:
         limits = Limits(
             seconds=settings.statement_timeout,
             memory=_MEMORY_BYTES + bytes_of_rows,
-            answer=bytes_of_rows + 1_000_000,
+            answer=bytes_of_rows + 1_000_000,  # with the names of columns, notes and errors
             scratch=folder.name,
+            # A writer also writes the database, which may be of any size.
             file_bytes=_MAX_TEMPORARY_BYTES if self._is_read_only else _UNLIMITED_BYTES,
             writable=() if self._is_read_only else (str(self._path.parent),),
         )
@@ -232,6 +233,7 @@ class DuckdbBackend:
         result = session.do(
             "change",
             bound_statements=[asdict(bound) for bound in bound_statements],
+            # True only for a single statement: check_writes() refuses RETURNING in several.
             returns=any(statement.has_returning for statement, _ in changes),
         )
         written = WriteResult()

@@ -133,6 +133,7 @@ class DuckdbEngine(EngineBackend):
         """Run a query after DuckDB's own parser has confirmed that the statement is a query."""
         _check_is_query(session, bound)
         kinds = self._describe(session, _wrap(bound, "DESCRIBE ", ""))
+        # The columns get new names, because those of a query may be equal or missing.
         names = [f"c{number}" for number in range(len(kinds))]
         items = select_items(names, [kind for _, kind in kinds])
         head = f"SELECT {', '.join(items)} FROM (\n"  # noqa: S608 - names made here

@@ -42,7 +42,7 @@ from delf_sql.targets import kinds_of
 from delf_sql.values import for_any
 
 # Methods of drivers that stop a statement from another thread, the gentlest first.
-_STOPS: Final = ("cancel", "interrupt", "close")
+_STOP_METHODS: Final = ("cancel", "interrupt", "close")
 
 
 class EngineBackend:
@@ -167,7 +167,7 @@ class EngineBackend:
     def stop(self, session: sa.Connection) -> None:
         """Stop the running statement from another thread, if the driver can."""
         driver = _driver_connection(session)
-        for name in _STOPS:
+        for name in _STOP_METHODS:
             stop = getattr(driver, name, None)
             if callable(stop):
                 stop()
@@ -300,7 +300,8 @@ class EngineBackend:
         """Run statements with their sets of parameters in one transaction."""
         # Bind all parameters first: a mistake in them is then found before any statement runs.
         bound_changes = [
-            (one, [self._bind(one, params) for params in sets]) for one, sets in changes
+            (statement, [self._bind(statement, params) for params in parameter_sets])
+            for statement, parameter_sets in changes
         ]
         written = WriteResult()
         self._begin(session, read_only=False)
@@ -382,23 +383,24 @@ class EngineBackend:
 
     def _table(self, session: sa.Connection, inspector: sa.Inspector, relation: Relation) -> Table:
         """Return a table with columns and keys; marked as broken if it cannot be read."""
-        name: str = relation.key
+        table_name: str = relation.key
         try:
+            # Rows as tables_of() takes them, each with the key of the table.
             columns = [
                 (
-                    name,
+                    table_name,
                     each["name"],
                     _type(each["type"], session),
                     each["nullable"],
                     each.get("comment"),
                 )
-                for each in inspector.get_columns(name)
+                for each in inspector.get_columns(table_name)
             ]
         except (DBAPIError, NoSuchTableError) as error:
             return Table(relation, broken=first_line(str(driver_error(error))))
         constraints: list[Sequence[Any]] = []
         with contextlib.suppress(NotImplementedError, SQLAlchemyError):  # not in every dialect
-            constraints.extend(_constraints(inspector, name))
+            constraints.extend(_constraints(inspector, table_name))
         return tables_of([relation], columns, constraints)[0]
 
     def version(self, session: sa.Connection) -> str:
@@ -421,17 +423,18 @@ class EngineBackend:
         )
 
 
-def _constraints(inspector: sa.Inspector, name: str) -> Iterator[Sequence[Any]]:
+def _constraints(inspector: sa.Inspector, table_name: str) -> Iterator[Sequence[Any]]:
     """Yield the rows of :func:`tables_of` for the constraints of a table."""
-    for column in inspector.get_pk_constraint(name)["constrained_columns"]:
-        yield name, column, "p", None
-    for unique in inspector.get_unique_constraints(name):
+    for column in inspector.get_pk_constraint(table_name)["constrained_columns"]:
+        yield table_name, column, "p", None
+    for unique in inspector.get_unique_constraints(table_name):
+        # Of several columns that are unique together, each may repeat its values.
         if len(unique["column_names"]) == 1:
-            yield name, unique["column_names"][0], "u", None
-    for key in inspector.get_foreign_keys(name):
-        table = ".".join(filter(None, (key["referred_schema"], key["referred_table"])))
+            yield table_name, unique["column_names"][0], "u", None
+    for key in inspector.get_foreign_keys(table_name):
+        other_table = ".".join(filter(None, (key["referred_schema"], key["referred_table"])))
         for own, other in zip(key["constrained_columns"], key["referred_columns"], strict=False):
-            yield name, own, "f", f"{table}.{other}"
+            yield table_name, own, "f", f"{other_table}.{other}"
 
 
 def _driver_connection(session: sa.Connection) -> Any:

@@ -229,6 +229,7 @@ class MysqlBackend(EngineBackend):
             f"max_error_count = {_MAX_WARNINGS}",
         ]
         if read_only:
+            # One row more than the maximum shows that the result has more rows.
             settings.append(f"sql_select_limit = {self._settings.max_rows + 1}")
         if read_only or _is_mariadb(driver):  # MySQL's time limit is for SELECT only
             settings.append(self._timeout_setting(driver))

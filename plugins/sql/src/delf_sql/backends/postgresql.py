@@ -9,7 +9,6 @@ User-defined functions that are not allowed are refused.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
@@ -100,6 +99,11 @@ ORDER BY k.conname
 """,
 )
 STOP_SECONDS: Final = 3.0
+# States of errors: https://www.postgresql.org/docs/current/errcodes-appendix.html
+_QUERY_CANCELED: Final = "57014"
+# A write in a read-only transaction, and an attempt to make the transaction writable.
+_READ_ONLY: Final = ("25006", "25001")
+# Classes, the beginnings of states.
 _UNAVAILABLE: Final = ("08", "28", "3D", "53", "57P")
 _LOST: Final = ("08", "57P")
 _CONNECTION_FAILED_PREFIX: Final = re.compile(r"^(?:connection (?:failed|to server)[^:]*:\s*)+")
@@ -243,11 +247,13 @@ class PostgresBackend(EngineBackend):
         # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. If f is known to
         # only read, check `row.f` like that call. Otherwise, refuse it if any function f exists.
         known = known_functions("postgresql")
-        calls = self._without_allowed(statement.calls | (statement.names_after_dot & known))
+        known_after_dot = statement.names_after_dot & known
+        unknown_after_dot = statement.names_after_dot - known
+        calls = self._without_allowed(statement.calls | known_after_dot)
         parameters = {
             "calls": sorted(calls),
             "known": sorted(calls & known),
-            "names_after_dot": sorted(self._without_allowed(statement.names_after_dot - known)),
+            "names_after_dot": sorted(self._without_allowed(unknown_after_dot)),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:
@@ -269,9 +275,9 @@ class PostgresBackend(EngineBackend):
             return super().explain(error)
         state = error.sqlstate or ""
         text = _message(error)
-        if state == "57014":
+        if state == _QUERY_CANCELED:
             return Problem(cause="timeout", text=text)
-        if state in ("25006", "25001"):
+        if state in _READ_ONLY:
             return Problem(cause="read-only", text=text)
         is_from_client = isinstance(error, psycopg.OperationalError) and not state
         if is_from_client:  # the server sent no state, because the connection failed
@@ -310,7 +316,5 @@ def _message(error: psycopg.Error) -> str:
             if text:
                 return text
         return type(error).__name__
-    parts = [primary]
-    with contextlib.suppress(AttributeError):  # for a message without detail and hint
-        parts += [part for part in (error.diag.message_detail, error.diag.message_hint) if part]
+    parts = filter(None, (primary, error.diag.message_detail, error.diag.message_hint))
     return "; ".join(map(first_line, parts))

@@ -125,7 +125,7 @@ def register_user_types(driver: psycopg.Connection[Any]) -> None:
     rows = driver.execute(_USER_DEFINED_TYPES).fetchall()
     for oid, name, array_oid, is_domain, base_oid in rows:
         if adapters.types.get(array_oid) is not None:
-            continue
+            continue  # an earlier statement on this connection has registered the type
         if is_domain:
             # psycopg looks loaders up by number: a domain over numeric would come as text.
             loader = adapters.get_loader(base_oid, Format.TEXT)

@@ -117,6 +117,7 @@ class _Child:
     def __init__(self, open_options: OpenOptions, files: Sequence[Path] = ()) -> None:
         self._open_options = open_options
         self._files = files
+        # Before the process starts, so that is_stale notices a log that begins meanwhile.
         self._files_with_write_ahead_log = self._find_files_with_write_ahead_log()
         self._folder = TemporaryFolder("delf-sqlite-", os.environ.get("SQLITE_TMPDIR"))
         self._process = _start_process(self._folder.name)
@@ -145,7 +146,7 @@ class _Child:
         self._idle.clear()
         try:
             columns, rows, more, changed, columns_with_invalid_text = self._ask(tuple(work))
-        except (EOFError, OSError):
+        except (EOFError, OSError):  # the process has ended; at the timeout, it ends itself
             self.close()
             if time.monotonic() - started >= self._open_options.timeout:
                 raise TimeoutError from None
@@ -281,7 +282,7 @@ class SqliteBackend:
                 pooled.invalidate()
             pooled.close()
             if was_killed and not read_only:
-                self._recover()
+                self._roll_back_killed_writer()
 
     def _pool(self, read_only: bool) -> QueuePool:
         """Return the pool of reading or of writing processes, making it at its first use."""
@@ -350,10 +351,12 @@ class SqliteBackend:
         ]
         self._refuse_integers_that_would_be_rounded(session, bound_statements)
         statements = [(bound.text(), bound.values) for bound in bound_statements]
+        first_statement, _ = changes[0]
         is_batch = (
             len(changes) == 1
-            and can_batch(changes[0][0], bound_statements)
-            and changes[0][0].tokens[0].word != "WITH"  # the driver does not count its changes
+            and can_batch(first_statement, bound_statements)
+            # The driver does not count the changes of a statement that begins with WITH.
+            and first_statement.tokens[0].word != "WITH"
         )
         outcome = session.run(Work(statements, self._settings.max_rows, is_batch))
         result = WriteResult()
@@ -466,7 +469,7 @@ class SqliteBackend:
         """Kill the process of a session."""
         session.close()
 
-    def _recover(self) -> None:
+    def _roll_back_killed_writer(self) -> None:
         """Roll back the changes of a killed writer: until then, no reader can open the file.
 
         SQLite itself rolls back when a process that may write opens the file.
