@@ -62,6 +62,7 @@ class Dialect:
             lines: The lines, with their line ends.
             strict: Whether a quote inside a quoted cell raises an error.
         """
+        # The limit is that of the whole process: raise Python's default, and never lower it.
         csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
         options: dict[str, Any] = {"quotechar": self.quote or '"', "doublequote": True}
         if self.quote is None:

@@ -192,13 +192,14 @@ def write_items_as_json_lines(
 ) -> None:
     """Copy a JSON list, or concatenated JSON values, to a file with one item on each line.
 
-    Values that Python cannot represent exactly are named in notes of the call.
+    Keys are renamed as in :func:`write_json_lines`. Values that Python cannot represent exactly
+    are named in notes of the call.
 
     Args:
         path: The path of the file.
         copy_path: The path of the file to write.
         shown_name: The file's name in notes and errors for the model.
-        renames_inner_keys: Whether the numbers are for keys of objects inside of objects, too.
+        renames_inner_keys: Whether to rename the keys of objects inside of the objects, too.
 
     Raises:
         ValueError: If the file is not JSON.

@@ -705,8 +705,8 @@ def _describe_separated(
     rows = rows_of(text, ending)
     if not rows:
         return _Description("empty")
-    # Not of the first row, which may be a title. The last row is complete: the beginning of a large
-    # file ends with a whole line.
+    # The first row may be a title. The last row is complete, because the beginning of a large file
+    # ends with a whole line.
     width = len(rows[-1][1])
     rows += [(_UNKNOWN_ROW_NUMBER, row) for row in _rows_of_width(later_pieces, dialect, width)]
     separator = _SEPARATORS.get(dialect.separator, repr(dialect.separator))

@@ -107,8 +107,15 @@ def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
         if row.blobs:
             for name, digest in json.loads(row.blobs).items():
                 values[name] = value_of(digest, blob)
-        record = {"type": row.type, "v": row.v, "task_id": task_id, "seq": row.seq, "at": row.at}
-        return decode({**record, "data": values})
+        record = {
+            "type": row.type,
+            "v": row.v,
+            "task_id": task_id,
+            "seq": row.seq,
+            "at": row.at,
+            "data": values,
+        }
+        return decode(record)
     except DAMAGE as error:
         raise UnreadableEventError(
             f"event {row.seq} of task {task_id} is damaged: {type(error).__name__}: {error}"

@@ -46,6 +46,7 @@ STOP: Final = "cancel"
 """The kind of stored note that asks a task's owner, the process that runs it, to stop the task."""
 # The maximum number of tasks in one statement, because databases limit its parameters.
 _BATCH_SIZE: Final = 200
+_NO_LIMIT: Final = 2**31 - 1
 # The kind of note whose content is in an event.
 _EMPTIED: Final = "recorded"
 # The kind of note that revokes a remembered approval decision.
@@ -73,10 +74,10 @@ def add_note(connection: Connection, now: float, task_id: str, kind: str, data: 
 
 
 def empty_note(connection: Connection, task: int, position: int) -> None:
-    """Remove the content of a note of a task, for example because an event has it now.
+    """Remove the content of a task's note, for example because an event has this content now.
 
-    Other than the note, the event has no secrets that the author of the note wrote. The row stays,
-    so that no later note gets its position.
+    The note may have secrets that its author wrote; in the event, secrets are redacted. The row
+    stays, so that no later note gets its position.
     """
     connection.execute(
         "UPDATE delf_notes SET kind = :kind, data = '{}' WHERE pos = :pos AND task = :task",
@@ -90,7 +91,7 @@ def newest_note(connection: Connection) -> int:
 
 
 def notes_from(
-    connection: Connection, position: int, task_id: str | None = None, limit: int = 2**31 - 1
+    connection: Connection, position: int, task_id: str | None = None, limit: int = _NO_LIMIT
 ) -> list[tuple[int, Note | None]]:
     """Return the position and the note of each note after a position, in order.
 
@@ -172,9 +173,10 @@ def find_requests(
     # with the prefix. A whole id is that of one request only.
     is_whole_id = any(record.requested.request_id in prefixes for record in found)
     may_be_hidden = bool(id_prefix) and not is_whole_id
-    for error in errors_by_task.values():
-        if may_be_hidden:
-            raise error
+    errors = list(errors_by_task.values())
+    if errors and may_be_hidden:
+        raise errors[0]
+    for error in errors:
         warn_of_unreadable("the requests of a task are not listed", error.message)
     first = max(0, len(found) - limit)  # [-limit:] would be all of them for 0
     return found[first:]

@@ -200,7 +200,7 @@ class SqlJournal:
             with source.reader() as backup:
                 if not backup.has_table("delf_tasks"):
                     raise JournalError(f"{path} is not a journal")
-            migrate(source)
+            migrate(source)  # the tables of an older version cannot be copied as they are
 
         def restore_into(connection: Connection) -> int:
             """Copy the tables of ``source`` to a connection's database; return the task count."""
@@ -589,6 +589,7 @@ class SqlJournal:
         while True:
             writer = self._running_writer()
             operation = make_operation(writer)
+            # A writer that was closed meanwhile takes no operation: try again with a new writer.
             if writer.put(operation):
                 return await asyncio.wrap_future(operation.done)
             # The writer was stopped meanwhile: take a new one.

@@ -248,7 +248,7 @@ class PostgresDatabase:
         self._settings = settings
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
-        lock_milliseconds = max(1, int(settings.lock_timeout * 1000))
+        lock_milliseconds = max(1, int(settings.lock_timeout * 1000))  # 0 would be no limit
         self._options: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": "delf-journal",

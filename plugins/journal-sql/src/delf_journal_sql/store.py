@@ -271,6 +271,8 @@ def _text_parameters(text: str) -> dict[str, str]:
     some databases have cases of ASCII letters only.
     """
     searched = text.lower()
+    # TRANSLATE replaces each letter by a single one, so that "ß" with its upper case "SS" is left
+    # out.
     letters = [c for c in sorted(set(searched)) if not c.isascii() and len(c.upper()) == 1]
     upper = "".join(letters).upper()
     return {"text": f"%{like_text(searched)}%", "lower": "".join(letters), "upper": upper}
@@ -487,7 +489,7 @@ def _unused(connection: Connection, paths: set[str]) -> set[str]:
     """
     if not paths:
         return set()
-    rows = list(connection.execute(f"SELECT data FROM delf_events WHERE {INPUTS}"))  # noqa: S608 - only names of this module
+    rows = connection.execute(f"SELECT data FROM delf_events WHERE {INPUTS}")  # noqa: S608 - only names of this module
     events = list(_readable_fields(rows))
     if len(events) < len(rows):
         return set()
@@ -568,8 +570,7 @@ def forget_prompts(connection: Connection, before: float, after: int, limit: int
         {"before": before, "after": after, "limit": limit},
     )
     last_position: int | None = None
-    # Read to the end first: the loop changes the rows that the query runs over.
-    for row in list(rows):
+    for row in rows:
         _remove_prompt(connection, row)
         last_position = int(row.pos)
     return last_position

@@ -273,7 +273,8 @@ class Appending:
         is_own = task is not None and task.owner == self._claims.owner.key
         # An owner is stored only for a running task, so a task in another state is not lost.
         may_have_been_taken = task is None or task.state == TaskState.RUNNING
-        if is_held and not is_own and may_have_been_taken:
+        has_lost_task = is_held and not is_own and may_have_been_taken
+        if has_lost_task:
             self._claims.lose(task_id)
         if task_id in self._claims.lost:
             raise _lost_claim_error(task_id)
@@ -311,6 +312,7 @@ class Appending:
 
     def _row_of(self, event: Event) -> dict[str, Any]:
         """Return the row of a new task as a mapping, from the task's first event."""
+        # The column ``origin`` cannot be NULL, and not every task has an origin.
         values: dict[str, Any] = {"origin": "", **TaskRecord.beginning(event)}
         waits = isinstance(event, TaskQueued) and event.queue is not None
         if waits:
@@ -344,15 +346,14 @@ class Appending:
         Raises:
             JournalConflictError: If the stored event is different.
         """
-        self.flush()
+        self.flush()  # the stored event may be of this transaction, too
         event = packed.event
         rows = self._connection.execute(
             "SELECT at, type, data, blobs FROM delf_events WHERE task = :task AND seq = :seq",
             {"task": task.key, "seq": event.seq},
         )
-        if [tuple(row) for row in rows] != [
-            (event.at, packed.type, packed.data, packed.blob_digests)
-        ]:
+        expected = (event.at, packed.type, packed.data, packed.blob_digests)
+        if [tuple(row) for row in rows] != [expected]:
             raise JournalConflictError(
                 f"task {event.task_id} has another event {event.seq} already",
                 hint="two processes work on the same task",

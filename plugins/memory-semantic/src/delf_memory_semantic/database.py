@@ -592,6 +592,7 @@ def digest_of(content: str) -> str:
     text = normalized(content).lower()
     words = _LETTERS.sub(lambda match: singular(match[0]), text).split()
     counted_words = [word for word in words if word != "the"]
+    # The digest of a text such as "The." is that of the text itself: no other words are left.
     text = " ".join(counted_words).removesuffix(".") or content.strip()
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -165,7 +165,7 @@ class Memory(FixedAttributes):
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self._await_and_stop_embedding(work))
-        work.close()
+        work.close()  # Python warns of a coroutine that is neither awaited nor closed
         raise AgentStateError(
             "this would block the event loop", hint="await the methods of memory.store"
         )

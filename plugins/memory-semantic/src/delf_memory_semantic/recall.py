@@ -143,12 +143,11 @@ class Recall(Connection[RecallSettings]):
             if self._index is None:
                 file = context.data_dir / "recall.db"
                 # Journals share the file, and each deletes the vectors of removed messages.
-                namespace = f"{self.settings.namespace} of {self._journal.place}"
-                self._index = MessageIndex(file, namespace)
+                namespace_in_file = f"{self.settings.namespace} of {self._journal.place}"
+                self._index = MessageIndex(file, namespace_in_file)
                 self._indexed_states = {}  # a new index is empty
-            namespace = self.settings.namespace
-            conversations_of_namespace = self._journal.conversations(namespace)
-            await self._index_changes(conversations_of_namespace, self._index)
+            conversations = self._journal.conversations(self.settings.namespace)
+            await self._index_changes(conversations, self._index)
             return self._index
 
     def _open_journal(self, context: PluginContext) -> SharedJournal:
