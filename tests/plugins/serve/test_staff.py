@@ -60,6 +60,10 @@ async def test_person_can_be_changed_and_removed(office):
     assert (await office.client.delete("/people/ada")).status_code == 404
     again = {"name": "ada", "key": "new"}
     made = (await office.client.post("/people", json=again)).json()
+    entries = (await office.client.get("/audit")).json()["entries"]
+    about_ada = [one["what"] for one in entries if one["about"].startswith("ada:")]
+    about_ada += [one["what"] for one in entries if one["about"] == "ada"]
+    assert sorted(about_ada) == ["added", "changed", "revoked"]
     assert made["scope"] == "own"
     assert "people" not in made["rights"], "a new person, with the usual rights"
 

@@ -166,6 +166,8 @@ class RequestedChanges:
                 name=check_name(name),
                 uid=secrets.token_hex(6),
                 made_at=now,
+                # The audit list goes on: it must not lose who removed the earlier person.
+                history=() if person is None else person.history,
                 former_uids=former_uids,
             )
         keys = person.keys
