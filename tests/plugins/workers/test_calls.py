@@ -1,12 +1,16 @@
 """Calls of workers: tools, limits and answers."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from delf import Approved, tool
 from delf import events as ev
+from delf.errors import ToolRefusedError
 from delf_filesystem import Filesystem
+from delf_workers.attachments import AttachedFile, ReadableFile, copy_to
 
 
 async def test_worker_runs_with_its_own_instructions(bench: Any):
@@ -180,6 +184,14 @@ async def test_attachments_with_the_same_name_are_all_kept(bench: Any):
         Filesystem(name="disk", roots={"all": str(bench.folder)}),
     )
     assert response.text == "3"
+
+
+def test_refused_copies_of_attachments_are_removed(tmp_path: Path):
+    file = ReadableFile(name="a.md", size=2, read=lambda: b"much more")
+    context: Any = SimpleNamespace(read_file=lambda path, max_bytes, read: read())
+    with pytest.raises(ToolRefusedError, match="has grown"):
+        copy_to(tmp_path / "copies", [AttachedFile("a.md", file)], 5, context)
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_worker_accepts_attachments_by_its_policy(bench: Any):

@@ -168,18 +168,21 @@ def copy_to(
     shutil.rmtree(unfinished, ignore_errors=True)
     make_private_folder(unfinished.parent)
     unfinished.mkdir(mode=0o700)
-    remaining_bytes = max_bytes
-    for position, item in enumerate(files, 1):
-        content = context.read_file(item.path, max_bytes, read=item.file.read)
-        remaining_bytes -= len(content)
-        if remaining_bytes < 0:
-            raise ToolRefusedError(f"{item.path!r} has grown since the call was checked")
-        path = unfinished / item.file.name
-        stem = path.stem
-        number = position
-        while path.exists():
-            path = path.with_name(f"{stem}-{number}{path.suffix}")
-            number += 1
-        path.write_bytes(content)
-    unfinished.rename(folder)
+    try:
+        remaining_bytes = max_bytes
+        for position, item in enumerate(files, 1):
+            content = context.read_file(item.path, max_bytes, read=item.file.read)
+            remaining_bytes -= len(content)
+            if remaining_bytes < 0:
+                raise ToolRefusedError(f"{item.path!r} has grown since the call was checked")
+            path = unfinished / item.file.name
+            stem = path.stem
+            number = position
+            while path.exists():
+                path = path.with_name(f"{stem}-{number}{path.suffix}")
+                number += 1
+            path.write_bytes(content)
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)  # only after an error is it still there
     return sorted(folder.iterdir())
