@@ -7,7 +7,10 @@ import textwrap
 import pytest
 
 from delf import CallContext, tool
+from delf.errors import EnvironmentKeyError
 from delf_filesystem import Filesystem
+from delf_workers import Workers
+from delf_workers.rights import Workshop
 
 
 def asks(answer=True):
@@ -53,6 +56,20 @@ async def test_sandbox_paths_become_filesystem_roots(bench):
     bench.answers("read it", "print(await filesystem.read_file('input/a.md'))")
     response = await bench.run("print(await workers.call('read', 'read it'))")
     assert response.text == "A"
+
+
+async def test_missing_variable_of_a_connection_is_reported_with_the_line_of_the_worker(bench):
+    def connect(name: str, **options):
+        raise EnvironmentKeyError("[connections.db] url: DB_URL is not set", variable="DB_URL")
+
+    bench.worker("read", "connections: [db]")
+    workers = bench.workers()
+    workshop = Workshop(workers.registry, {}, connect, {}, Workers.for_worker)
+    with pytest.raises(EnvironmentKeyError) as caught:
+        workshop.tools_of(workers.registry.find("read"), workers)
+    place = f"{bench.folder}/workers/read.worker, line 2: connections.db"
+    assert str(caught.value) == f"{place}: [connections.db] url: DB_URL is not set"
+    assert (caught.value.variable, caught.value.hint) == ("DB_URL", "export DB_URL=…")
 
 
 async def test_concurrent_calls_share_the_connections_of_a_worker(bench, monkeypatch):

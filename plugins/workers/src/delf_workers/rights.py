@@ -127,7 +127,7 @@ class Workshop(Generic[W]):
         except ConfigurationError as error:
             if error.message.startswith(where):
                 raise
-            raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
+            raise _with_place(error, where) from None
 
     def _connection_by_name(self, name: str, where: str) -> ConnectionLike:
         """Return the agent's connection with a name, or else create a connection.
@@ -146,7 +146,7 @@ class Workshop(Generic[W]):
                 return self.connect(name_in_scripts, kind=name, settings={}, where=where)
             return self.connect(name)
         except ConfigurationError as error:
-            raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
+            raise _with_place(error, where) from None
 
     def _tools_of_file(
         self, worker: WorkerDefinition, settings: Mapping[str, Any], where: str
@@ -218,6 +218,15 @@ class Workshop(Generic[W]):
         for connection in connections_by_id.values():
             if isinstance(connection, SupportsClose):
                 await connection.aclose()
+
+
+def _with_place(error: ConfigurationError, where: str) -> ConfigurationError:
+    """Return a copy of an error whose message begins with the place in the worker's file."""
+    # Not by the constructor, which needs further arguments for some classes of errors.
+    changed = copy.copy(error)
+    changed.message = f"{where}: {error.message}"
+    changed.args = (changed.message,)
+    return changed
 
 
 def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefinition]:
