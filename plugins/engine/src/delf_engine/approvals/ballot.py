@@ -35,8 +35,9 @@ def why_refused(
     """Return why a person may not give a decision; None if allowed.
 
     Without a rule, everybody may decide. With a rule, the deciders may stop the call, and so may
-    the user of the task and people who influenced the task: they wanted the call. Only deciders
-    may approve the call, and the rule may exclude the user, these people and unknown people.
+    the user of the task, who wanted the call. Only deciders may approve the call, and the rule may
+    exclude the user and unknown people. If the rule needs other people than the user to approve,
+    people who influenced the task count like the user.
 
     Args:
         request: The request.
@@ -48,13 +49,13 @@ def why_refused(
     if rule is None:
         return None
     is_task_user = _is_task_user(decider, task_user)
-    has_influenced_task = rule.needs_others and _has_influenced_task(decider, request)
+    counts_like_user = rule.needs_others and _has_influenced_task(decider, request)
     if isinstance(decision, (Rejected, ChangesRequested)):
-        wanted_call = is_task_user or has_influenced_task
+        wanted_call = is_task_user or counts_like_user
         return None if wanted_call else _why_no_decider(decider, rule)
     if is_task_user and rule.four_eyes:
         return "the person who asked for it does not decide it: another person has to"
-    if has_influenced_task:
+    if counts_like_user:
         return (
             "a person who changed what is done, or gave the reason for it, does not approve it: "
             "another person has to"

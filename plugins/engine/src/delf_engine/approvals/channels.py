@@ -68,7 +68,7 @@ class NamedChannel:
         A decision of a kind that the request does not accept is returned as a rejection.
 
         Raises:
-            DelfError: If the channel returns no decision.
+            DelfError: If the channel returns neither a decision nor None.
         """
         # The channel gets a copy, and so cannot change the call.
         if not request.is_question:
@@ -103,6 +103,7 @@ class _Callback:
             return await self._callback(request)
         async with self._callback_lock:
             answer = await in_own_thread(lambda: self._callback(request), "delf-approval")
+        # A plain function such as ``lambda request: ask(request)`` may return a coroutine.
         return await answer if inspect.isawaitable(answer) else answer
 
 

@@ -208,20 +208,25 @@ class _Suspect:
         # data, a review itself looks at the places only.
         if not self.origins.has_author_read_untrusted_data or not self.text_by_path:
             return self.reason_to_review()
-        reason = None
+        reason_about_computed_value = None
         paths = self._deciding_paths or [*self.text_by_path]
         for path, origin in self._places(paths):
             if origin.is_from_untrusted_data:
                 return self._reason_about_value(path, origin)
-            if origin.kind == "unknown" and reason is None:
-                reason = self._reason_about_value(path, origin)
-        searched_and_next = [*islice(self._parts(paths), _MAX_PARTS + 1)]
-        has_unsearched_parts = len(searched_and_next) > _MAX_PARTS
-        if reason is None and has_unsearched_parts:
-            # A part that was not searched for may be a stranger's. Without an outline, this returns
-            # a reason for each call.
+            if origin.kind == "unknown" and reason_about_computed_value is None:
+                reason_about_computed_value = self._reason_about_value(path, origin)
+        if reason_about_computed_value is not None:
+            return reason_about_computed_value
+        if self._has_unsearched_parts(paths):
+            # One of these parts may be a stranger's. Without an outline, this returns a reason for
+            # each call.
             return self.reason_to_review()
-        return reason
+        return None
+
+    def _has_unsearched_parts(self, paths: Sequence[str]) -> bool:
+        """Return whether values have more parts than :meth:`_places` looks for."""
+        count_up_to_limit = sum(1 for _ in islice(self._parts(paths), _MAX_PARTS + 1))
+        return count_up_to_limit > _MAX_PARTS
 
     def _parts(self, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield the path and the text of each part of the values at some paths."""
@@ -275,9 +280,8 @@ class _Suspect:
             return None
         differences = self._differences_from_plan(self._untrusted_sources(paths_to_review))
         if not differences:  # no call of the action is planned
-            return self._reason_about_parameters(
-                [parameter_of(paths_to_review[0])], paths_to_review
-            )
+            parameters = [*map(parameter_of, paths_to_review)]
+            return self._reason_about_parameters(parameters, paths_to_review)
         fewest_differences = min(differences, key=len)
         if not fewest_differences:  # the call is planned
             return None
@@ -290,8 +294,7 @@ class _Suspect:
         # In ``note(title="Invoices", text=mail.body)``, all values are content. The user's own
         # title shows that the user wants the call, so the text may be a stranger's.
         content_paths = self._content_paths_to_check
-        is_any_own = not all(map(self._needs_review, content_paths))
-        return [] if is_any_own else content_paths
+        return content_paths if all(map(self._needs_review, content_paths)) else []
 
     def _reason_after_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read untrusted data needs review.

@@ -169,7 +169,7 @@ class Inbox:
         outage = Outage(_log, "answers of other processes come late")
         position = 0
         while True:
-            with outage.track(DelfError):
+            with outage.track(DelfError):  # suppresses the error, and the loop reads again
                 async for note in notes:
                     outage.record_success()
                     position = note.position

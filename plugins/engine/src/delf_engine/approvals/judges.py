@@ -359,7 +359,10 @@ def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
         tools: The callable tools.
     """
     asking = [bound_action for bound_action in tools if bound_action.asks]
-    if not asking or check_script(code) is not None:
+    if not asking:
+        return ()
+    is_too_large = check_script(code) is not None
+    if is_too_large:
         return ()
     try:
         with warnings.catch_warnings(action="ignore"):

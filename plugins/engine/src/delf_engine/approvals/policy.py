@@ -340,7 +340,8 @@ class TaskApprovals:
         """
         config = self._approvals.config
         task = self._task
-        # Otherwise the task may succeed without the calls that need approval.
+        # With the default mode, the task begins: it may succeed without the calls that need
+        # approval.
         is_mode_explicit = "approval_mode" in config.model_fields_set
         if not is_mode_explicit or config.approval_mode != "interactive":
             return

@@ -37,8 +37,9 @@ def check_rule_names(
     for rule in rules:
         if ARROW in rule:
             source, target = (part.strip() for part in rule.split(ARROW, 1))
-            # The fields of results are unknown, and the parameters of actions not allowed.
+            # The source may be any field of a result, because the fields of results are unknown.
             yield from _check(source, actions, other_connections, open_actions=actions)
+            # The target is a parameter. Of actions not allowed, no parameters are known.
             yield from _check(target, parameters, other_connections, open_actions=not_allowed)
         else:
             yield from _check(rule, actions, other_connections)
