@@ -83,7 +83,7 @@ def find_script(text: str) -> Reading:
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     _, text, is_closed = split_reasoning(text)
-    if not is_closed:
+    if not is_closed:  # the whole text is reasoning
         return Reading()
     if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)

@@ -231,6 +231,7 @@ class _Field:
         For example, return ``{!r}`` for ``{name!r}``, and append ``name``.
         """
         text = self.expression()
+        # ``{a, b}`` is a tuple, and would become two arguments.
         needs_parentheses = "\n" in text or "," in text
         arguments.append(f"({text})" if needs_parentheses else text.strip())
         conversion = self.conversion

@@ -175,6 +175,7 @@ class Parser:
 
     def _outside_tags(self, events: list[Event]) -> bool:
         """Parse text for the user up to the next tag. Return False if more input is needed."""
+        # The search for further tags in such an answer could take quadratic time.
         if self._tags_in_text > _MAX_TAGS_IN_TEXT:
             self._add_text_for_user(self._unparsed, events)
             self._unparsed = ""
@@ -190,17 +191,16 @@ class Parser:
         Return False if more input is needed.
         """
         tag = next((each for each in self._tags if self._unparsed.startswith(each)), None)
-        if tag is not None and self._is_unquoted_tag(tag):
+        if tag is None:
+            may_be_tag = any(_may_become(self._unparsed, each) for each in self._tags)
+            if may_be_tag and not self._is_input_complete:
+                return False
+        elif self._is_unquoted_tag(tag):
             self._choose_state_for_tag(tag)
             return True
-        if tag is None and not self._is_input_complete:
-            is_incomplete_tag = any(_may_become(self._unparsed, each) for each in self._tags)
-            if is_incomplete_tag:
-                return False
-        plain_text = "<"
-        if tag is not None:
-            plain_text = tag
+        else:
             self._tags_in_text += 1
+        plain_text = tag or "<"
         self._add_text_for_user(plain_text, events)
         self._unparsed = self._unparsed[len(plain_text) :]
         return True
@@ -253,9 +253,10 @@ class Parser:
         """
         end_tag_start = self._find_end_tag_outside_of_strings()
         if end_tag_start is None:
-            if self._is_input_complete:
-                self._skip_execute_tag()
-            return self._is_input_complete
+            if not self._is_input_complete:
+                return False
+            self._skip_execute_tag()
+            return True
         end_of_tag = end_tag_start + len(_END_EXECUTE)
         rest_of_line, line_break, _ = self._unparsed[end_of_tag:].partition("\n")
         following_text = rest_of_line.strip()

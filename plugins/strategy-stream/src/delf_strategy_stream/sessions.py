@@ -107,7 +107,7 @@ class SessionTurns:
                     hint="mode = 'auto' goes on without",
                 )
             return None
-        self._remaining_sessions -= 1
+        self._remaining_sessions -= 1  # first, so that a session that fails to open counts, too
         self._session = await self._open_session()
         if self._session is None:  # keep the attempt for the time after the journal's answers
             self._remaining_sessions += 1

@@ -84,6 +84,7 @@ class Asking:
             await self._ask_until_timeout(pending_answer, was_asked_before=was_asked_before)
             answer = await pending_answer
             outcome = type(answer.decision).__name__.lower()
+            # The caller records the answer next. In the journal, earlier remarks come first.
             await self._remarks.wait_until_recorded()
             return answer
         finally:

@@ -228,7 +228,7 @@ class ChildTasks:
         # permits, and no child could ever start.
         async with self._run.permit.released():
             await asyncio.wait({child_task})
-        self._running.pop(key, None)
+        self._running.pop(key, None)  # end() may have removed the child already
         return child_task.result()
 
     def adopt(self, run: TaskRun) -> None:
@@ -268,6 +268,7 @@ class ChildTasks:
         child_id = request.task_id
         worker = None if request.child is None else request.child.worker
         id_fields: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
+        # No-op if a resumed parent has this start in its journal.
         await log.record(ChildStarted, **id_fields, task=request.task, worker=worker)
         started = time.perf_counter()
         try:

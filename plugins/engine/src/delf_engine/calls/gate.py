@@ -277,9 +277,8 @@ class Gate:
         """Make a call if allowed; return its recorded answer if a replay has it."""
         recorded_call = None
         if self._replay.active:
-            is_only_call = request.alone  # the script waits for no other call
             recorded_call = await self._replay.wait_for_turn(
-                call.digest, blocks_script=is_only_call
+                call.digest, blocks_script=call.blocks_script
             )
         if recorded_call is None:
             # From now on, the script can abandon the call, which is then recorded.
@@ -297,9 +296,10 @@ class Gate:
         may_have_taken_effect = start is not None and start.effect != "read"
         if may_have_taken_effect:
             return await self._repeat_or_ask(call, recorded_call)
-        # An equal earlier call may have taken effect: an earlier process has asked whether to make
-        # this one, too, or this process has to ask.
-        if recorded_call.repeat_request is not None or self._has_unknown_outcome(call):
+        # If an equal earlier call may have taken effect, a person decides whether to make this
+        # call, too. An earlier process may have asked this already.
+        was_asked = recorded_call.repeat_request is not None
+        if was_asked or self._has_unknown_outcome(call):
             return await self._ask_after_unknown_outcome(call, recorded_call)
         return await self._ask_and_make(call, recorded_call)
 
@@ -532,6 +532,7 @@ class Gate:
                 misfit = f"its recorded arguments do not fit: {error.message}"
                 # The next request is about the call as it was started all the same.
                 call.arguments, call.digest = dict(start.arguments), start.digest
+        # The placeholder of a secret may fit the action, but must not be sent.
         if recorded_call.has_lost_arguments:
             return "its edited arguments held a secret, which the journal does not have"
         return misfit

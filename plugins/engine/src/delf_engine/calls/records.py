@@ -184,7 +184,9 @@ class CallRecords:
         """
         if call.ended:
             return
-        self._mark_as_ended(call)
+        # Set before the journal stores the end: a second end, such as a cancellation, is a no-op.
+        call.ended = True
+        self._remove_from_under_way(call)
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         try:
             await self._log.record(
@@ -211,11 +213,6 @@ class CallRecords:
             if not call.has_start_event:
                 raise
             raise self._unrecorded(call, failure) from failure
-
-    def _mark_as_ended(self, call: Call) -> None:
-        """Mark a call as ended, before the journal stores its end."""
-        call.ended = True  # a second end, such as a cancellation, is not recorded
-        self._remove_from_under_way(call)
 
     def _remove_from_under_way(self, call: Call) -> None:
         """Remove a call from the calls in flight, and wake the calls that wait for their ends."""

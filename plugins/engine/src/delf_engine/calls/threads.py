@@ -26,6 +26,7 @@ class ToolThreads:
     """
 
     def __init__(self, max_threads: int, levels: int) -> None:
+        # For the functions of a task that a function of this pool waits for.
         self._inner = ToolThreads(max_threads, levels - 1) if levels else None
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
         self._calls: set[Future[Any]] = set()  # the calls of queued and running functions

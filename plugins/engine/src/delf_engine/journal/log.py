@@ -381,7 +381,7 @@ class TaskLog:
             queued_event = self._queued_events.pop(0)
             try:
                 await self._write(*queued_event)
-            except Exception:
+            except Exception:  # after a cancellation, ``_unconfirmed_event`` keeps the event
                 self._queued_events.insert(0, queued_event)
                 raise
             # After a cancellation, the event is not queued again: ``_unconfirmed_event`` has it.

@@ -437,10 +437,10 @@ class TaskPipeline:
                 raise  # _cancel() logs the error; nobody waits for the outcome of a stopped task
             # The caller has to see the answer or the timeout, even if the journal is not available.
             self._log_lost_end(journal_error)
-            if not isinstance(error, TaskTimeoutError):
-                message = f"the journal did not store the end of the task: {journal_error.message}"
-                error = UnrecordedEventError(message)
-            return replace(outcome, error=error, is_recorded=False)
+            if isinstance(error, TaskTimeoutError):
+                return replace(outcome, is_recorded=False)
+            message = f"the journal did not store the end of the task: {journal_error.message}"
+            return replace(outcome, error=UnrecordedEventError(message), is_recorded=False)
         return outcome
 
     def _redacted_outcome(self, text: str, error: DelfError | None) -> TaskOutcome:

@@ -73,17 +73,20 @@ async def _choose(run: TaskRun, seconds: float) -> str:
     """
     prefilter = _prefilter_of(run)
     task = run.log.redactor.redact_text(run.request.task)
+    chosen_by = _WORDS
+    names: list[str] = []
     async with run.log.step(Step.SELECT):
-        prefilter_names: Sequence[str] | None = None
         if prefilter is not None:
             timeout = min(seconds, _MAX_SECONDS)
             prefilter_names = await _names_from_prefilter(run, prefilter, task, timeout)
+            if prefilter_names is not None:  # the prefilter has not failed
+                chosen_by = prefilter
+                names += prefilter_names
         candidates = run.tools.choice(run.config.tools_budget)
-        names = [*(prefilter_names or ())]
         if run.config.prefilter_mode == AUTO:  # let other tools follow
             names += best_first(candidates.catalog, task)
         run.tools = run.tools.showing(select_fitting(candidates, dict.fromkeys(names), task))
-    return _WORDS if prefilter is None or prefilter_names is None else prefilter
+    return chosen_by
 
 
 def _prefilter_of(run: TaskRun) -> str | None:

@@ -160,19 +160,20 @@ class Outline:
             planned call, and differs in ``to`` from another. Each answer lists all calls, so the
             answer with the most equal calls counts, and not the sum over the answers.
         """
+
+        def differing_from(planned_call: ast.Call) -> Sequence[str]:
+            # A planned ``note(text=...)`` must not allow each call of ``note``.
+            has_literal = any(map(is_constant, self._planned_arguments(planned_call).values()))
+            is_strict = has_only_content and not has_literal
+            may_differ = _nothing_may_differ if is_strict else is_content
+            return [
+                *self._differences_from(planned_call, arguments, may_differ, sources_by_parameter)
+            ]
+
         differences: list[Sequence[str]] = []
         equal_count = 0
         for answer in self._planned_calls:
-            differing_by_call: list[Sequence[str]] = []
-            for planned_call in _calls_of(answer, action):
-                # A planned ``note(text=...)`` must not allow each call of ``note``.
-                has_literal = any(map(is_constant, self._planned_arguments(planned_call).values()))
-                is_strict = has_only_content and not has_literal
-                may_differ = _nothing_may_differ if is_strict else is_content
-                differing = self._differences_from(
-                    planned_call, arguments, may_differ, sources_by_parameter
-                )
-                differing_by_call.append([*differing])
+            differing_by_call = [differing_from(call) for call in _calls_of(answer, action)]
             differences += [each for each in differing_by_call if each]
             equal_count = max(equal_count, differing_by_call.count([]))
         no_difference: Sequence[str] = []
@@ -237,7 +238,9 @@ class Outline:
         for name, value in arguments.items():
             if name in defaults and value == defaults[name]:
                 continue
-            for path, text in leaves_of(fields_of(value) or value, name):
+            # A record as a JSON text, or as an object, has the key of an equal dict.
+            parts = fields_of(value) or value
+            for path, text in leaves_of(parts, name):
                 is_none = text == str(None)  # None counts as an argument that is left out
                 # For ``{"a b": 1}``: the path of the value 1 contains the key, too.
                 is_key = "[key " in path
