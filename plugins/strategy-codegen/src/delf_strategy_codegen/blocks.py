@@ -121,16 +121,13 @@ class _BlockParser:
         """
         line = self._lines[index]
         fence = _FENCE.fullmatch(line.text)
-        if fence is not None:
-            block = _one_line_block(fence)
-            if block is not None:
-                language, code = block
-                self._add(language, code, fence["lead"], line.start, line.end)
-                return index + 1
-            # By CommonMark, a line is no fence if a backtick follows the marks of a backtick fence.
-            if fence["marks"][0] == "`" and "`" in fence["info"]:
-                fence = None
-        if fence is None:
+        if fence is not None and (block := _one_line_block(fence)) is not None:
+            language, code = block
+            self._add(language, code, fence["lead"], line.start, line.end)
+            return index + 1
+        # By CommonMark, a line is no fence if a backtick follows the marks of a backtick fence.
+        is_inline_code = fence is not None and fence["marks"][0] == "`" and "`" in fence["info"]
+        if fence is None or is_inline_code:
             fence = _fence_after_text(line.text)  # an opening fence at the end of a line of prose
         if fence is None:
             return index + 1

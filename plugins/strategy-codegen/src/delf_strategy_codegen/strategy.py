@@ -258,6 +258,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
+                # Once a call is in the messages, the tool is required: see :class:`_ToolOffer`.
                 calls = calls_with_script(reply) if offer.tools else ()
                 return _FinalReply(reading.code, reply.text, calls)
             if _is_final_prose(host, reply, reading, is_first_reply=not unusable_answers):

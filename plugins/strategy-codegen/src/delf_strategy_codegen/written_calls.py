@@ -204,6 +204,7 @@ def _nested_scripts(content: Any, depth: int) -> Iterator[str]:
         return
     for key in _NESTING_KEYS:
         value = fields.get(key)
+        # The arguments of a call may be JSON in a string.
         if isinstance(value, str) and value.lstrip().startswith("{"):
             try:
                 value = DECODER.decode(value)

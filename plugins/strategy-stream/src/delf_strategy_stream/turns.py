@@ -97,7 +97,7 @@ class TurnRunner:
         for call in turn.calls:
             # After a retry of the request, the answer may lack some started calls.
             _cancel_calls_before(call, started_early)
-            if started_early:
+            if started_early:  # the first of these is this call
                 turn_calls.append(started_early.popleft())
             # The model repeats the calls without results when it continues an answer that was cut.
             elif not turn.is_cut:

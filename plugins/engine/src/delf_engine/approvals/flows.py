@@ -395,6 +395,7 @@ class _Suspect:
         origin = self.origins.find(self.text_by_path[path])
         if origin.kind != "result":
             return False
+        # The result has only a part of the value. The other parts may be from elsewhere.
         if origin.is_mixed and not self._is_computed_from(path, origin):
             return False
         flow = flow_between(str(origin.action), origin.path, self.bound.name, path)
@@ -436,7 +437,7 @@ class _Suspect:
             finding = self._finding("the task does not ask for this value here")
             return f"{value}, but {finding}"
         if origin.kind != "result" or origin.is_from_untrusted_data:
-            return value
+            return value  # the text of such an origin is a reason in itself
         # The value is the user's own. A read, such as a web search, needs review only because it
         # sends the value out.
         if self.bound.action.effect == "read":

@@ -418,7 +418,7 @@ class Gate:
             await self._records.cancel(call, "cancelled before it was answered")
             raise
         if isinstance(answer.decision, Answered):
-            await self._records.begin(call)
+            await self._records.begin(call)  # an end without a start means an invalid call
             return await self._record_stated_result(call, answer.decision.answer)
         reason = f"the question has no answer: {why_not(answer.decision)}"
         return await self._reject(call, reason, can_retry=_can_retry(answer))

@@ -309,7 +309,7 @@ class Outline:
             compared_names = sources_by_parameter.keys()
         for name in sorted(compared_names):
             node = planned_nodes.get(name)
-            if name not in values:  # the call leaves out an argument
+            if name not in values:  # the call leaves out an argument, which ``...`` leaves open
                 fits = node is None or _is_ellipsis(node)
             elif name in defaults and _is_unplanned_default(node, values[name], defaults[name]):
                 fits = True

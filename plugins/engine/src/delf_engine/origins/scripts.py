@@ -519,7 +519,8 @@ class Scripts:
         # The number of rows decides how often the loop runs, and no field of a row.
         length_sources = without_results(self.read(node.iter))
         with self._visiting(node, length_sources):
-            # An iterator is read to its end, or to a ``break``, whose condition is always added.
+            # No value decides how far an iterator is read: the loop reads to the end, or to a
+            # ``break``, whose condition is always added.
             self._record_reading(node.iter, decided_by=set())
             for target, sources, item in self._loop_bindings(node.target, node.iter):
                 self._bind(target, sources, item)
@@ -849,7 +850,8 @@ class Scripts:
         for value in values:
             if not self._is_text_or_data(value):
                 variables.update(_base_variables(value))
-        # A caught exception, for example, may contain the objects of all variables anyway.
+        # Left out are values that may contain the objects of all variables anyway, such as a caught
+        # exception.
         contained = self._objects.contained
         exchanging = {name for name in variables if _ANY_VARIABLE not in contained[name]}
         for name in exchanging:
@@ -1091,7 +1093,8 @@ class Scripts:
         is_variable = name in self._variable_sources or name in self._names.modules
         if is_variable:
             return changed
-        # ``map(list.append, tables, rows)`` changes the tables, and not ``list``.
+        # A builtin: ``map(list.append, tables, rows)`` changes the tables, which may be any
+        # variables, and not ``list``.
         return changed | {_ANY_VARIABLE}
 
     def _add_to_variables(self, names: Iterable[str], sources: _Sources) -> None:

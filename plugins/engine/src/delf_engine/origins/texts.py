@@ -78,7 +78,7 @@ def mentions(text: str, value: str, *, is_code: bool = False) -> bool:
         return False
     if len(value) > _MAX_PATTERN_LENGTH:
         return value.strip() in text
-    has_digit = any(map(str.isdigit, value))
+    has_digit = any(map(str.isdigit, value))  # then people may write other spaces in the value
     words_pattern = r"\s+".join(map(re.escape, words))
     pattern = _code_pattern("".join(words)) if has_digit else words_pattern
     # ``ada`` is not mentioned in ``adam``, ``ada@b.de``, ``ada+x`` or ``co.ada``.

@@ -64,14 +64,14 @@ def texts_with_trust(
     pending: list[_Node] = [(path, data, trust_of_data)]
     while pending:
         node = pending.pop()
-        path, item, item_trust = node
+        item_path, item, item_trust = node
         text = _text_of(item)
         if text is None:
             if isinstance(item, dict):
                 yield from _keys_in(node, with_identifiers=is_exact)
             pending += reversed(_parts_of(node, trust_by_field))
         elif is_exact or not isinstance(item, _EMPTY_TYPES):
-            yield item_trust, path, text
+            yield item_trust, item_path, text
 
 
 def _text_of(value: Any) -> str | None:
