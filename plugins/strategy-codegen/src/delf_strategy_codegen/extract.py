@@ -53,10 +53,9 @@ def read_reply(reply: ModelReply) -> Reading:
     readings = [from_arguments(call.arguments, find_script) for call in reply.calls]
     codes = [reading.code for reading in readings if reading.code is not None]
     faulty_readings = [reading for reading in readings if reading.why]
-    if codes and not faulty_readings:
-        return Reading("\n\n".join(codes))
-    if codes:  # a part of the script is missing
-        return faulty_readings[0]
+    if codes:
+        # Without the script of a faulty call, a part would be missing.
+        return faulty_readings[0] if faulty_readings else Reading("\n\n".join(codes))
     from_text = find_script(reply.text)
     if from_text.code is None and faulty_readings:
         return faulty_readings[0]

@@ -450,7 +450,7 @@ class _RerunCounter:
         """True after a write call, even if its outcome is unknown."""
         self._max_reruns_after_change = max_reruns_after_change
         self._max_reruns_before_change = 0
-        if max_reruns_after_change:
+        if max_reruns_after_change:  # otherwise no rerun is allowed at all
             self._max_reruns_before_change = max(_MAX_RERUNS_BEFORE_CHANGE, max_reruns_after_change)
         self._reruns_before_change = 0
         self._reruns_after_change = 0

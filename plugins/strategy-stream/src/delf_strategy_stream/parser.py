@@ -175,7 +175,7 @@ class Parser:
 
     def _outside_tags(self, events: list[Event]) -> bool:
         """Parse text for the user up to the next tag. Return False if more input is needed."""
-        # The search for further tags in such an answer could take quadratic time.
+        # After very many tags, the rest is only text: a search could take quadratic time.
         if self._tags_in_text > _MAX_TAGS_IN_TEXT:
             self._add_text_for_user(self._unparsed, events)
             self._unparsed = ""
@@ -313,6 +313,7 @@ class Parser:
             if text_after_name.startswith("("):
                 self._state = self._inside_python_call
                 return True
+        # No call follows, so the tag is text.
         self._tags_in_text += 1
         self._add_text_for_user(_EXECUTE, events)
         self._state = self._outside_tags

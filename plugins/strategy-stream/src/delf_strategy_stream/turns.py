@@ -116,11 +116,8 @@ class TurnRunner:
     def _start_calls(self, delta: ModelDelta) -> list[ModelDelta]:
         """Start the calls in a piece of an answer; return the pieces for the task's live output."""
         pieces: list[ModelDelta] = []
-        for parsed_event in self._reader.feed(delta):
-            if isinstance(parsed_event, Called):
-                event = self._resolve_name(parsed_event)
-            else:
-                event = parsed_event
+        for parsed in self._reader.feed(delta):
+            event = self._resolve_name(parsed) if isinstance(parsed, Called) else parsed
             if isinstance(event, Called):
                 # After a call that has to wait, all later calls wait, too, because they may depend
                 # on that call.

@@ -125,7 +125,7 @@ class Inbox:
     async def watched(self) -> AsyncGenerator[None]:
         """Return a context manager that watches the journal for answers.
 
-        Enter the context before a request is journalled.
+        Enter the context before a request is journalled, so that no answer is missed.
         """
         if not isinstance(self._journal, SharedJournal):
             yield

@@ -404,6 +404,7 @@ class ChildTasks:
         changes: dict[str, Any] = {}
         if child.llm is not None:
             llm = self._run.chosen_llm(child.llm)
+            # Without these two, the chosen model does all the work of the child.
             changes |= {"llm": llm, "light_llm": None, "heavy_llm": None}
         for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
             value = getattr(child, name)

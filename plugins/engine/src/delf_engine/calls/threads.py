@@ -60,7 +60,9 @@ class ToolThreads:
             was_waiting = call.cancel()  # False if a thread has begun the function
             if was_waiting or abandoned():
                 raise
-            await completion(call, loop)  # a second cancellation is raised here
+            # The result is returned despite the cancellation, so that the journal gets the outcome
+            # of the call. A second cancellation is raised here.
+            await completion(call, loop)
         if call.cancelled():  # by close()
             raise RuntimeError("the agent was stopped before the function began")
         try:

@@ -375,7 +375,7 @@ class Recording:
         elif _is_answered_by(recorded_call.repeat_request, event):
             recorded_call.repeat_decision = event
         elif not _is_answered_by(recorded_call.request, event):
-            return
+            return  # the decision is about an older request of the call
         elif event.source == "changed":
             # The request was closed because the effect of the call had changed. Nobody has decided
             # about the call as it is now, so forget the request.

@@ -28,7 +28,8 @@ def waiting_for(events: Sequence[Event]) -> str | None:
         task starts.
     """
     model: str | None = None
-    questions: dict[str, str] = {}
+    # By request; an empty text for a question of a script, which is about no action.
+    action_by_request: dict[str, str] = {}
     calls: dict[int, str] = {}
     for event in events:
         match event:
@@ -37,18 +38,18 @@ def waiting_for(events: Sequence[Event]) -> str | None:
             case ModelReplied() | ModelFailed():
                 model = None
             case ApprovalRequested():
-                questions[event.request_id] = "" if event.is_question else event.action
+                action = "" if event.is_question else event.action
+                action_by_request[event.request_id] = action
             case ApprovalDecided():
-                questions.pop(event.request_id, None)
+                action_by_request.pop(event.request_id, None)
             case CallStarted():
                 calls[event.call_id] = f"{event.action} (call {event.call_id})"
             case CallFinished() | CallAbandoned():
                 calls.pop(event.call_id, None)
             case _:
                 pass
-    if questions:
-        # A question of a script has no action.
-        actions = [action for action in questions.values() if action]
+    if action_by_request:
+        actions = [*filter(None, action_by_request.values())]
         if actions:
             return f"a decision about {_some(actions)}"
         return "an answer to a question"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -304,12 +304,13 @@ class Outline:
         planned_nodes = self._planned_arguments(planned_call)
         defaults = self._defaults_of(dotted(planned_call.func))
         values = {**defaults, **arguments}
-        compared_names: Collection[str] = {*planned_nodes, *values}
-        if sources_by_parameter is not None:
+        if sources_by_parameter is None:
+            compared_names = {*planned_nodes, *values}
+        else:
             compared_names = sources_by_parameter.keys()
         for name in sorted(compared_names):
             node = planned_nodes.get(name)
-            if name not in values:  # the call leaves out an argument, which ``...`` leaves open
+            if name not in values:  # the call leaves out an argument; ``...`` allows this, too
                 fits = node is None or _is_ellipsis(node)
             elif name in defaults and _is_unplanned_default(node, values[name], defaults[name]):
                 fits = True
