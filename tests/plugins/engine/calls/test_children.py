@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import textwrap
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from delf.specs import JournalSpec
 from delf.testing import ScriptedModel
 from delf.tools.context import ChildResult
 from delf_devkit.testing.models import USAGE, script
+from delf_engine.calls.children import ChildTasks
 from delf_engine.journal.in_process import InProcessJournal
 from support.forks import kill_oldest_guest
 from support.program import run
@@ -530,3 +532,16 @@ async def test_children_of_a_finished_script_are_cancelled(bench: Bench) -> None
     (child,) = (e for e in bench.journal.order if isinstance(e, ev.ChildStarted))
     (end,) = bench.journal.of(child.child_id, ev.TaskFinished)
     assert end.state == "stopped"
+
+
+async def test_cancelled_call_takes_no_place_from_calls_that_came_with_it() -> None:
+    run: Any = SimpleNamespace(
+        log=SimpleNamespace(events=[]), config=SimpleNamespace(max_children=1)
+    )
+    unused: Any = None
+    children = ChildTasks(run, unused, unused, unused)
+    calls: list[Any] = [SimpleNamespace(number=n, blocks_script=False) for n in (1, 2)]
+    first, second = [asyncio.create_task(children.reserve(call)) for call in calls]
+    await asyncio.sleep(0)  # both have joined the batch
+    first.cancel()
+    assert await second is None

@@ -136,6 +136,9 @@ class ChildTasks:
         try:
             if not call.blocks_script:  # a blocked script makes no further calls
                 await _wait_for_further_calls(batch)
+        except asyncio.CancelledError:
+            batch.call_numbers.discard(call.number)  # the call needs no place any more
+            raise
         finally:
             # Even if this call was cancelled, the other calls of the batch wait for the decision.
             self._batch = None  # the next call opens another batch
