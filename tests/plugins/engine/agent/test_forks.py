@@ -20,6 +20,7 @@ from delf.events import (
     ScriptFinished,
     TaskStarted,
 )
+from delf.messages import ModelReply
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
@@ -301,3 +302,24 @@ async def test_fork_has_its_own_output_files() -> None:
         made = await agent.aresume(name)
         assert Path(made.files["report.txt"]).read_text() == "first"
         assert not path.exists()
+
+
+@pytest.mark.parametrize("at", [1, None])
+async def test_replacement_script_needs_no_continuation_of_a_truncated_answer(
+    at: int | None,
+) -> None:
+    shop = Shop()
+    truncated = ModelReply(
+        text="```python\nprint('one')\nprint('tw",
+        model="scripted",
+        finish_reason="length",
+        cost_usd=0.0,
+    )
+    shop.model.says(truncated, ModelReply(text="o')\n```", model="scripted", cost_usd=0.0))
+    async with shop.agent() as agent:
+        done = await agent.arun("Print.")
+        assert done.text == "one\ntwo"
+        name = await agent.afork(done.trace.task_id, at, script="print('three')")
+        response = await agent.aresume(name)
+    assert response.text == "three"
+    assert len(shop.model.requests) == 2

@@ -335,7 +335,15 @@ def _model_call_with_script(events: Sequence[Event], at: int, script: str) -> li
     calls_of_reply = [call for call in model_calls if call.number == reply.number]
     text = f"```python\n{script.rstrip()}\n```"
     new_reply = replace(
-        reply, model=PERSON, text=text, calls=(), usage=Usage(), cost_usd=0.0, duration_ms=0.0
+        reply,
+        model=PERSON,
+        text=text,
+        calls=(),
+        usage=Usage(),
+        cost_usd=0.0,
+        duration_ms=0.0,
+        finish_reason="stop",  # the model's reply may have been truncated
+        reply_id=None,
     )
     return [*calls_of_reply, new_reply]
 
