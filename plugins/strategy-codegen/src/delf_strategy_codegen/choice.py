@@ -147,7 +147,8 @@ def _relation(
     announces_version = _OTHER_VERSION.search(text) is not None
     announces_continuation = not announces_version and _CONTINUATION.search(text) is not None
     earlier_names = _union(bound_names(item.code) for item in earlier_blocks)
-    if free_names(block.code) & earlier_names:
+    uses_earlier_names = bool(free_names(block.code) & earlier_names)
+    if uses_earlier_names:
         follows_directly = not block.text_before.strip()
         if announces_continuation or follows_directly:
             return "continues"
