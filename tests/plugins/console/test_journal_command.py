@@ -116,6 +116,19 @@ def test_journal_export_and_import_move_tasks(run: Any, place: str, tmp_path: Pa
     assert run("import", file, journal=there).stderr == "0 tasks added\n"
 
 
+def test_export_of_an_earlier_version_keeps_the_users_of_tasks(
+    run: Any, place: str, tmp_path: Path
+):
+    """It called the user of a task its key. Without the user, the task would be the local user's."""
+    data = {"task": "Pay.", "origin": "serve", "parent": None, "key": "ada:1", "setup": {}}
+    event = {"type": "TaskStarted", "v": 1, "task_id": "t", "seq": 1, "at": 1.0, "data": data}
+    file = tmp_path / "tasks.jsonl"
+    file.write_text(f'{{"delf_journal": 1}}\n{json.dumps(event)}\n')
+    assert run("import", file).stderr == "1 task added\n"
+    (started,) = contents(place)["t"]
+    assert started.user == "ada:1"
+
+
 @pytest.mark.parametrize("last_commit", [2, 4, 6, 8])
 def test_killed_import_leaves_no_part_of_a_task(
     run: Any, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_commit: int
