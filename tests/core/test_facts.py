@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import get_args
 
 import pytest
@@ -221,6 +222,13 @@ def test_edited_request_drops_facts_about_replaced_values():
     kept = {fact.kind for fact in facts(as_edited(request, {"to": "Ann", "amount": 1}))}
     assert FactKind.OTHERS_WORDS in kept
     assert as_edited(request, request.arguments) is request
+
+
+@pytest.mark.parametrize("value", [True, 1.0])
+def test_edited_request_shows_a_value_of_another_type(value):
+    request = dataclasses.replace(ASKED, arguments={"copies": 1})
+    shown = [fact.text for fact in facts(as_edited(request, {"copies": value}))]
+    assert json.dumps(value) in shown
 
 
 def test_every_effect_has_words_in_one_table():

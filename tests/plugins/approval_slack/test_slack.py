@@ -17,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from delf import Agent, Approved, Rejected, tool
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
-from delf.events import ApprovalCommented, ApprovalDecided, TaskStarted
+from delf.events import ApprovalCommented, ApprovalDecided, ApprovalRequested, TaskStarted
 from delf.protocols.approval import AlreadyDone, Answered, Edited
 from delf.protocols.facts import incomplete_text
 from delf.testing import ApprovalContract, Shown, request_for
@@ -491,6 +491,35 @@ async def test_message_that_cannot_be_updated_is_posted_again(tmp_path, refusal)
             slack.not_updatable = dict.fromkeys(slack.messages, refusal)
     assert len(slack.asked) == 2
     await journal.aclose()
+
+
+async def test_edit_to_an_equal_value_of_another_type_is_sent_to_the_task(tmp_path):
+    request = dataclasses.replace(asked(arguments={"urgent": 1, "amount": 12}), fit=None)
+    values = {f.name: getattr(request, f.name) for f in dataclasses.fields(request)}
+    requested = ApprovalRequested(**values | {"task_id": request.task_id, "seq": 2, "at": 1.0})
+    journal = SqlJournal(f"sqlite:///{tmp_path}/journal.db")
+    await journal.append(TaskStarted(task_id=request.task_id, seq=1, at=1.0, task=request.task))
+    await journal.append(requested)
+
+    async def edits_the_type(slack, message):
+        await slack.press(message, EDIT)
+        await slack.send({"urgent": "true"})
+
+    async def sent():
+        notes = await journal.notes(request.task_id)
+        return [note.data["arguments"] for note in notes if "arguments" in note.data]
+
+    async with Slack(edits_the_type) as slack:
+        channel = channel_of(slack)
+        channel.use_journal(journal)
+        deciding = asyncio.create_task(channel.decide(request))
+        await until(sent)
+        arguments, *_ = await sent()
+        deciding.cancel()
+        await asyncio.wait({deciding})
+        await channel.aclose()
+    await journal.aclose()
+    assert repr(arguments) == "{'urgent': True}"
 
 
 async def _recorded(journal, request):

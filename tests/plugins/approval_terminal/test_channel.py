@@ -107,6 +107,10 @@ PROMPT = "? help\n> "
             Edited(arguments={"to": "bob", "copies": 2}),
         ),
         (
+            [(PROMPT, "e\n"), ("done: ", "2\n"), ("as ", "\x152.0\r"), ("done: ", "\n"), ("copies = 2.0\n│ (edited by you)", ""), (PROMPT, "a\n")],
+            Edited(arguments={"to": "ada", "copies": 2.0}),
+        ),
+        (
             [(PROMPT, "e\n"), ("done: ", "7\n"), ("no argument '7'", "2\n"), ("as ", "\x15many\r"), ("not JSON", ""), ("done: ", "\n"), (PROMPT, "a\n")],
             Approved(),
         ),

@@ -33,6 +33,7 @@ from delf.questions import Question
 from delf.records import dataclass
 from delf.terminal import hidden_characters, visible
 from delf.types import Weight, can_be_undone, effect_words
+from delf.values.encoding import is_same_data
 
 HAPPENED: Final = "it did happen"
 """A person's answer to a request about a call with unknown outcome: the call took effect.
@@ -190,12 +191,12 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         arguments: All arguments after the edit.
     """
     old_arguments = request.arguments
-    if dict(arguments) == dict(old_arguments):
+    if is_same_data(arguments, old_arguments):
         return request
     unchanged = {
         name
         for name, value in arguments.items()
-        if name in old_arguments and old_arguments[name] == value
+        if name in old_arguments and is_same_data(old_arguments[name], value)
     }
     origins = {
         path: origin for path, origin in request.origins.items() if root_of(path) in unchanged

@@ -300,6 +300,12 @@ def to_jsonable_or_repr(value: Any) -> Any:
     return _jsonable_or_repr(value, levels_left=_FEW_LEVELS)
 
 
+def is_same_data(first: Any, second: Any) -> bool:
+    """Return True if two values are equal and of the same types, unlike 1 and True."""
+    texts = [json.dumps(to_jsonable_or_repr(value), sort_keys=True) for value in (first, second)]
+    return texts[0] == texts[1]
+
+
 def _jsonable_or_repr(value: Any, levels_left: int) -> Any:
     """Encode a value; replace parts that cannot be encoded by their ``repr``.
 

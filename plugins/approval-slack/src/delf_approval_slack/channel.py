@@ -39,6 +39,7 @@ from delf.protocols.facts import incomplete_text, value_text
 from delf.protocols.journal import Journal, RequestRecord
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
+from delf.values.encoding import is_same_data
 from delf_approval_slack.blocks import (
     ANSWER,
     APPROVE,
@@ -743,7 +744,11 @@ def _with_only_changes(decision: Decision, arguments: Mapping[str, Any]) -> Deci
     """
     if not isinstance(decision, Edited):
         return decision
-    changed = {k: v for k, v in decision.arguments.items() if arguments.get(k) != v}
+    changed = {
+        name: value
+        for name, value in decision.arguments.items()
+        if name not in arguments or not is_same_data(arguments[name], value)
+    }
     return Edited(arguments=changed)
 
 

@@ -12,6 +12,7 @@ import click
 
 from delf.errors import ToolRefusedError
 from delf.protocols.approval import ApprovalRequest
+from delf.values.encoding import is_same_data
 from delf_approval_terminal.lines import Terminal
 from delf_approval_terminal.render import escape, fold, value_part
 
@@ -37,7 +38,7 @@ class Editor:
     @property
     def is_edited(self) -> bool:
         """True if an argument differs from the request's."""
-        return dict(self.arguments) != dict(self._request.arguments)
+        return not is_same_data(self.arguments, self._request.arguments)
 
     async def ask(self) -> None:
         """Ask which argument to change, until an empty line or Ctrl-D."""
