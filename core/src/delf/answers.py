@@ -203,7 +203,7 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]
-    thoughts = [unlabelled_text.strip()]
+    thoughts = [unlabelled_text.strip()]  # only the channel "final" and tool calls are the answer
     final_texts = list[str]()
     call_arguments = list[str]()
     for part in _HARMONY.finditer(text):

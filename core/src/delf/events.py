@@ -1101,7 +1101,7 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 
 def size_of(event: Event) -> int:
     """Estimate the bytes of memory that an event takes; counting stops at 64 MB."""
-    size = _EVENT_BYTES
+    size = _EVENT_BYTES  # of all other fields
     for name in _TEXTS[type(event)]:
         value = getattr(event, name)
         if type(value) is str:

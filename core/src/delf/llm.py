@@ -138,7 +138,8 @@ class LLMConfig:
         if not isinstance(provider, str) or not provider.strip():
             raise ModelConfigurationError(f"provider must be a name, got {provider!r}")
         key: Any = api_key
-        if key is not None and (not isinstance(key, str) or not key.strip()):
+        is_usable_key = isinstance(key, str) and key.strip() != ""
+        if key is not None and not is_usable_key:
             raise ModelConfigurationError(
                 f"api_key of the model {model!r} is empty, or not a text",
                 hint='leave it out for the key of the environment, or write "none" for no key',
@@ -308,7 +309,8 @@ def _server_side_tool(setting: str, table: Mapping[Any, Any]) -> dict[str, Any]:
         if name.endswith("_domains"):
             fields[name] = _host_names(f"{setting}: {name}", value)
     max_uses = fields.get("max_uses")
-    if max_uses is not None and (type(max_uses) is not int or max_uses < 1):
+    is_count = type(max_uses) is int and max_uses >= 1  # True is an int, but no count
+    if max_uses is not None and not is_count:
         raise ModelConfigurationError(f"{setting}: max_uses must be a whole number from 1")
     if fields.get("allowed_domains") and fields.get("blocked_domains"):
         raise ModelConfigurationError(

@@ -57,15 +57,15 @@ class KeptKeys:
             without: Variables that are set already; their stored values are left out.
         """
         stored = {name: value for name, value in self._read().items() if name not in without}
-        needs_keyring = None in stored.values()
-        ring = _keyring() if needs_keyring else None
-        values: dict[str, str] = {}
-        for name, stored_value in stored.items():
-            value = stored_value
-            if value is None and ring is not None:
+        # The file has None for the values that are in the keyring.
+        values = {name: value for name, value in stored.items() if value is not None}
+        names_in_keyring = [name for name in stored if name not in values]
+        ring = _keyring() if names_in_keyring else None
+        if ring is not None:
+            for name in names_in_keyring:
                 value = _read_keyring(ring, name)
-            if value is not None:
-                values[name] = value
+                if value is not None:
+                    values[name] = value
         return values
 
     def keep(self, name: str, value: str) -> str:
@@ -83,7 +83,8 @@ class KeptKeys:
                 hint="letters, digits and _, as MY_API_KEY",
             )
         value = value.strip()
-        if not value or not (value.isascii() and value.isprintable()):
+        is_plain_text = value.isascii() and value.isprintable()
+        if not value or not is_plain_text:
             raise ConfigurationError(
                 f"the value for {name} is empty or has an invalid character",
                 hint="copy the key again: letters, digits and plain punctuation",

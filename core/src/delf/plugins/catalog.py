@@ -8,6 +8,7 @@ because one bad plugin would stop every task.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -159,8 +160,7 @@ class Catalog:
 
     def offers_of(self, plugin: str) -> tuple[Spec, ...]:
         """Return the specs of a plugin, including those whose names another plugin has, too."""
-        everything = (offer for offers in self._offers.values() for offer in offers)
-        return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
+        return tuple(offer.spec for offer in self._all_offers() if offer.plugin.name == plugin)
 
     def preferred_spec(self, specs: Sequence[SpecT], purpose: str) -> SpecT:
         """Return the only spec; if there are several specs, the spec that the user prefers.
@@ -196,12 +196,12 @@ class Catalog:
 
     def _best_matches(self, kind: str, name: str) -> list[Offer]:
         """Return the offers of a kind with the longest matching pattern."""
-        everything = (offer for offers in self._offers.values() for offer in offers)
-        fits = [(_length_of_match(o.spec, name), o) for o in everything if o.spec.kind == kind]
-        best_fit = max((fit for fit, _ in fits), default=0)
-        if best_fit == 0:  # no pattern matches
+        offers = [offer for offer in self._all_offers() if offer.spec.kind == kind]
+        lengths = [_length_of_match(offer.spec, name) for offer in offers]  # 0 without a match
+        longest = max(lengths, default=0)
+        if longest == 0:
             return []
-        return [offer for fit, offer in fits if fit == best_fit]
+        return [offer for offer, length in zip(offers, lengths, strict=True) if length == longest]
 
     @cached_property
     def providers(self) -> Providers:
@@ -236,7 +236,10 @@ class Catalog:
 
     def all_specs(self) -> Iterator[Spec]:
         """Yield the specs of all plugins, including those whose name another plugin also offers."""
-        return (offer.spec for offers in self._offers.values() for offer in offers)
+        return (offer.spec for offer in self._all_offers())
+
+    def _all_offers(self) -> Iterator[Offer]:
+        return itertools.chain.from_iterable(self._offers.values())
 
     def _specs(self, kind: type[SpecT]) -> Iterator[SpecT]:
         return (spec for spec in self.all_specs() if isinstance(spec, kind))
@@ -461,7 +464,8 @@ def _unusable_plugin_for(
     for record in records:
         if record.usable:
             continue
-        if record.name in likely_names or (package and record.distribution == package):
+        is_of_package = package is not None and record.distribution == package
+        if record.name in likely_names or is_of_package:
             return record
     return None
 

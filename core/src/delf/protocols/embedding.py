@@ -48,8 +48,10 @@ def is_refusal(error: DelfError) -> bool:
     A timeout, a lost connection and a failure of the server say nothing about the text.
     """
     if isinstance(error, LLMExecutionError):
-        is_client_error = error.status is not None and error.status // 100 == 4
-        return error.too_long or (is_client_error and not _is_temporary(error))
+        if error.too_long:
+            return True
+        is_client_error = error.status is not None and 400 <= error.status < 500
+        return is_client_error and not _is_temporary(error)
     return not isinstance(error, ConnectionUnavailableError)
 
 

@@ -284,7 +284,8 @@ def check_mail(mail: str) -> str:
     Raises:
         ConfigurationError: If the text is not one address.
     """
-    if mail and not (_MAIL.fullmatch(mail) and mail.isprintable()):
+    is_address = _MAIL.fullmatch(mail) is not None and mail.isprintable()
+    if mail and not is_address:
         raise ConfigurationError(f"{mail[:80]!r} is not a mail address", hint="as ada@example.com")
     return mail
 

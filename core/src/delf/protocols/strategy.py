@@ -430,7 +430,8 @@ class SupportsCallsOnly(Strategy, Protocol, metaclass=ProtocolMeta):
 
 def runs_scripts(strategy: Strategy) -> bool:
     """Return whether tasks of a strategy may run scripts."""
-    return not (isinstance(strategy, SupportsCallsOnly) and strategy.calls_only)
+    only_calls = isinstance(strategy, SupportsCallsOnly) and strategy.calls_only
+    return not only_calls
 
 
 @runtime_checkable

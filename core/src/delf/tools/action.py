@@ -277,6 +277,7 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
             # A static or class method may have the mark itself, or its function has the mark.
             function_inside = getattr(member, "__func__", None)
             mark = getattr(member, _MARK, getattr(function_inside, _MARK, None))
+            # A method without a mark that overrides an action keeps the mark of the base class.
             if isinstance(mark, _Mark):
                 marks_by_name[name] = mark
     result: list[Action] = []

@@ -143,7 +143,8 @@ def _sections(doc: str) -> Iterator[tuple[str, str]]:
     for line in doc.splitlines():
         header = _HEADER.fullmatch(line)
         # An unindented line ends a section, unless the first line is not indented either.
-        is_end = name != "" and _is_indented(first_line) and line != "" and not _is_indented(line)
+        is_unindented = line != "" and not _is_indented(line)
+        is_end = is_unindented and name != "" and _is_indented(first_line)
         if header is not None or is_end:
             yield name, "\n".join(lines)
             name = _TEXT_AFTER_SECTION if header is None else header["name"].lower()
@@ -177,7 +178,8 @@ def _items(text: str) -> dict[str, str]:
 def _without_type(returns: str) -> str:
     """Return the text of the section ``Returns`` without the type before the text, if any."""
     kind, colon, description = returns.partition(": ")
-    is_type = kind in _PLAIN_TYPES or ("[" in kind and _TYPE.fullmatch(kind) is not None)
+    is_generic_type = "[" in kind and _TYPE.fullmatch(kind) is not None  # such as list[int]
+    is_type = kind in _PLAIN_TYPES or is_generic_type
     return description if colon and is_type else returns
 
 

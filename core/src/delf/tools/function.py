@@ -243,12 +243,12 @@ def as_connection(item: Any) -> ConnectionLike:
     """
     if isinstance(item, ConnectionLike):
         return item
-    if isinstance(item, type):
-        type_name = f"{item.__name__} (a class)"
-    elif callable(item) and (isinstance(item, functools.partial) or hasattr(item, "__name__")):
-        return tool(cast("Callable[..., Any]", item))
-    else:
-        type_name = type(item).__name__
+    is_class = isinstance(item, type)
+    type_name = f"{item.__name__} (a class)" if is_class else type(item).__name__
+    if callable(item) and not is_class:
+        has_name = isinstance(item, functools.partial) or hasattr(item, "__name__")
+        if has_name:
+            return tool(cast("Callable[..., Any]", item))
     raise ToolDefinitionError(
         f"{type_name} is not a tool",
         hint="give connections (made, not their classes), @tool functions or functions",

@@ -491,7 +491,8 @@ def _substitute(hint: Any, type_arguments: Mapping[Any, Any]) -> Any:
         return hint
     variables: tuple[Any, ...] = getattr(hint, "__parameters__", ())
     # A variable of another kind, such as a ParamSpec, has no single type in its place.
-    if not variables or not all(isinstance(each, typing.TypeVar) for each in variables):
+    has_other_kinds = any(not isinstance(each, typing.TypeVar) for each in variables)
+    if not variables or has_other_kinds:
         return hint
     return hint[tuple(type_arguments.get(variable, variable) for variable in variables)]
 

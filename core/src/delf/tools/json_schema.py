@@ -174,7 +174,7 @@ class Checker:
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
             problem = f"it cannot be checked: {clean(str(error), _MAX_MESSAGE_CHARACTERS)}"
             return [Fault((), problem, unchecked=True)]
-        return []
+        return []  # not reached: validate() raises for a value that is not valid
 
     # -- the schema ---------------------------------------------------------------------
 

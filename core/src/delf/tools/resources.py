@@ -166,8 +166,12 @@ def kinds_of_change(step: str) -> frozenset[str]:
     words = step.lower().split()
     if not words or words[0].strip(",.:;") in _READING_WORDS:
         return frozenset()
-    verbs = {*words, _FIRST_VERBS.get(words[0], "")}
-    kinds = {kind for kind in ("create", "delete") if not _CHANGE_VERBS[kind].isdisjoint(verbs)}
+    kind_of_first_verb = _FIRST_VERBS.get(words[0])
+    kinds = {
+        kind
+        for kind in ("create", "delete")
+        if kind == kind_of_first_verb or not _CHANGE_VERBS[kind].isdisjoint(words)
+    }
     # "Add the label new to the ticket" may create a label, or update a ticket.
     if not kinds or "to" in words or "from" in words:
         kinds.add("update")

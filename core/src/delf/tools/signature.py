@@ -201,12 +201,14 @@ def _check_self(first_parameters: Sequence[inspect.Parameter], place: str) -> No
 def _check_whole_result(function: Callable[..., Any], returns: Any, place: str) -> None:
     """Raise for a generator, and for a function whose declared result is an iterator."""
     plain_function = inspect.unwrap(function)
+    is_generator = inspect.isgeneratorfunction(plain_function) or inspect.isasyncgenfunction(
+        plain_function
+    )
     result_type = typing.get_origin(returns) or returns
-    if (
-        inspect.isgeneratorfunction(plain_function)
-        or inspect.isasyncgenfunction(plain_function)
-        or (isinstance(result_type, type) and issubclass(result_type, (Iterator, AsyncIterator)))
-    ):
+    returns_iterator = isinstance(result_type, type) and issubclass(
+        result_type, (Iterator, AsyncIterator)
+    )
+    if is_generator or returns_iterator:
         raise ToolDefinitionError(
             f"{place} returns its result in pieces, and a script needs a whole result",
             hint="return a list",

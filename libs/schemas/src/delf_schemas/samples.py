@@ -33,6 +33,9 @@ Found = tuple[Place, str]
 ANY_INDEX: Final = "*"
 _MAX_DEPTH: Final = 4
 _MAX_KEYS: Final = 40
+# Longer keys, and keys with more digits, are taken for ids or other data.
+_MAX_NAME: Final = 40
+_MAX_NAME_DIGITS: Final = 3
 _MAX_ITEMS: Final = 10
 _MAX_SAMPLES: Final = 20
 _MAX_UNDECLARED: Final = 100
@@ -301,7 +304,8 @@ def _is_name(key: str) -> bool:
     if key[:1] == "@":  # in JSON of OData, names such as `@odata.type` have dots
         plain_name = plain_name.replace(".", "_")
     digit_count = sum(map(str.isdigit, key))
-    return len(key) <= 40 and digit_count <= 3 and plain_name.isidentifier()
+    is_short = len(key) <= _MAX_NAME and digit_count <= _MAX_NAME_DIGITS
+    return is_short and plain_name.isidentifier()
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:

@@ -279,9 +279,9 @@ class Shapes:
         kind: Any = schema.get("type")
         nullable = schema.get("nullable") is True
         if isinstance(kind, list):
-            kinds = [str(k) for k in cast("list[Any]", kind)]
-            nullable = nullable or "null" in kinds
-            kinds = [k for k in kinds if k != "null"]
+            declared_kinds = [str(k) for k in cast("list[Any]", kind)]
+            nullable = nullable or "null" in declared_kinds
+            kinds = [k for k in declared_kinds if k != "null"]
             has_several_kinds = len(kinds) > 1
             if has_several_kinds and "enum" not in schema:  # of an enum, only the values are shown
                 parts = [
@@ -456,7 +456,8 @@ def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[s
     is_large = len(properties) > _MAX_UNSORTED
     # If all properties of a result are required, only the enumerations come first.
     has_optional = not required.issuperset(properties)
-    puts_required_first = is_for_parameters or (is_large and has_optional)
+    is_large_with_optional = is_large and has_optional
+    puts_required_first = is_for_parameters or is_large_with_optional
 
     def rank(name: str) -> int:
         if puts_required_first and name in required:
@@ -567,7 +568,8 @@ def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
 def default_text(schema: Mapping[str, Any]) -> str:
     """Return a schema's default value as Python; ``...`` if the default is long or missing."""
     value: Any = schema.get("default")
-    if isinstance(value, (bool, int, float)) or (isinstance(value, str) and value.isprintable()):
+    is_printable_text = isinstance(value, str) and value.isprintable()
+    if is_printable_text or isinstance(value, (bool, int, float)):
         text = repr(value)
         if len(text) <= _MAX_DEFAULT and "`" not in text:
             return text
