@@ -77,6 +77,16 @@ async def test_damaged_event_does_not_keep_a_journal_from_being_upgraded(
         await journal.read("bad")
 
 
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version < 16])
+async def test_unread_decision_keeps_its_user_on_an_upgrade(version, tmp_path, open_journal):
+    path = tmp_path / "journal.db"
+    journal_schemas.load(path, version)
+    with contextlib.closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE delf_notes SET data = ?", ('{"by": "ann", "key": "ann:1"}',))
+    (note,) = await open_journal(str(path)).notes()
+    assert note.data == {"by": "ann", "user": "ann:1"}
+
+
 async def test_journal_is_usable_by_two_versions_until_closed(
     journal_url, open_journal, monkeypatch
 ):

@@ -156,19 +156,22 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
 
 
 def _rename_key(connection: Connection) -> None:
-    """Rename the field ``key`` of stored events to ``user``."""
-    events = connection.execute(
-        f"SELECT pos, data FROM delf_events WHERE type IN ({_EVENTS_WITH_USER})"  # noqa: S608 - constant
-    )
-    for pos, data in events:
-        try:
-            renamed = _with_user(json.loads(data))
-        except DAMAGE:  # the error of an event that cannot be read belongs to its own task only
-            continue
-        connection.execute(
-            "UPDATE delf_events SET data = :data WHERE pos = :pos",
-            {"data": json.dumps(renamed), "pos": pos},
-        )
+    """Rename the field ``key`` of stored events and notes to ``user``."""
+    tables = {
+        "delf_events": f"type IN ({_EVENTS_WITH_USER})",
+        "delf_notes": """data LIKE '%"key"%'""",
+    }
+    for table, condition in tables.items():
+        rows = connection.execute(f"SELECT pos, data FROM {table} WHERE {condition}")  # noqa: S608 - constants
+        for pos, data in rows:
+            try:
+                renamed = _with_user(json.loads(data))
+            except DAMAGE:  # the error of a row that cannot be read belongs to its own task only
+                continue
+            connection.execute(
+                f"UPDATE {table} SET data = :data WHERE pos = :pos",  # noqa: S608 - constants
+                {"data": json.dumps(renamed), "pos": pos},
+            )
 
 
 def _with_user(fields: dict[str, Any]) -> dict[str, Any]:
