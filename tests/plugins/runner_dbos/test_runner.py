@@ -13,14 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from delf.errors import ConfigurationError, ConnectionUnavailableError, PluginError
 from delf.events import PROJECT_FOLDER, TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.protocols.people import Person
+from delf.types import TaskState
 from delf_journal_sql import SqlJournal
+from delf_journal_sql.errors import JournalSetupError
 from delf_runner_dbos import runner as module
 from delf_runner_dbos.queue import Ticket, belongs_to_project
 from delf_runner_dbos.runner import Runner, RunnerOptions
@@ -541,6 +543,31 @@ async def test_accepted_task_of_a_person_without_rights_fails_unstarted(
     assert await runner.work("t", ticket(user=ada.user)) == "failed"
     assert agents.setups == []
     assert (await journal.task("t")).error == "ada may not run tasks any more"
+
+
+@pytest.fixture
+def people_are_away_once(journal: SqlJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first read of the people fail, as while the database restarts."""
+    away = JournalSetupError("the journal does not answer")
+    people = AsyncMock(side_effect=[away, [Person(name="ada", uid="1", made_at=1.0)]])
+    monkeypatch.setattr(journal, "people", people)
+
+
+async def test_task_is_requeued_while_people_cannot_be_read(
+    runner: Runner, journal: SqlJournal, queue: Any, people_are_away_once: None
+) -> None:
+    await journal.append(waits(user="ada:1"))
+    assert await runner.work("t", ticket(user="ada:1")) == "requeued"
+    assert len(queue.requeued) == 1
+    assert (await journal.task("t")).state is TaskState.QUEUED
+
+
+async def test_schedule_waits_while_people_cannot_be_read(
+    runner: Runner, people_are_away_once: None
+) -> None:
+    context = {"name": "s", "task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
+    fired = await runner.fire("one", {**context, "user": "ada:1"})
+    assert len(fired["tasks"]) == 1
 
 
 async def test_failed_first_firing_leaves_the_next_one_the_first(

@@ -18,6 +18,8 @@ from delf.errors import (
     BudgetExceededError,
     ConfigurationError,
     DelfError,
+    JournalFailedError,
+    JournalUnavailableError,
     UnknownTaskError,
     UnreadableEventError,
 )
@@ -300,6 +302,8 @@ class Runner:
         if refusal is None:
             try:
                 await self._check_user(queued.user)
+            except JournalUnavailableError:  # the user may be fine, so the task is requeued
+                raise
             except ConfigurationError as error:
                 refusal = error
         if refusal is not None:
@@ -423,7 +427,7 @@ class Runner:
             # items, which the next firing reads from the result.
             return await self._fire_for_new_items(workflow_id, context)
         try:
-            await self._check_user(context["user"])
+            await self._check_user_of_schedule(context)
             if watches_call:
                 items = await self._watched_items(context)
                 return await self._submit_test(workflow_id, context, items)
@@ -443,7 +447,7 @@ class Runner:
         known_digests = await seen_digests(self._queue, context)
         schedule_id = context.get("made")
         try:
-            await self._check_user(context["user"])
+            await self._check_user_of_schedule(context)
             items = await self._watched_items(context)
             comparison = compare_items(items, context.get("id_field"), known_digests)
         except DelfError as error:
@@ -504,6 +508,19 @@ class Runner:
         """
         if user is not None:
             check_may_run(user, await self._journal.people())
+
+    async def _check_user_of_schedule(self, schedule: Mapping[str, Any]) -> None:
+        """Check the user of a schedule as :meth:`_check_user` does, once the journal responds."""
+        outage = Outage(_log, "a schedule waits for the people of the journal", self._journal.place)
+        while True:
+            try:
+                await self._check_user(schedule["user"])
+            except (JournalFailedError, JournalUnavailableError) as error:
+                outage.record_failure(error)
+                await asyncio.sleep(AWAY_SECONDS)
+            else:
+                outage.record_success()
+                return
 
     async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
