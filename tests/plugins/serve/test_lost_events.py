@@ -21,7 +21,7 @@ from delf_serve import history as history_module
 from delf_serve import tasks as tasks_module
 from plugins.serve.test_money import PAID
 from plugins.serve.test_people import add, person, run
-from support.serving import Outbox, doing, make_agent, serving
+from support.serving import Outbox, bearer, doing, make_agent, serving
 from support.until import until
 
 PLACE = "the journal postgresql://ann@db7.example.org/delf does not answer"
@@ -192,5 +192,26 @@ async def test_answer_hides_the_database_while_people_cannot_be_read(serve, away
         answer = await server.client.post(f"/tasks/{task['task_id']}/resume", json={"timeout": 60})
     else:
         answer = await server.client.delete("/people/ada")
-    assert (answer.status_code, answer.json()["code"]) == (503, JournalSetupError.code)
+    assert answer.status_code == 503
+    assert "cannot use a service" in answer.text
     assert "db7" not in answer.text
+
+
+async def test_accepted_task_does_not_fail_because_people_cannot_be_read(serve, away, monkeypatch):
+    monkeypatch.setattr(tasks_module, "_LOOK_SECONDS", 0.01)
+    journal, options = away
+    server = await serve("boss-key", api_key="boss:boss-key", agent={**options, "max_tasks": 1})
+    await add(server, person("ada"))
+    first_id = (await server.run("print(await hold())"))["task_id"]
+    await server.until(first_id, "running")
+    order = {"task": doing("print('done late')")}
+    answer = await server.client.post("/run", json=order, headers=bearer("ada-key"))
+    task_id = answer.json()["task_id"]
+    await server.until(task_id, "queued")
+    journal.error, journal.failing = JournalSetupError(PLACE), ("people",)
+    server.box.gate.set()
+    await server.until(first_id, "done")
+    await until(lambda: journal.failures >= 3)
+    journal.error = None
+    task = await server.until(task_id, "done", "failed")
+    assert task["result"] == "done late", task

@@ -302,8 +302,6 @@ class Runner:
         if refusal is None:
             try:
                 await self._check_user(queued.user)
-            except JournalUnavailableError:  # the user may be fine, so the task is requeued
-                raise
             except ConfigurationError as error:
                 refusal = error
         if refusal is not None:
@@ -505,9 +503,16 @@ class Runner:
 
         Raises:
             ConfigurationError: If the user was removed, or lost the right to run tasks.
+            JournalFailedError: If the people cannot be read, so that this is not known.
         """
-        if user is not None:
-            check_may_run(user, await self._journal.people())
+        if user is None:
+            return
+        try:
+            people = await self._journal.people()
+        except JournalUnavailableError as error:
+            # A ConfigurationError, too: callers would take the outage for a user without rights.
+            raise JournalFailedError(error.message, hint=error.hint) from error
+        check_may_run(user, people)
 
     async def _check_user_of_schedule(self, schedule: Mapping[str, Any]) -> None:
         """Check the user of a schedule as :meth:`_check_user` does, once the journal responds."""
@@ -515,7 +520,7 @@ class Runner:
         while True:
             try:
                 await self._check_user(schedule["user"])
-            except (JournalFailedError, JournalUnavailableError) as error:
+            except JournalFailedError as error:
                 outage.record_failure(error)
                 await asyncio.sleep(AWAY_SECONDS)
             else:

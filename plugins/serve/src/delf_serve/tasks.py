@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delf.errors import (
     ConfigurationError,
     DelfError,
+    JournalFailedError,
     JournalUnavailableError,
     UnknownTaskError,
     UnreadableEventError,
@@ -856,8 +857,6 @@ class Tasks:
             )
         try:
             await self._check_user(record.user)
-        except JournalUnavailableError:  # answered without the message, which may name the database
-            raise
         except ConfigurationError as error:
             raise ProblemError(409, error.message) from None
         # The costs are charged to the task's user, but a caller with an exhausted budget may not
@@ -1011,8 +1010,6 @@ class Tasks:
             # The start of the task checks the user, too, but leaves the task interrupted: it would
             # be tried again every few seconds.
             await self._check_user(first_event.user)
-        except JournalUnavailableError:  # the user may be fine: _keep_adopting() tries again
-            raise
         except ConfigurationError as error:
             await self._fail(task_id, error)
             return
@@ -1022,12 +1019,22 @@ class Tasks:
             return  # another process was quicker
 
     async def _check_user(self, user: str | None) -> None:
-        """Raise ``ConfigurationError`` if the user of a task may not run tasks any more.
+        """Check that the user of a task may still run tasks.
 
         Called when the task starts, because a task may wait for long after its submission.
+
+        Raises:
+            ConfigurationError: If the user was removed, or lost the right to run tasks.
+            JournalFailedError: If the people cannot be read, so that this is not known.
         """
-        if user is not None:
-            check_may_run(user, await self.journal.people())
+        if user is None:
+            return
+        try:
+            people = await self.journal.people()
+        except JournalUnavailableError as error:
+            # A ConfigurationError, too: callers would take the outage for a user without rights.
+            raise JournalFailedError(error.message, hint=error.hint) from error
+        check_may_run(user, people)
 
     async def _fail(self, task_id: str, error: DelfError) -> None:
         """Record an interrupted task as failed. Does nothing if another process is quicker."""
