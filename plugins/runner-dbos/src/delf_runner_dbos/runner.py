@@ -287,7 +287,7 @@ class Runner:
         if ticket.requeues > _MAX_UNKNOWN_REQUEUES:
             _log.warning("task %s did not reach the journal", ticket.task_id)
             return None
-        return await self._journal.task(ticket.task_id)
+        return await self._journal.task(ticket.task_id)  # a last try, which may raise
 
     async def _run_task(self, record: TaskRecord) -> TaskRecord:
         """Run or resume a task, and return its record after the run.

@@ -153,6 +153,7 @@ class Application:
             ):
                 self._background_tasks.add(shared_task(work))
             self._loop_end = _LoopEndWatcher(self.agent)
+            # At its end, the loop cancels all tasks, and by this one the watcher.
             self._background_tasks.add(shared_task(self._loop_end.wait()))
             self._started = True
             for task in self.first_tasks:

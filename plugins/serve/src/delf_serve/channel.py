@@ -276,7 +276,8 @@ class Notices:
                 reason = _describe_failure(error)
             else:
                 return True
-        function_name = getattr(way, "func", way).__name__  # such as ``post``
+        function = getattr(way, "func", way)  # ``way`` may be a partial
+        function_name = function.__name__  # such as ``post``
         _log.warning(
             "the notice %s could not be sent by %s: %s", notice.name, function_name, reason
         )
@@ -379,14 +380,13 @@ class WebChannel:
         try:
             record = await self._record(request)
             if record is not None:
-                began = record.requested.at
+                began = record.requested.at  # earlier, if the task was resumed since
             await self._send_once(request, notice, "asked")
             for minutes in sorted(self._settings.remind_minutes):
                 remind_at = began + minutes * 60
                 await asyncio.sleep(max(0.0, remind_at - time.time()))
                 record = await self._record(request)
-                is_pending = record is not None and record.decided is None and record.waits
-                if not is_pending:
+                if record is None or not record.waits:
                     return
                 await self._send_once(request, reminder_of(notice, minutes), "reminded")
         except DelfError as error:
@@ -576,7 +576,7 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
     parts = split_url(url)
     if parts is None:
         raise ConfigurationError("the address of the webhook cannot be read")
-    host = (parts.hostname or "").rstrip(".")
+    host = (parts.hostname or "").rstrip(".")  # a full name may end with the dot of the root
     # Check the original text, because urlsplit() removes line ends. urllib rejects blanks.
     has_only_printable_ascii = url.isascii() and url.isprintable() and " " not in url
     is_valid = has_only_printable_ascii and len(url) <= _MAX_URL_SIZE

@@ -174,14 +174,16 @@ class OpenIdConnect:
         """Return the provider's metadata and signing keys, which are cached."""
         import httpx
 
-        if self._metadata is not None and time.monotonic() - self._metadata[0] < _CACHE_SECONDS:
-            return self._metadata[1], self._metadata[2]
+        if self._metadata is not None:
+            loaded_at, metadata, keys = self._metadata
+            if time.monotonic() - loaded_at < _CACHE_SECONDS:
+                return metadata, keys
         issuer = self._settings.oidc_issuer.rstrip("/")
         transport = async_transport(httpx, verify=default_context())
         try:
             async with httpx.AsyncClient(transport=transport, timeout=_SECONDS) as client:
                 response = await client.get(f"{issuer}/.well-known/openid-configuration")
-                metadata: Mapping[str, Any] = response.raise_for_status().json()
+                metadata = response.raise_for_status().json()
                 # Raises KeyError if an address is missing that a login needs later.
                 _ = metadata["authorization_endpoint"], metadata["token_endpoint"]
                 if str(metadata["issuer"]).rstrip("/") != issuer:

@@ -92,10 +92,10 @@ class Operations(list[Operation]):
         def decorate(handler: HandlerT) -> HandlerT:
             types: dict[str, Any] = get_type_hints(handler)
             answer_type: Any = types["return"]
-            model: type[BaseModel] | None = None
+            annotated_model: type[BaseModel] | None = None
             if isinstance(answer_type, type) and issubclass(answer_type, BaseModel):
-                model = answer_type
-            usual = 204 if answer_type is type(None) else 200
+                annotated_model = answer_type
+            usual_status = 204 if answer_type is type(None) else 200
             operation = Operation(
                 method=method,
                 path=path,
@@ -105,8 +105,8 @@ class Operations(list[Operation]):
                 handler=handler,
                 body=types.get("body"),
                 query=types.get("query", s.NoQuery),
-                answer=answer or model,
-                status=status or usual,
+                answer=answer or annotated_model,
+                status=status or usual_status,
                 **more,
             )
             self.append(operation)

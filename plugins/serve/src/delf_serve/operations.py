@@ -711,6 +711,7 @@ async def _listed_conversations(
     chat: Any, caller: Caller, wanted_count: int
 ) -> list[ConversationRecord]:
     """Load conversations, newest first, until enough of them are listed for a caller."""
+    # Conversations that are not listed, such as those of other people, are stored in between.
     count = wanted_count
     while True:
         stored: Sequence[ConversationRecord] = await chat.aconversations(count)
@@ -836,7 +837,7 @@ def budget_of(call: Call, caller: Caller) -> s.Budget | None:
     status = call.service.agent.status()["budget"]
     if status["limit_usd"] is None:
         return None
-    costs: list[tuple[str, float]] = list(reversed(status["by_task"].items()))
+    newest_costs: list[tuple[str, float]] = list(reversed(status["by_task"].items()))
     limit = status["limit_usd"]
     total = status["cost_usd"]
     remaining = status["remaining_usd"]
@@ -844,17 +845,17 @@ def budget_of(call: Call, caller: Caller) -> s.Budget | None:
     if not sees_all_tasks:
         # The agent's totals would reveal the costs of other people's tasks.
         tasks = call.service.tasks
-        costs = [
+        newest_costs = [
             (task_id, amount)
-            for task_id, amount in costs
+            for task_id, amount in newest_costs
             if tasks.sees_task_of_this_process(caller, task_id)
         ]
         limit = None
-        total = sum(amount for _, amount in costs)
+        total = sum(amount for _, amount in newest_costs)
         remaining = None
     newest = [
         s.TaskCost(task_id=task_id, cost_usd=amount)
-        for task_id, amount in costs[:_TASKS_OF_A_BUDGET]
+        for task_id, amount in newest_costs[:_TASKS_OF_A_BUDGET]
     ]
     return s.Budget(limit_usd=limit, cost_usd=total, left_usd=remaining, tasks=newest)
 

@@ -70,6 +70,7 @@ class Routines:
         """Return a routine with its most recent runs and the costs that the runs avoided."""
         task_start = f"{routine.name}("  # the text of a run's task
         runs, _ = await self._tasks.find(text=task_start, limit=_MAX_COUNTED_RUNS, caller=caller)
+        # find() also returns tasks that have the text in another place.
         runs = [run for run in runs if run.task.startswith(task_start)]
         finished_count = sum(run.state is TaskState.DONE for run in runs)
         original_task = await self._original_task(routine, caller)
@@ -142,6 +143,7 @@ class Routines:
                 else's routine.
         """
         task_id = (await self._tasks.record(given.task_id, caller)).task_id
+        # With the digest in the key, only the draft that the caller has seen is found.
         draft = self._drafts.get((caller.user, task_id, given.name, given.seen or ""))
         if draft is None:
             # If a budget is exhausted, only the merging of several scripts by a model fails.

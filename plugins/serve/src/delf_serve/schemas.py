@@ -82,7 +82,8 @@ def _as_body(kind: type[Any], *names: str) -> type[ResponseModel]:
         names: The names of the fields in the model; all fields when empty.
     """
     hints = get_type_hints(kind)
-    docs = read_docstring((inspect.getdoc(kind) or "").replace("``", "`")).parameters
+    docstring = (inspect.getdoc(kind) or "").replace("``", "`")  # OpenAPI has Markdown, not reST
+    docs = read_docstring(docstring).parameters
     declared = list(hints)
     if dataclasses.is_dataclass(kind):
         declared = [item.name for item in dataclasses.fields(kind) if item.compare]

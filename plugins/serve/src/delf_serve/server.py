@@ -164,6 +164,7 @@ class Protocol(HttpToolsProtocol):
         """Process the end of a request."""
         self._unread_bytes = 0
         super().on_message_complete()
+        # The response came before the end of the body: now only the next request is due.
         if self.cycle.response_complete:
             self._start_timer(_IDLE_SECONDS, self._close)
 

@@ -73,11 +73,10 @@ class Sessions:
             client: The client's address.
             browser: The ``User-Agent`` header.
         """
-        # Store only the digest, so that readers of the journal cannot log in.
         now = time.time()
         cookie = secrets.token_urlsafe(32)
         record = SessionRecord(
-            digest=digest_of(cookie),
+            digest=digest_of(cookie),  # not the cookie: readers of the journal could log in with it
             name=caller.name,
             began=now,
             until=now + self._settings.session_hours * 3600,

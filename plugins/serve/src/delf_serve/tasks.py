@@ -296,6 +296,7 @@ class Tasks:
         # A strategy gets the values of the variables in the task's text.
         if external_variables is not None and strategy is not None:
             trust = "outside"
+        # An empty digest, of a task without a key, equals that of no repeated request.
         digest = "" if idempotency_key is None else _digest(order)
         submission = _Submission(
             order=order,

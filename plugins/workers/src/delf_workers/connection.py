@@ -295,6 +295,7 @@ class Workers(Connection[WorkersSettings]):
                 retry_count=definition.limits.retries,
                 rerun_count=definition.limits.reruns,
                 output=definition.result,
+                # The text is an argument of this call, or the default task.
                 trust="own",
             )
         finally:

@@ -38,7 +38,8 @@ async def a2a_request(call: Call) -> Response:
 
     from delf_serve.standards.a2a_tasks import A2ATasks
 
-    body = b"".join([chunk async for chunk in call.chunks()])  # within the server's limits
+    # Read here, with the server's limits, which the library does not know.
+    body = b"".join([chunk async for chunk in call.chunks()])
 
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}
