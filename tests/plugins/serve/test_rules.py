@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -11,6 +12,7 @@ from delf import Approved, DelfError, Rejected
 from delf.protocols.approval import Decider
 from delf_cli.answering import send
 from delf_engine.approvals.inbox import ANSWER_KIND, answer_data
+from delf_journal_sql.errors import JournalSetupError
 from plugins.serve.test_people import add, change, person
 from support.serving import bearer, doing
 from support.until import until
@@ -334,6 +336,26 @@ async def test_edit_resets_the_votes_of_a_two_person_rule(ruled):
     assert (await says(server, "cy", again)).json()["others"] == ["dee"]
     await ended(server, request)
     assert server.box.sent == [("eve", 1)]
+
+
+async def test_vote_of_a_removed_person_does_not_count_while_people_cannot_be_read(
+    ruled, monkeypatch, caplog
+):
+    server = await ruled(two_of=["ada", "bo", "cy"])
+    request = await asked(server, "boss")
+    assert not (await says(server, "ada", request)).json()["is_final"]
+    journal = server.app.tasks.journal
+    ada = next(one for one in await journal.people() if one.name == "ada")
+    await change(server, ada, replace(ada, revoked_at=1.0))
+    with monkeypatch.context() as patch:
+        error = JournalSetupError("the journal does not answer")
+        patch.setattr(type(journal), "people", AsyncMock(side_effect=error))
+        vote = asyncio.create_task(says(server, "bo", request))
+        await until(lambda: "was not counted" in caplog.text)
+        vote.cancel()
+    assert not (await says(server, "bo", request)).json()["is_final"]
+    assert (await says(server, "cy", request)).json()["others"] == ["bo"]
+    await ended(server, request)
 
 
 async def test_requester_who_edits_loses_their_vote_under_a_two_person_rule(ruled):

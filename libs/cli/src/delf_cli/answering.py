@@ -10,7 +10,6 @@ from typing import Any, Final, TypedDict, TypeVar
 
 from delf.errors import (
     ApprovalRejectedError,
-    ConfigurationError,
     DelfError,
     UnknownRequestError,
 )
@@ -400,11 +399,7 @@ async def _post_and_wait(
 
 async def assignable_people(journal: SharedJournal, record: RequestRecord) -> Sequence[Person]:
     """Return the people who may approve a request, and to whom it can be assigned."""
-    try:
-        people = await journal.people()
-    except ConfigurationError:
-        return ()  # the journal does not store people
-    return deciders(record.requested, record.task.user, people)
+    return deciders(record.requested, record.task.user, await journal.people())
 
 
 def _require_waiting(record: RequestRecord) -> None:

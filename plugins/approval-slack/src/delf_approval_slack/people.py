@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delf.errors import ConfigurationError
 from delf.protocols.approval import Decider
 from delf.protocols.journal import Journal
 from delf.protocols.people import Person, sees
@@ -75,12 +74,7 @@ class People:
         return frozenset(group for group, users in self._members_by_group.items() if user in users)
 
     async def _everybody(self) -> list[Person]:
-        if self._journal is None:
-            return []
-        try:
-            return await self._journal.people()
-        except ConfigurationError:
-            return []  # the journal does not store people
+        return [] if self._journal is None else await self._journal.people()
 
     async def known(self, user: str) -> Person | None:
         """Return the person in the journal to whom the settings map a Slack user, else None.

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
-from delf.errors import ConfigurationError, DelfError
+from delf.errors import DelfError
 from delf.events import ApprovalVoted, Event
 from delf.protocols.approval import (
     ApprovalRequest,
@@ -308,9 +308,4 @@ class Ballot:
     async def _people(self) -> Sequence[Person]:
         """Return all people in the journal; empty if the journal keeps no people."""
         journal = self._approvals.journal
-        if not isinstance(journal, SharedJournal):
-            return ()
-        try:
-            return await journal.people()
-        except ConfigurationError:
-            return ()
+        return await journal.people() if isinstance(journal, SharedJournal) else ()
