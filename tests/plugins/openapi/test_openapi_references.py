@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from delf.environment import SourcedText
 from delf.errors import ConnectionUnavailableError, ToolRefusedError
 from delf.tools.action import Action
 from delf_openapi import APITool
 from delf_openapi.failures import SpecError
-from support.openapi_specs import one, param, spec
+from support.openapi_specs import body, one, param, spec
 from support.raw_http import Reply, Seen, raw_server
 
 GET: dict[str, Any] = {"get": {"operationId": "fine", "responses": {}}}
@@ -23,6 +24,33 @@ async def loaded(document: Any, **settings: Any) -> tuple[dict[str, Action], lis
     tool = APITool(document, name="api", **settings)
     actions = {action.name: action for action in await tool.actions()}
     return actions, tool.inspect()["warnings"]
+
+
+def with_sourced_texts(node: Any) -> Any:
+    """Return a specification with the kind of texts that delf.toml gives to a connection."""
+    if isinstance(node, dict):
+        mapping = cast("dict[str, Any]", node)
+        return {key: with_sourced_texts(value) for key, value in mapping.items()}
+    if isinstance(node, list):
+        return [with_sourced_texts(item) for item in cast("list[Any]", node)]
+    return SourcedText(node) if isinstance(node, str) else node
+
+
+async def test_references_of_a_specification_in_a_settings_file_are_followed() -> None:
+    thing = {"type": "object", "properties": {"size": {"$ref": "#/components/schemas/Size"}}}
+    operation = {
+        "parameters": [{"$ref": "#/components/parameters/Limit"}],
+        "requestBody": body({"$ref": "#/components/schemas/Thing"}),
+    }
+    document = one(operation, method="post") | {
+        "components": {
+            "parameters": {"Limit": param("limit", schema={"type": "integer"})},
+            "schemas": {"Thing": thing, "Size": {"type": "integer"}},
+        }
+    }
+    actions, warnings = await loaded(with_sourced_texts(document))
+    types = {each.name: each.type_text for each in actions["call"].parameters}
+    assert (types, warnings) == ({"limit": "int", "size": "int"}, [])
 
 
 # -- redirects ----------------------------------------------------------------------------

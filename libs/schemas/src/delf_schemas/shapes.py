@@ -215,7 +215,7 @@ class Shapes:
             return "Any"
         node = cast("dict[str, Any]", schema)
         ref = node.get("$ref")
-        if type(ref) is not str:
+        if not isinstance(ref, str):
             return self._resolved_type_text(node, depth, mode)
         return self._text_of_reference(node, self._document.absolute(ref), depth, mode)
 

@@ -233,7 +233,7 @@ class Document:
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
             # A schema may have a property of the name ``$ref``; its value is then a mapping.
-            if type(mapping.get("$ref")) is not str:
+            if not isinstance(mapping.get("$ref"), str):
                 return mapping
             return self._follow(mapping)
         if node is True:
@@ -259,7 +259,7 @@ class Document:
             raise SpecError("a bool stands where a mapping must be")
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
-            if type(mapping.get("$ref")) is str and len(mapping) > 1:
+            if isinstance(mapping.get("$ref"), str) and len(mapping) > 1:
                 kept = {k: v for k, v in mapping.items() if k == "$ref" or k in _ANNOTATIONS}
                 return self.resolve(kept)
         return self.resolve(node)
@@ -324,7 +324,7 @@ class Document:
         while isinstance(current, dict):
             mapping = cast("dict[str, Any]", current)
             ref = mapping.get("$ref")
-            if type(ref) is not str:
+            if not isinstance(ref, str):
                 break
             if ref in refs:
                 raise SpecError(f"$ref {ref[:200]!r} leads back to itself")

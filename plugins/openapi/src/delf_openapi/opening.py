@@ -77,10 +77,13 @@ def _resolve_reference(document: Document, node: Any, *tokens: str) -> Any:
         node: The node.
         tokens: The path of the node, which an error message names.
     """
-    if not isinstance(node, dict) or type(cast("dict[str, Any]", node).get("$ref")) is not str:
-        return cast("Any", node)
+    if not isinstance(node, dict):
+        return node
+    mapping = cast("dict[str, Any]", node)
+    if not isinstance(mapping.get("$ref"), str):
+        return mapping
     try:
-        return document.resolve_reference(node)
+        return document.resolve_reference(mapping)
     except SpecError as error:
         raise SpecError(error.reason, pointer=pointer_of(tokens), hint=error.hint) from None
 
