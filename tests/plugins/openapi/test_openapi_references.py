@@ -53,6 +53,22 @@ async def test_references_of_a_specification_in_a_settings_file_are_followed() -
     assert (types, warnings) == ({"limit": "int", "size": "int"}, [])
 
 
+@pytest.mark.parametrize("as_url", [False, True])
+async def test_references_to_an_allowed_folder_are_followed(
+    as_url: bool, tmp_path: pathlib.Path
+) -> None:
+    folder = tmp_path / "shared parts"
+    folder.mkdir()
+    (folder / "size.json").write_text('{"type": "integer"}')
+    (tmp_path / "api").mkdir()
+    document = one({"parameters": [param("size", schema={"$ref": "../shared%20parts/size.json"})]})
+    (tmp_path / "api/spec.json").write_text(json.dumps(document))
+    actions, _ = await loaded(
+        tmp_path / "api/spec.json", refs=[folder.as_uri() if as_url else str(folder)]
+    )
+    assert actions["call"].parameters[0].type_text == "int"
+
+
 # -- redirects ----------------------------------------------------------------------------
 
 

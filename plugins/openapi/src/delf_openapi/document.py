@@ -10,7 +10,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 from delf.network.addresses import is_private
 from delf.values.numbers import parse_count
 from delf_openapi.failures import SpecError
-from delf_openapi.sources import Source, is_web_address, origin_of, path_of, uri_of
+from delf_openapi.sources import Source, is_web_address, origin_of, path_of
 
 Read = Callable[[str], Source]
 """Reads and parses the document at an address."""
@@ -117,7 +117,7 @@ class Trees:
             folders.append(path_of(self.uri).resolve().parent)
         for root in self._allowed_roots:
             if root.startswith("file:"):
-                folders.append(path_of(uri_of(root)))
+                folders.append(path_of(root))
             elif "://" not in root:  # a path
                 folders.append(Path(root))
         return any(path.is_relative_to(folder.expanduser().resolve()) for folder in folders)
