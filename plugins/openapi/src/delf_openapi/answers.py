@@ -70,7 +70,7 @@ class Answer:
                     "its text"
                 )
                 return self._text()
-        if media.startswith("text/") or kind_of(media) in ("text", "form"):
+        if kind_of(media) in ("text", "form"):
             return self._text()
         return self.content
 
@@ -82,13 +82,10 @@ class Answer:
         """
         reader = JSONReader("the answer")
         try:
-            text = self.content.decode(json.detect_encoding(self.content)).removeprefix("\ufeff")
+            text = self.content.decode(json.detect_encoding(self.content))
+            value = reader.value(text.removeprefix("\ufeff"))
         except ValueError:
-            text = self._text().removeprefix("\ufeff")
-        try:
-            value = reader.value(text)
-        except ValueError:
-            # The bytes happened to be valid UTF-8, but the declared charset is another.
+            # Also if the bytes of another charset could be decoded, but then are no JSON.
             value = reader.value(self._text().removeprefix("\ufeff"))
         reader.add_notes()  # about repeated keys and similar faults
         return value
@@ -119,6 +116,7 @@ def failure(answer: Answer, request: Request) -> APIError:
     if answer.status == 401 and request.unmet_schemes:
         hint = f"nothing is set for the security scheme {' or '.join(request.unmet_schemes)}"
     headers = {k: v for k, v in answer.headers.items() if k not in _HIDDEN_HEADERS}
+    # A gateway may have passed the request on before it failed.
     may_be_done = answer.status in _GATEWAY_STATUSES or answer.replaces_write
     if may_be_done and not request.is_repeatable:
         text += f". The {request.method} may have been done"
@@ -145,6 +143,6 @@ def scrub(text: str, request: Request) -> str:
     for value in [*request.secret_headers.values(), *query_values]:
         # Of ``Bearer TOKEN``, a service may repeat only the token.
         for part in {value, value.partition(" ")[2]}:
-            if len(part) >= 4:
+            if len(part) >= 4:  # a shorter text is in many words by chance
                 text = text.replace(part, "•••")
     return text

@@ -161,12 +161,12 @@ def _media_to_send(document: Document, declared_media: str, schema: Any) -> str:
 
 
 def _forbids_additional(document: Document, schema: Any) -> bool:
+    """Return True if an object schema, or a part of its ``allOf``, allows no other properties."""
     resolved = document.resolve(schema)
-    parts: Any = resolved.get("allOf")
-    listed = cast("list[Any]", parts) if isinstance(parts, list) else []
-    return any(
-        document.resolve(each).get("additionalProperties") is False for each in (schema, *listed)
-    )
+    declared: Any = resolved.get("allOf")
+    parts = cast("list[Any]", declared) if isinstance(declared, list) else []
+    schemas = [resolved, *map(document.resolve, parts)]
+    return any(each.get("additionalProperties") is False for each in schemas)
 
 
 def _flatten(

@@ -143,6 +143,7 @@ def _convert_to_2020(
     _convert_limits(copy)
     _convert_pattern(copy)
     if isinstance(copy.get("required"), list):
+        # In the copy, references have new names that the document does not know.
         declared: Any = original.get("properties")
         properties = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
         unique_names = dict.fromkeys(name for name in copy["required"] if isinstance(name, str))

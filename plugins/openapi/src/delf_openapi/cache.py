@@ -81,6 +81,7 @@ class Cache:
             cached = _CachedDocument.model_validate(self.read(name))
         except ValidationError:
             return None
+        # The file's name has only a digest of the address.
         return cached if cached.uri == uri else None
 
     def read(self, name: str) -> Any:

@@ -136,7 +136,8 @@ class Caller:
         samples = self.samples
         if samples is None or typed.declared or not isinstance(body, (dict, list)):
             return
-        if samples.count_result(action):
+        is_in_sample = samples.count_result(action)
+        if is_in_sample:
             samples.note(action, body)
 
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
@@ -172,7 +173,7 @@ class Caller:
     def _report_mismatches(
         self, label: str, faults: Sequence[Fault], context: CallContext | None
     ) -> None:
-        """Report the faults of a response; report each path and kind of fault only once.
+        """Report the faults of a response; warn of each path and kind of fault only once.
 
         Args:
             label: The request and the status of the response: ``GET /pets answered 200``.

@@ -180,6 +180,7 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
             continue
         if entry.has_undeclared_result:
             entry.returns = sample_type
+            # An observed type replaces the type that a model guessed.
             entry.summary = entry.summary.removesuffix(GUESSED)
         else:
             # ``Any`` covers each observed type: the specification allows all values.
@@ -236,8 +237,7 @@ def _check_encodable(texts: Iterable[str]) -> None:
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return an operation's summary, and the rest of its descriptions."""
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
-    first_sentences = (sentence(text) for text in texts)
-    summary = next(filter(None, first_sentences), "")
+    summary = sentence(raw.get("summary")) or sentence(raw.get("description"))
     with contextlib.suppress(SpecError):
         texts.append(document.resolve_reference(raw.get("requestBody") or {}).get("description"))
     rest: list[str] = []
@@ -388,18 +388,19 @@ def description_of(document: Document, schema: Any, depth: int = 0) -> str:
     """
     resolved = document.resolve_or_empty(schema)
     declared: Any = resolved.get("description")
+    description = declared if isinstance(declared, str) and declared.strip() else ""
+    if _VALUE_LINE.search(description):
+        description = _join_value_lines(description)
     parts: list[Any] = []
     for keyword in ("allOf", "oneOf", "anyOf"):
         if isinstance(resolved.get(keyword), list):
             parts += resolved[keyword]
-    description = declared if isinstance(declared, str) and declared.strip() else ""
-    if _VALUE_LINE.search(description):
-        description = _join_value_lines(description)
     if not description and depth < _MAX_DEPTH:
         texts = (description_of(document, part, depth + 1) for part in parts)
         description = next(filter(None, texts), "")
     values = value_texts(resolved, [document.resolve_or_empty(part) for part in parts])
     if not values and isinstance(resolved.get("items"), dict) and depth < _MAX_DEPTH:
+        # The enumeration of a list is that of its items.
         items = document.resolve_or_empty(resolved["items"])
         values = value_texts(items, [])
     return "; ".join(filter(None, [description.strip(), values]))

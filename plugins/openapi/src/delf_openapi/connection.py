@@ -58,7 +58,7 @@ class _Inspect:
 
         def inspect(spec: Any = None, *, verbose: bool = False, **settings: Any) -> dict[str, Any]:
             """Return a description of a specification's actions as data; needs no credentials."""
-            if spec is None and not settings:
+            if spec is None and not settings:  # the class itself has no actions
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
             return owner(spec, **settings).inspected(verbose=verbose)
 
@@ -315,14 +315,13 @@ class APITool(Connection[OpenAPISettings]):
             return False
 
         def keep(improvements: Improvements) -> None:
-            previous.update(improvements)
+            previous.update(improvements)  # also those in self._improved, the same dict
             self._cache().write(f"{api.version}.summaries", previous)
 
         try:
             await Enrichment(ask, self._llm or self._settings.llm, keep).improve(unimproved)
         finally:
-            self._improved = previous
-            self._actions = None
+            self._actions = None  # also after a failure, because earlier batches are kept
         return True
 
     def _improvements(self, api: API) -> Improvements:

@@ -68,7 +68,8 @@ class Trees:
 
     def _load(self, uri: str) -> None:
         """Load a document. If loading fails, later calls raise the same error."""
-        # Otherwise, each of hundreds of references may wait for a timeout.
+        # A failed document is not tried again: each of hundreds of references may wait for a
+        # timeout.
         if uri in self._failures:
             reason, hint = self._failures[uri]
             raise SpecError(reason, hint=hint)

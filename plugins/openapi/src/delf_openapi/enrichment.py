@@ -151,6 +151,7 @@ def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> N
             entry.summary = text
         if entry.has_undeclared_result and (returns := type_text(texts.get("returns"))):
             entry.returns = returns
+            # The summary may have the mark already, from an earlier call of this function.
             entry.summary = entry.summary.removesuffix(GUESSED) + GUESSED
 
 

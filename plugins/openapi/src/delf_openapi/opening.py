@@ -32,12 +32,13 @@ def open_document(
     """
     version = _version(source.tree)
     is_swagger = version == (2, 0)
+    # First, because it copies the tree: references resolved before would lead to the old tree.
     tree = replace_item_lists(source.tree) if is_swagger else source.tree
     trees = Trees(source.uri, tree, allowed_roots, read)
     document = Document(trees, version, converts_dates=converts_dates)
     # A section such as ``paths`` may be a reference, but later steps read the section itself.
     tree = trees.documents[MAIN] = _resolve_sections(document, tree)
-    if is_swagger:
+    if is_swagger:  # the conversion resolves references, so it needs the document
         document.version = (3, 0)
         tree = trees.documents[MAIN] = convert(document, tree)
     _check_paths(tree, version)

@@ -124,8 +124,8 @@ class RequestBuilder:
         missing arguments and for values that violate their schema.
 
         Raises:
-            ToolRefusedError: If an argument is invalid; the error names all invalid arguments, and
-                the signature.
+            ToolRefusedError: If an argument is invalid; the error has the first problems, and the
+                signature.
         """
         problems: list[str] = []
         validated: dict[str, Any] = {}
@@ -149,6 +149,7 @@ class RequestBuilder:
                 problems.append(problem)
             else:
                 problems += self._warn_or_refuse([problem])
+        # A problem found above would appear a second time as a fault of the whole body.
         if body is not None and not problems:
             problems += self._warn_or_refuse(self._check_body(body, validated))
         if problems:
@@ -212,8 +213,8 @@ class RequestBuilder:
         ]
         if refused_faults := self._warn_or_refuse(faults):
             return refused_faults
-        arguments[param.arg] = value
         self._check_serialisable(param, value)
+        arguments[param.arg] = value
         return []
 
     def _store_field(self, body_field: Field, value: Any, arguments: dict[str, Any]) -> None:

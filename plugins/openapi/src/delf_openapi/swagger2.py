@@ -53,7 +53,8 @@ def replace_item_lists(tree: dict[str, Any]) -> dict[str, Any]:
     if next(_schemas_with_item_lists(tree), None) is None:
         return tree
     copied = copy.deepcopy(tree)
-    for schema in [*_schemas_with_item_lists(copied)]:
+    # A list, because the loop changes the tree through which the generator goes.
+    for schema in list(_schemas_with_item_lists(copied)):
         listed = [_NULL_SCHEMA if _is_null(item) else item for item in schema.pop("items")]
         if schema.get("type") == "array":
             schema["items"] = {"anyOf": listed}

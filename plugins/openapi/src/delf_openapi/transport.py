@@ -62,7 +62,10 @@ class _Message:
     replaces_write: bool = False
 
     def after_redirect(self, status: int) -> _Message:
-        """Return the message for the new URL: a GET without content after some redirects."""
+        """Return the message for the new URL.
+
+        After status 303, and for a POST after 301 or 302, the message is a GET without content.
+        """
         is_post_moved = status in (301, 302) and self.method == "POST"
         if status != 303 and not is_post_moved:
             return self
@@ -128,6 +131,8 @@ class Transport:
         token = await self._tokens.get(request.token_url)
         _use_token(request, token)
         answer = await self._send_with_retries(request)
+        # A request with a refused token has done nothing. Only if the refused request is the GET
+        # after a redirected write, the write itself has been received.
         may_send_again = request.is_repeatable or not answer.replaces_write
         if answer.status == 401 and may_send_again:
             # The token was revoked early.
@@ -229,7 +234,7 @@ class Transport:
             if request.is_repeatable or not message.replaces_write:
                 raise
             raise NoAnswerError(error, may_have_taken_effect=True) from None
-        except OutcomeUnknownError:
+        except OutcomeUnknownError:  # a ToolExecutionError that already says so
             raise
         except ToolExecutionError as error:
             raise _redirect_error(message, request, error.message) from None
@@ -266,6 +271,7 @@ class Transport:
         except httpx.LocalProtocolError:  # the message may contain a header's value
             raise ToolExecutionError(f"{label}: it cannot be sent as HTTP") from None
         except httpx.RemoteProtocolError as error:
+            # httpx parses the Location header also if it does not follow redirects.
             if "location header" not in str(error):
                 raise
             raise ToolExecutionError(f"{label}: it redirects to no valid address") from None

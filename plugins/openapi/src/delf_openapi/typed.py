@@ -159,6 +159,7 @@ class Responses:
         try:
             bundle = bundled(self._document, schema)
             components = bundle["components"]
+            # Within ``allOf``, because the schema may also be True or False.
             root = {"allOf": [bundle["schema"]], "components": components}
             return _validator_class(is_old=self._document.version < (3, 1))(root)
         except SpecError as error:
@@ -266,6 +267,7 @@ class _Dates:
         """Return a value converted by the own keywords of one schema, not by its parts."""
         if isinstance(value, str):
             parse = _DATE_PARSERS.get(str(part.get("format")))
+            # The type is a text or a list of texts.
             if parse is not None and "string" in part.get("type", "string"):
                 with suppress(ValueError):
                     return parse(value)

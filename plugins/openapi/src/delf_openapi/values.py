@@ -59,7 +59,7 @@ class Checker:
             root_schema: Any = bundle["schema"]
             if root_schema is False:  # no value is valid
                 root_schema = {"not": {}}
-            if not isinstance(root_schema, dict):
+            if not isinstance(root_schema, dict):  # True: every value is valid
                 return None
             root = {**cast("dict[str, Any]", root_schema), "components": bundle["components"]}
             # The owner is named in the message of a ToolDefinitionError, which is logged below.
