@@ -140,6 +140,26 @@ async def test_undeclared_nulls_are_reported_once_and_learned(
     assert "u7" not in "".join(f.read_text() for f in (tmp_path / "learned").iterdir())
 
 
+@pytest.mark.parametrize("schema", [{}, {"schema": {"type": "object"}}])
+@pytest.mark.parametrize(
+    ("media", "content", "value"),
+    [
+        ("application/x-www-form-urlencoded", b"a=1", "a=1"),
+        ("multipart/form-data", b"--x--", b"--x--"),
+    ],
+)
+async def test_declared_type_of_a_form_is_the_type_of_its_value(
+    server, open_api, invoke, media: str, content: bytes, value: Any, schema: Any
+) -> None:
+    document = spec_of({})
+    document["paths"]["/it"]["get"]["responses"]["200"]["content"] = {media: schema}
+    tool = open_api(document)
+    server.answer = lambda seen: Reply(200, content, {"Content-Type": media})
+    (action,) = await tool.actions()
+    assert action.returns == type(value).__name__
+    assert await invoke(tool, action.name) == value
+
+
 async def test_wrong_declared_types_are_corrected_from_answers(server, open_api, invoke) -> None:
     properties = {
         "at": {"type": "string", "format": "date-time"},

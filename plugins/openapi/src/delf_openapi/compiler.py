@@ -18,7 +18,7 @@ from delf_schemas.hints import hints_of
 from delf_schemas.names import sentence, sentences, snake
 from delf_schemas.notes import notes_of, says_more, value_texts
 from delf_schemas.samples import Samples
-from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, is_binary, safe_text
+from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, safe_text
 
 GUESSED: Final = " (what it gives is a guess)"
 """The suffix of an action's summary if a model has guessed the result type."""
@@ -491,11 +491,8 @@ def _result_type(
         if schema == {"type": "object"}:
             return _ResultType("dict", is_declared=False)
         return _ResultType(safe_text(shapes, schema, _OUTPUT, limit), is_declared=True)
-    if result.kind == "text":
-        return _ResultType("str", is_declared=True)
-    has_bytes = schema is None or is_binary(document.resolve_or_empty(schema))
-    is_bytes = result.kind == "binary" or has_bytes
-    return _ResultType("bytes" if is_bytes else "str", is_declared=True)
+    is_text = result.kind in ("text", "form")  # as Answer.body() decides
+    return _ResultType("str" if is_text else "bytes", is_declared=True)
 
 
 def _type_without_content(raw: Mapping[str, Any]) -> _ResultType:
