@@ -198,6 +198,13 @@ async def test_texts_and_numbers_are_interchangeable_in_parameters(
     assert server.last.query == "n=5&s=7&b=true&l=one"
 
 
+@pytest.mark.parametrize("kind", ["integer", "number"])
+async def test_text_with_an_underscore_is_no_number(open_api, kind: str) -> None:
+    (action,) = await open_api(one({"parameters": [param("n", schema={"type": kind})]})).actions()
+    with pytest.raises(ToolRefusedError, match="1_0"):
+        action.validate({"n": "1_0"})
+
+
 @pytest.mark.parametrize(
     ("how", "in_path", "in_header"),
     [

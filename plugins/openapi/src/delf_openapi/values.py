@@ -119,6 +119,8 @@ def _from_text(text: str, kinds: set[str]) -> Any:
     """Convert a text to a boolean or number if the types allow that; else return the text."""
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
+    if "_" in text:  # Python would read 1_000 as a number
+        return text
     try:
         if "integer" in kinds:
             return int(text)
