@@ -85,6 +85,7 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
         "Delete the hints that you do not believe.",
         err=True,
     )
+    # Control characters in a name would act on the terminal.
     entries = [
         f'{toml_key(name)} = "{hints[name]}"' for name in sorted(hints) if name.isprintable()
     ]

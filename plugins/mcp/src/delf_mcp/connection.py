@@ -313,6 +313,7 @@ class MCP(Connection[MCPSettings]):
         omitted: list[OmittedItem] = []
         seen_names: set[str] = set()
         for tool in tools:
+            # The timeout of the request cannot stop this function, which runs in a thread.
             if time.monotonic() > deadline:
                 raise TimeoutError
             if tool.name in seen_names:
@@ -373,6 +374,8 @@ class MCP(Connection[MCPSettings]):
         """
         from delf_mcp.listing import deciding_selectors
 
+        # Each tool counts for its name at the server and for its name in scripts; once if both
+        # are the same.
         tool_count_by_name = Counter(
             name for tool_name in tool_names for name in {tool_name, action_name(tool_name)}
         )

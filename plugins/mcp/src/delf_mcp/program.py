@@ -106,6 +106,7 @@ async def running(
             for task in (reader, writer, stderr_reader):
                 task.cancel()
             await asyncio.wait({reader, writer, stderr_reader})
+            # Close the pipes that such a child process keeps open; asyncio has no public method.
             getattr(process, "_transport").close()  # noqa: B009
 
 

@@ -405,7 +405,7 @@ async def _elicit(context: ServerRequestContext[Any], work: Work, request: Appro
             await work.wait_for_decision()
             group.cancel_scope.cancel()
 
-        group.start_soon(withdraw)
+        group.start_soon(withdraw)  # ends the group also after an answer, which is a decision
         try:
             # With the request's id, the question is sent in the response to the call. Without the
             # id, the question needs a stream that a client over HTTP does not have to open.
