@@ -126,7 +126,7 @@ class Tokens:
             except INVALID_ANSWER_ERRORS:  # google-auth does not check the types in an answer
                 raise self._token_server_error("its answer is not valid") from None
             if not _is_header_value(credentials.token):
-                credentials.token = None
+                credentials.token = None  # else the next call would take it for a valid token
                 raise self._token_server_error("its answer has no valid token")
             self._keep_secret(credentials.token)
             self._store_renewed_login(credentials)

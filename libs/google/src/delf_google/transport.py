@@ -203,8 +203,8 @@ class Transport:
         """
         problem = Problem(answer.status, answer.content)
         if request.is_change and answer.may_have_taken_effect:
-            # An earlier attempt got no response. A message such as "already exists" shows that this
-            # attempt took effect.
+            # An earlier attempt got no response. The message of this response may be about its
+            # effect: "already exists", for example.
             return self._lost_answer_error(request, problem.message, problem)
         if request.is_change and answer.status in _SERVER_ERRORS:
             # A message such as "Backend Error" shows no more than the status.
@@ -317,7 +317,7 @@ class Transport:
     def _no_answer_error(self, request: Request, error: NoAnswerError) -> Exception:
         host = urlsplit(request.url if "://" in request.url else self._root).netloc
         reason = error.reason(self.settings.timeout)
-        if error.may_have_taken_effect and (request.is_change or request.send_once):
+        if error.may_have_taken_effect and request.is_change:
             return self._lost_answer_error(request, reason)
         text = f"{self._label(request)}: {host} cannot be reached: {reason}"
         return ConnectionUnavailableError(text)

@@ -154,6 +154,7 @@ def times(
         raise ToolRefusedError("start and end both have a zone, or neither has")
     named_zone = None if converts_to_zone else zone_of(start)
     event_zone = named_zone or zone
+    # Only a local time gets this zone: in_zone() does not change a time that has one.
     start = in_zone(start, event_zone)
     end = later(start, _HOUR) if end is None else in_zone(end, event_zone)
     if converts_to_zone:

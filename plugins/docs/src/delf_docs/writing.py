@@ -85,6 +85,7 @@ def _style_requests(
         requests += _mark_requests(marks, offset)
         offset += utf16_length(text) + 1
     if isinstance(block, List):
+        # Last, because the service now removes the leading tabs, which moves the marked texts.
         preset = "NUMBERED_DECIMAL_ALPHA_ROMAN" if block.ordered else "BULLET_DISC_CIRCLE_SQUARE"
         body = {"range": full_range, "bulletPreset": preset}
         requests.append({"createParagraphBullets": body})

@@ -281,6 +281,7 @@ class Drive(GoogleConnection):
             existing = [
                 await self._resolver.target(item) for item in matches if leads_to_folder(item)
             ]
+            # The top folder is Drive's default.
             parents = {} if folder["id"] == "root" else {"parents": [str(folder["id"])]}
             metadata = {"name": name, "mimeType": FOLDER, **parents}
             folder = existing[0] if existing else await self._make_empty(metadata)

@@ -332,17 +332,18 @@ class Gmail(GoogleConnection):
             *(self._post("trash a message", path, {}) for path in paths), return_exceptions=True
         )
         errors = [result for result in results if isinstance(result, BaseException)]
-        if errors and isinstance(error := errors[0], GoogleError):
-            trashed_count = len(ids) - len(errors)
-            raise type(error)(
-                f"{error.message}; {trashed_count} of {len(ids)} messages are in the trash",
-                status=error.status,
-                reason=error.reason,
-                hint=error.hint,
-            )
-        if errors:
-            raise errors[0]
-        return Changed(changed=len(ids))
+        if not errors:
+            return Changed(changed=len(ids))
+        error = errors[0]
+        if not isinstance(error, GoogleError):
+            raise error
+        trashed_count = len(ids) - len(errors)
+        raise type(error)(
+            f"{error.message}; {trashed_count} of {len(ids)} messages are in the trash",
+            status=error.status,
+            reason=error.reason,
+            hint=error.hint,
+        )
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the recipients of a reply, the messages to change, or the text of a draft."""

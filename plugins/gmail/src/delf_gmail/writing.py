@@ -24,10 +24,16 @@ class _MessageIds(UnstructuredHeader, BaseHeader):
     """A header with ids of messages, one in each line; mail programs do not decode encoded ids."""
 
     def fold(self, *, policy: Policy) -> str:
-        lines = f"{self.name}: {self}".split()
-        is_plain = self.isascii() and max(map(len, lines)) < _MAX_LINE_LENGTH
-        ids = policy.linesep.join(f" {line}" for line in lines[1:])
-        return f"{lines[0]}{ids}{policy.linesep}" if is_plain else super().fold(policy=policy)
+        """Return the header with one id in each line, without encoding the ids.
+
+        A header that cannot be written so, such as one with umlauts, is left to the base class.
+        """
+        ids = self.split()
+        fits_in_lines = self.isascii() and max(map(len, ids), default=0) < _MAX_LINE_LENGTH
+        if not fits_in_lines:
+            return super().fold(policy=policy)
+        folded_ids = policy.linesep.join(f" {each}" for each in ids)
+        return f"{self.name}:{folded_ids}{policy.linesep}"
 
 
 _HEADERS: Final = HeaderRegistry()

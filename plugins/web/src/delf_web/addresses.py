@@ -80,12 +80,10 @@ class Guard:
 
     def _refuse_private(self, host: str, address: Address) -> None:
         """Raise ToolRefusedError for a private address outside of the allowed networks."""
-        if any(address in network for network in self._allowed_networks):
-            return
-        ipv4_address = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        if ipv4_address is not None and any(
-            ipv4_address in network for network in self._allowed_networks
-        ):
+        forms: list[Address] = [address]  # an IPv4 address may also be written as IPv6
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            forms.append(address.ipv4_mapped)
+        if any(form in network for form in forms for network in self._allowed_networks):
             return
         if not is_public(address):
             where = host if host == str(address) else f"{host} ({address})"

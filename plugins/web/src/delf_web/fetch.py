@@ -86,7 +86,7 @@ class Fetcher:
                 raise ToolExecutionError(
                     f"{url} answered {response.status_code} {response.reason_phrase}".rstrip()
                 )
-            content_type = Message()
+            content_type = Message()  # parses the header's parameters
             media_type = response.headers.get("content-type") or "text/html"
             content_type["Content-Type"] = media_type[:_MAX_CONTENT_TYPE_LENGTH]
             return Document(
@@ -132,6 +132,7 @@ class Fetcher:
 
     async def _exchange(self, url: httpx.URL) -> tuple[httpx.Response, bytes]:
         """Send one GET request; return the response, of any status, and its body."""
+        # Before the timeout begins, because this wait is no fault of the server.
         await self._pace.turn(url.netloc.decode())
         try:
             async with asyncio.timeout(self._settings.timeout):

@@ -80,13 +80,14 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
     text = main_text or visible_text
     if not text:
         note(f"{document.url} shows no text: it is empty, has pictures, or is written by scripts")
+    date = stated_date(tree, document.url)
     metadata: Any = trafilatura.extract_metadata(
-        copy.deepcopy(tree), default_url=document.url, date_config={"extensive_search": False}
+        tree, default_url=document.url, date_config={"extensive_search": False}
     )
     title = ""
     if metadata is not None:
         title = metadata.title or ""
-    return Text(title=title, date=stated_date(tree, document.url), text=text)
+    return Text(title=title, date=date, text=text)
 
 
 def _main_text(tree: Any, url: str) -> str:
@@ -250,6 +251,7 @@ def _rows(table: Any) -> list[list[str]]:
     for table_row in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
         row: list[str] = []
         below = {column: (text, count - 1) for column, (text, count) in above.items() if count > 1}
+        # None is the end of the row, at which cells of earlier rows may still reach into the row.
         for cell in [*table_row.xpath("./th | ./td"), None]:
             while len(row) in above and len(row) < _MAX_SPAN:
                 row.append(above[len(row)][0])
