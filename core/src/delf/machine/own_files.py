@@ -134,7 +134,7 @@ def write_private(path: Path, content: bytes) -> None:
             file.write(content)
         new.replace(path)
     finally:
-        new.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)  # the file is still there if an error came before replace()
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -143,6 +143,7 @@ def from_file(path: str) -> tuple[str, object]:
     spec = util.spec_from_file_location(name, Path(path).resolve())
     if spec is None or spec.loader is None:
         raise PluginError(f"{path} is not a Python file")
+    # Stored before the code runs, as by an import: a dataclass, for example, looks its module up.
     module = sys.modules[name] = util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -310,11 +310,11 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
 
 
 def _question_text(request: ApprovalRequest) -> str:
-    action = visible(request.action)
     if request.code is not None:
         return "May this script run?"
-    if (question := request.question) is not None:
-        return visible(question.text)
+    if request.question is not None:
+        return visible(request.question.text)
+    action = visible(request.action)
     if request.outcome_unknown:
         return f"{action} was interrupted. Make it again?"
     return f"May {action} be called?"

@@ -225,6 +225,7 @@ class Checker:
             return
         is_draft_4 = "draft-04" in str(self._root.get("$schema"))
         name = schema.get("id" if is_draft_4 else "$id")
+        # An $id such as ``#item`` only names the subschema: it moves no reference.
         if isinstance(name, str) and not name.startswith("#"):
             raise ValueError("a subschema has its own $id, which is not supported")
 
@@ -299,6 +300,7 @@ def _message_with_allowed_values(error: Any, root: Mapping[str, Any]) -> str | N
     kind = error.kind.name
     if kind == "enum":
         wrong_value = error.instance
+        # Without null, which hardly anybody means.
         values = [value for value in _as_list(error.kind.options) if value is not None]
         if isinstance(wrong_value, str):
             suggestion = did_you_mean(wrong_value, map(str, values))
@@ -411,7 +413,7 @@ class _Steps:
         for part in _in_place_subschemas(subschema, self._target):
             count += self.estimate(part, value)
         if any(name in subschema for name in _UNEVALUATED):
-            count *= 2  # for the same reason as in _AppliedSchemas
+            count *= 2  # all subschemas are applied a second time, as in _AppliedSchemas
         if isinstance(value, dict):
             for name, item in cast("dict[str, Any]", value).items():
                 count += self._property_steps(subschema, name, item)

@@ -229,7 +229,7 @@ def path_text(path: tuple[str, ...]) -> str:
 
 def texts_in(value: Any) -> Iterator[str]:
     """Yield all strings in a value of a TOML document, at any depth, in their order."""
-    pending = [value]
+    pending = [value]  # the last item is taken first, so parts are added in reversed order
     while pending:
         item = pending.pop()
         if isinstance(item, str):

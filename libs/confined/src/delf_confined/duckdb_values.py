@@ -58,9 +58,11 @@ def select_items(columns: Sequence[str], kinds: Sequence[str]) -> list[str]:
             value = text
         elif kind == _ZONED:  # a time without its zone, because the driver needs pytz for zones
             value = f"{column} AT TIME ZONE 'UTC'"
+        # A kind such as DATE[] has the name of each type that it contains.
         patterns = [pattern for word, pattern in _UNREPRESENTABLE.items() if word in kind]
         if patterns:
-            condition = f"regexp_matches({text}, '{'|'.join(patterns)}')"
+            pattern = "|".join(patterns)
+            condition = f"regexp_matches({text}, '{pattern}')"
             values.append(f"CASE WHEN NOT {condition} THEN {value} END")
             texts.append(f"CASE WHEN {condition} THEN {text} END")
         else:

@@ -61,7 +61,7 @@ def with_usual_part_names(source: str | IO[bytes]) -> str | IO[bytes]:
         if not has_usual_names or _is_strict(archive):
             return _rewrite_archive(archive, usual_names)
     if not isinstance(source, str):
-        source.seek(0)
+        source.seek(0)  # reading the archive has moved the position
     return source
 
 

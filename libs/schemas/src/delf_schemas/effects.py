@@ -117,7 +117,7 @@ class DeclaredEffects:
         """
         self._last_matches = self._digests_by_selector(matches)
         self._cover_first_matches()
-        applied = Applied({}, [], self._problem)
+        applied = Applied({}, [], self._problem)  # known after the call above, which reads the file
         for action, match in matches.items():
             declared_effect = strictest(self._effects[selector] for selector in match.selectors)
             if declared_effect == _IRREVERSIBLE or self._is_covered(match):
@@ -230,6 +230,7 @@ class DeclaredEffects:
             raise self._unusable("is unreadable or open to others")
         try:
             stored: Any = json.loads(text)
+            # Compared first, and passed on below: another format may have other fields.
             if stored["format"] != _FORMAT:
                 raise self._unusable("has the format of another version of delf")
             return {

@@ -95,8 +95,9 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
         if size > _MAX_TOTAL:
             break
         shown_notes.append(line)
+    own_notes = [text.rstrip(".") for text in texts]
     example = example_of(resolve_or_empty(document, schema))
-    return "; ".join(filter(None, [*(text.rstrip(".") for text in texts), example, *shown_notes]))
+    return "; ".join(filter(None, [*own_notes, example, *shown_notes]))
 
 
 class _KeyFinder:
@@ -157,8 +158,8 @@ def _sort_rank(schema: Mapping[str, Any], description: str) -> int:
     """
     if _UNITS.search(description):
         return -1
-    kinds = schema.get("type")
-    kinds = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
+    declared = schema.get("type")
+    kinds = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
     if "integer" in kinds or "number" in kinds:
         return 0
     is_free_text = "string" in kinds and "enum" not in schema
@@ -205,9 +206,8 @@ def _first_sentences(text: str) -> str:
 
 def _range_and_format(schema: Mapping[str, Any]) -> str:
     """Describe a number's range, and a format such as ``unix-time`` that no type expresses."""
-    minimum, maximum, format_name = (
-        schema.get(keyword) for keyword in ("minimum", "maximum", "format")
-    )
+    minimum, maximum = schema.get("minimum"), schema.get("maximum")
+    format_name = schema.get("format")
     bounds = [each for each in (minimum, maximum) if isinstance(each, (int, float))]
     if len(bounds) == 2 and max(map(abs, bounds)) < _MAX_SHOWN_BOUND:
         notes = [f"{minimum} to {maximum}"]

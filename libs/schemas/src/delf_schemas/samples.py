@@ -317,7 +317,7 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
         return second
     old = cast("dict[str, Any]", first)
     kinds = list(dict.fromkeys([*_kinds(old), *_kinds(second)]))
-    if "number" in kinds and "integer" in kinds:
+    if "number" in kinds and "integer" in kinds:  # an integer is a number, too
         kinds.remove("integer")
     result: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     result |= _merged_keys(old, second)
