@@ -57,6 +57,8 @@ class Budget:
             # For the frame of one call, whose bytes count here until count_call() subtracts them.
             + limits.frame_bytes
         )
+        # At least two frames, whatever the memory limit: the largest allowed answer must not end a
+        # session in which another answer is still unread.
         self.max_held_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
         """The maximum number of bytes that the host holds for the guest: unread data and open
         calls.
@@ -77,7 +79,7 @@ class Budget:
         self._max_bytes = _MAX_BYTES_BETWEEN_SCRIPTS
 
     def count_frame(self, length: int) -> None:
-        """Count a frame of any kind. Calls are counted separately, by :meth:`count_call`.
+        """Count a frame of any kind. For a call, :meth:`count_call` subtracts the bytes again.
 
         Args:
             length: The frame's size in bytes.

@@ -20,18 +20,18 @@ def remove_folder(folder: str) -> None:
     with suppress(OSError):  # rmdir() fails if the folder has entries
         Path(folder).rmdir()
         return
+    with suppress(OSError):
+        _make_accessible(folder)
     pending = [folder]
     numbers = itertools.count()
     while pending:
         current = pending.pop()
-        with suppress(OSError):
-            _make_accessible(current)
         for entry in _entries(current):
             with suppress(OSError):
                 if not entry.is_dir(follow_symlinks=False):
                     Path(entry.path).unlink()
                     continue
-                _make_accessible(entry.path)
+                _make_accessible(entry.path)  # also because moving a folder needs its permissions
                 new_paths = (f"{folder}/.removed-{number}" for number in numbers)
                 # The script may have used some of these names.
                 moved = next(path for path in new_paths if not os.path.lexists(path))

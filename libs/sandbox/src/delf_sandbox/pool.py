@@ -81,6 +81,7 @@ class SessionPool(Generic[S, K]):
         self.abandon_sessions_of_other_loop()
         if self.closed or self._size <= 0:
             return
+        # A filling for another kind goes on: the next call of this method replaces its sessions.
         if self._filling is None or self._filling.done():
             self._filling = shared_task(self._fill(kind))
 
@@ -170,4 +171,5 @@ class SessionPool(Generic[S, K]):
                 self.idle.append(session)
                 await session.ready(_START_SECONDS)
         except SandboxUnavailableError as error:
+            # Nobody waits for this session: the caller of take() starts one, and gets the error.
             _log.debug("no session could be started ahead: %s", error)

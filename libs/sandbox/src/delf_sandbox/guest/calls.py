@@ -462,7 +462,10 @@ class Caller:
                 self._resolve_call(frame)
 
     def release_answers(self) -> None:
-        """Resolve the calls whose answers were held back and are not recorded."""
+        """Resolve the calls whose answers were held back and are not recorded.
+
+        The loop must not hold answers back any more: :meth:`accept_answer` would store them again.
+        """
         frames = list(self._held_answers.values())
         self._held_answers.clear()
         for frame in frames:

@@ -264,13 +264,14 @@ def _to_json_types(value: Any) -> Any:
         return _to_json_object(cast("Mapping[Any, Any]", value))
     if _is_list(value):
         return list(map(_to_json_types, value))  # takes less of the stack than a comprehension
-    is_missing = type(value).__name__ == "NaTType"  # a datetime without a value in pandas
+    # In pandas, a datetime without a value; plain_or_as_is() converts such a value to None.
+    is_missing = type(value).__name__ == "NaTType"
     if isinstance(value, (dt.datetime, dt.date, dt.time)) and not is_missing:
         return value.isoformat()
     if _is_bytes(value):
         return base64.b64encode(value).decode("ascii")
     plain_value = plain_or_as_is(value)
-    if type(plain_value) is type(value):
+    if type(plain_value) is type(value):  # nothing could be converted
         return str(value)
     return _to_json_types(plain_value)
 

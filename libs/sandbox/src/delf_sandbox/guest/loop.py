@@ -548,8 +548,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
             timeout: The maximum number of seconds to wait; None to wait without a limit.
         """
         events = self._selector.select(timeout)
-        self._process_events([event for event in events if event[0] is not self._wire])
-        if any(key is self._wire for key, _ in events):
+        other_events = [(key, mask) for key, mask in events if key is not self._wire]
+        self._process_events(other_events)
+        has_frame = len(other_events) < len(events)
+        if has_frame:
             self._receive()
 
     def _replay_iteration(self, next_event_iteration: int) -> None:

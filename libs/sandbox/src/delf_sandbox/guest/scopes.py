@@ -555,9 +555,9 @@ class ScriptSyntax:
             self._visit_all(part.ifs, inner)
         # Visit the item last, because the loops bind the names that the item uses.
         for name in ("key", "value", "elt"):
-            part = getattr(node, name, None)
-            if part is not None:
-                self._visit(part, inner, node, name)
+            item = getattr(node, name, None)
+            if item is not None:
+                self._visit(item, inner, node, name)
 
     def _visit_await(self, node: ast.Await, scope: Scope, container: Any, key: Any) -> None:
         self.awaits.append(Place(node, scope, container, key))
@@ -572,10 +572,11 @@ class ScriptSyntax:
     def _visit_yield(
         self, node: ast.Yield | ast.YieldFrom, scope: Scope, container: Any, key: Any
     ) -> None:
-        scope.function_scope.is_generator = True
+        function = scope.function_scope
+        function.is_generator = True
         if node.value is not None:
             if isinstance(node, ast.Yield):
-                scope.yields.append(node.value)
+                function.yields.append(node.value)
             self._visit(node.value, scope, node, "value")
 
     def _visit_global_or_nonlocal(

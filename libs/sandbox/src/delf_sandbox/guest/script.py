@@ -67,7 +67,7 @@ class Script:
         Returns:
             The returned value, or the value of the last expression.
         """
-        namespace.pop(VALUE, None)
+        namespace.pop(VALUE, None)  # left by an earlier script that failed after its last line
         coroutine = eval(self._code, namespace)  # noqa: S307 - this is what a sandbox is for
         if inspect.iscoroutine(coroutine):  # the script has an ``await`` outside of functions
             await coroutine

@@ -131,7 +131,7 @@ class RecordedClockAndRandom:
         return self.monotonic_ns()
 
     def random_bytes(self, count: int) -> bytes:
-        """Return random bytes that depend only on the seed and the number of bytes drawn before.
+        """Return random bytes that depend only on the seed and on the sizes of earlier draws.
 
         Without a seed, the bytes come from the system.
         """
