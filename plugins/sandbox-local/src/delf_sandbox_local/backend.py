@@ -220,6 +220,7 @@ class LocalBackend:
         server = self._server
         if server is None or not server.is_connected:
             dead_server = server
+            # Set before the await below, so that concurrent callers share the new process.
             server = self._server = ForkServer(guest_archive(), self._python)
             if dead_server is not None:
                 await dead_server.aclose()

@@ -181,7 +181,7 @@ class ForkServer:
         max_threads = limits.processes
         if libraries:
             max_threads += _LIBRARY_THREADS
-        if max_threads > 0:
+        if max_threads > 0:  # 0 forbids threads
             # The system's limit counts all threads of the user, not only those of the guest.
             max_threads += await asyncio.to_thread(_count_threads_of_user)
         has_own_mounts = "mounts" in self.namespaces

@@ -89,9 +89,9 @@ def _set_resource_limits(limits: dict[str, Any], max_threads: int) -> None:
     # A timer enforces a fraction of a second, which the system's limit cannot. A script that stops
     # the timer gains at most a second.
     if seconds < whole_seconds:
-        signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))
+        signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))  # 0 would stop the timer
     system.set_limit(resource.RLIMIT_AS, limits["memory_bytes"])
     for name, value in limits["resources"].items():
         system.set_limit(getattr(resource, name), value)
-    if os.getuid() != 0:
+    if os.getuid() != 0:  # the kernel does not enforce this limit for root
         system.set_limit(resource.RLIMIT_NPROC, max_threads)

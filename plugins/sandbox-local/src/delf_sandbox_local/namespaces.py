@@ -114,6 +114,7 @@ def enter() -> list[str]:
 def _map_ids(user: int, group: int) -> None:
     """Keep the ids of the user and the group in a new user namespace."""
     try:
+        # Without privileges, the kernel accepts a map of groups only after this.
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")

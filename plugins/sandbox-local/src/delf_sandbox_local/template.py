@@ -235,7 +235,7 @@ class _TemplateProcess:
         try:
             self._host_socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
-            os._exit(0)
+            os._exit(0)  # the host has closed the socket
 
 
 def _make_libraries_importable(folders: list[str]) -> None:
