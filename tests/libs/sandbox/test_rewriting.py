@@ -119,6 +119,14 @@ def test_nonlocal_name_of_a_method_is_bound_in_the_function_around_the_class():
     assert begin.owner("job") is begin.find("job") is start
 
 
+@pytest.mark.parametrize(
+    "annotation", ["collections.Counter", "collections.abc.Iterable", "list[collections.abc.Set]"]
+)
+def test_module_in_a_type_annotation_is_imported(annotation: str):
+    source = f"def count(rows: {annotation}):\n    return len(rows)"
+    assert ast.unparse(rewritten(source)).startswith("import collections\n")
+
+
 def _steps(source: str) -> int:
     """Count the function calls that rewriting a script takes."""
     tree, count = ast.parse(source), 0

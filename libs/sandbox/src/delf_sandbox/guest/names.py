@@ -532,8 +532,6 @@ def _names_in_annotations(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
         match pending_nodes.pop():
             case ast.Attribute(value=ast.Name(id=word), attr=attribute_name):
                 yield word, attribute_name
-            case ast.Attribute():
-                pass
             case ast.Name(id=word):
                 yield word, None
             case node:
