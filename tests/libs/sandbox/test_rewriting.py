@@ -127,6 +127,20 @@ def test_module_in_a_type_annotation_is_imported(annotation: str):
     assert ast.unparse(rewritten(source)).startswith("import collections\n")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import asyncio\nstep = [asyncio.sleep]\nstep[0](1)",
+        "from asyncio import sleep\nstep = [sleep]\nstep[0](1)",
+        "from asyncio import sleep as pause\nstep = [pause]\nstep[0](1)",
+    ],
+)
+def test_result_of_an_asyncio_function_without_a_name_is_awaited(source: str):
+    tree = ast.parse(source)
+    Rewriting(tree, TOOLS)
+    assert ast.unparse(tree).endswith(f"{nodes.RESULT_OF_COROUTINE}(step[0](1))")
+
+
 def _steps(source: str) -> int:
     """Count the function calls that rewriting a script takes."""
     tree, count = ast.parse(source), 0

@@ -164,14 +164,10 @@ class Rewriting:
             return True
         if any(map(self._functions.is_async, self._syntax.functions)):
             return True
-        asyncio_names = self._syntax.asyncio_names
+        asyncio_names = self._syntax.asyncio_names | self._syntax.from_asyncio.keys()
         for place, _ in self._syntax.loads:
             word = place.node.id
             if word in asyncio_names or self._initial_names.is_async(word):
-                return True
-        for place, _ in self._syntax.attributes:
-            owner = place.node.value
-            if isinstance(owner, ast.Name) and owner.id in asyncio_names:
                 return True
         return False
 
