@@ -15,6 +15,7 @@ from delf import events as ev
 from delf.errors import ConnectionConfigurationError, DelfError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf_shell import Shell
+from delf_shell.parse import parse
 from support.until import until
 
 
@@ -125,6 +126,7 @@ async def test_command_gets_only_named_variables(
         ("ls *.md", "wildcards"),
         ("echo a > b", "redirections"),
         ("echo a &", "in the background"),
+        ("echo a&b", "in the background"),
         ("cd a", "belongs to a shell"),
         ("A=1 ls", "variables cannot be set"),
         ("echo 'a", "a quote is not closed"),
@@ -138,6 +140,12 @@ def test_unsupported_syntax_is_refused(shell: Shell, command: str, shown: str) -
     refused = verdict(shell, command)
     assert isinstance(refused, Refused)
     assert shown in refused.message
+
+
+@pytest.mark.parametrize("operator", ["&&", "||", ";", "|"])
+def test_operator_needs_no_spaces(shell: Shell, operator: str) -> None:
+    assert parse(f"echo a{operator}date") == parse(f"echo a {operator} date")
+    assert parse(f"echo 'a'{operator}date") == parse(f"echo a {operator} date")
 
 
 def test_strictest_rule_of_all_parts_applies(folder: Path) -> None:

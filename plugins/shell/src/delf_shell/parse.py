@@ -144,6 +144,8 @@ def _parse_word(text: str, position: int) -> tuple[str, int]:
         raise _not_understood("~", "home folders")
     word: list[str] = []
     while position < len(text) and text[position] not in " \t|;":
+        if text.startswith("&&", position):  # the operator in ``ls&&date``
+            break
         character = text[position]
         if character == "'":
             part, position = _single_quoted(text, position + 1)
