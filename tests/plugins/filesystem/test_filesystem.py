@@ -72,6 +72,11 @@ def test_files_are_listed_by_pattern_in_name_order(files: Filesystem) -> None:
         ("[ab].txt", "b.txt", True),
         ("a?c", "abc", True),
         ("**", "any/thing", True),
+        ("./*.md", "a.md", True),
+        ("./*.md", "x/a.md", False),
+        ("./x/**", "x/y/a.md", True),
+        (".", "a.md", False),
+        ("", "a.md", False),
     ],
 )
 def test_glob_matches_paths(pattern: str, path: str, fits: bool) -> None:

@@ -53,9 +53,10 @@ class Glob:
     def __init__(self, pattern: str) -> None:
         if len(pattern) > _MAX_PATTERN_CHARS:
             raise ToolRefusedError(f"a pattern has at most {_MAX_PATTERN_CHARS} characters")
-        parts = pattern.strip("/").split("/")
+        pattern = pattern.strip("/")
+        parts = pattern.removeprefix("./").split("/")
         # A pattern without a slash matches names in every folder.
-        if len(parts) == 1 and parts != ["**"]:
+        if "/" not in pattern and parts != ["**"]:
             parts = ["**", *parts]
         # None stands for `**`. An expression made by fnmatch matches a name in linear time.
         self._parts = [
