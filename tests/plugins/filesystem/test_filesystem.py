@@ -284,6 +284,10 @@ async def test_prompt_shows_only_allowed_actions(notes: Path) -> None:
     assert allowed == ["read_file"]
     assert "notes/ (read only)" in str(await files.context("anything"))
     assert files.readable_file("notes/plan.md") is not None
+    assert files.readable_file("./notes/plan.md") is not None
+    assert files.readable_file("plan.md") is None
+    with pytest.raises(ToolRefusedError, match="a path begins with the name of a root"):
+        files.readable_file("/notes/plan.md")
     whole = Filesystem(roots={"notes": notes}, allow=["reading"])
     allowed = [a.name for a in actions_of(Filesystem, whole, "disk") if is_allowed(whole.allow, a)]
     assert allowed == ["read_file", "read_document", "read_bytes"]

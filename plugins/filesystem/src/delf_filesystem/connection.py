@@ -132,7 +132,7 @@ class Filesystem(Connection[FilesystemSettings]):
             ToolRefusedError: If the file may not be read.
             ToolExecutionError: If the file cannot be read.
         """
-        if path.lstrip("/").partition("/")[0] not in {root.name for root in self._roots}:
+        if not self._roots.has_root_of(path):
             return None
         place = self._roots.file(path)
         reading_actions = [item for item in self._allowed if item.permission == _READING]

@@ -54,6 +54,11 @@ class Roots:
     def __iter__(self) -> Iterator[Place]:
         return (Place(name, settings, ()) for name, settings in self._roots.items())
 
+    def has_root_of(self, path: str) -> bool:
+        """Return True if the first name in a path is the name of a root."""
+        names = _names_in(path)
+        return bool(names) and names[0] in self._roots
+
     def place(self, path: str) -> Place:
         """Parse and check a script's path.
 
@@ -63,7 +68,7 @@ class Roots:
         Raises:
             ToolRefusedError: If the path is under no root, is invalid, or has hidden names.
         """
-        parts = [part for part in path.split("/") if part not in ("", ".")]
+        parts = _names_in(path)
         root = parts[0] if parts else ""
         is_known_root = root in self._roots
         if not is_known_root or path.startswith("/") or ".." in parts:
@@ -103,6 +108,10 @@ class Roots:
                 f"Allowed in {place.name}: {', '.join(settings.suffixes)}"
             )
         return place
+
+
+def _names_in(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".")]
 
 
 def _is_name(path: str) -> bool:
