@@ -1,10 +1,13 @@
 """Options of the backend, and an image's name. No engine is needed."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.protocols.sandbox import SessionSpec
 from delf_sandbox_docker.backend import DockerBackend
 from delf_sandbox_docker.engine import is_owner_alive, owner
 from delf_sandbox_docker.image import Recipe
@@ -28,6 +31,28 @@ def test_cpu_limit_option_sets_processors(limit, processors):
 def test_invalid_options_are_refused(options):
     with pytest.raises(ConfigurationError):
         DockerBackend(**options)
+
+
+async def test_failed_start_leaves_no_folder(monkeypatch, tmp_path):
+    backend = DockerBackend(engine=f"unix://{tmp_path}/docker.sock", pool_size=0)
+    removed = []
+
+    async def prepare(_libraries):
+        return "image", ()
+
+    def attach(_container):
+        raise SandboxUnavailableError("the engine refused")
+
+    monkeypatch.setattr(backend, "_prepare", prepare)
+    monkeypatch.setattr(backend, "_create", lambda *_: "container")
+    monkeypatch.setattr(backend.engine, "attach", attach)
+    monkeypatch.setattr(backend.engine, "remove", removed.append)
+    with pytest.raises(SandboxUnavailableError, match="the engine refused"):
+        await backend.open(SessionSpec(tools=()))
+    await backend.pool.aclose()
+    assert removed == ["container"]
+    assert list(Path(tempfile.gettempdir()).glob(f"delf-docker-{owner()}-*/*")) == []
+    await backend.aclose()
 
 
 def test_image_tag_is_a_digest_of_its_recipe():

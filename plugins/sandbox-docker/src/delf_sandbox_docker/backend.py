@@ -194,20 +194,26 @@ class DockerBackend:
             container = await self.engine.run(
                 self._create, image, volume_paths, limits, folder, command
             )
+            process = await self._attach(container, folder, limits)
         except BaseException:
             if folder is not None:
                 remove_folder(str(folder))
             raise
         try:
-            stream = await self.engine.run(self.engine.attach, container)
-            process = ContainerProcess(self.engine, container, stream, folder, limits)
-        except BaseException:
-            self.pool.run_in_background(self.engine.run(self.engine.remove, container))
-            raise
-        try:
             return await self._connect(process, limits)
         except BaseException:
-            self.pool.run_in_background(process.aclose())
+            self.pool.run_in_background(process.aclose())  # removes the folder, too
+            raise
+
+    async def _attach(
+        self, container: str, folder: Path | None, limits: Limits
+    ) -> ContainerProcess:
+        """Connect to the streams of a container; if that fails, remove the container."""
+        try:
+            stream = await self.engine.run(self.engine.attach, container)
+            return ContainerProcess(self.engine, container, stream, folder, limits)
+        except BaseException:
+            self.pool.run_in_background(self.engine.run(self.engine.remove, container))
             raise
 
     def _create(
