@@ -483,6 +483,25 @@ async def test_dead_template_is_replaced():
         await backend.aclose()
 
 
+_NAMELESS = """
+import ctypes
+ctypes.CDLL(None).prctl(15, b"\\xffa:\\x85b\\rc", 0, 0, 0)  # PR_SET_NAME
+print(flush=True)
+input()
+"""
+
+
+def test_threads_of_a_process_with_an_odd_name_are_counted(monkeypatch):
+    owner = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: owner or 1)  # root's threads are not counted
+    with subprocess.Popen(
+        [sys.executable, "-c", _NAMELESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert forkserver._count_threads_of_user() >= (owner != 0)
+
+
 @pytest.mark.parametrize("count", [0, 5_000])
 async def test_hanging_template_is_replaced(monkeypatch, count):
     """A template may also hang after reading only a part of its request."""

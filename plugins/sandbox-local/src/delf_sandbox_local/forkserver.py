@@ -58,9 +58,11 @@ def _count_threads_of_user() -> int:
     count = 0
     for process in Path("/proc").glob("[0-9]*/status"):
         with suppress(OSError):  # the process ended
-            fields = dict(line.split(":", 1) for line in process.read_text().splitlines())
-            if int(fields["Uid"].split()[0]) == os.getuid():
-                count += int(fields["Threads"])
+            # Bytes, because the name of a process may be cut within a character.
+            lines = process.read_bytes().split(b"\n")
+            fields = dict(line.partition(b":")[::2] for line in lines)
+            if int(fields[b"Uid"].split()[0]) == os.getuid():
+                count += int(fields[b"Threads"])
     return count
 
 
