@@ -372,6 +372,7 @@ class ToolNames:
             imported_names = [alias.name for alias in place.node.names]
             if "*" in imported_names:  # a star import may define the names
                 return False
+        # The tree has a first statement, because the unknown names are in some statement.
         new_imports = missing_imports(
             attributes_by_unknown_name, self.initial_names.can_import, tree.body[0]
         )

@@ -164,6 +164,7 @@ class RestrictedOpen:
 
     def __call__(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         name = _file_name(file)
+        # Not for "a" and "r+": they continue the input file's content, and are refused below.
         if "w" in mode or "x" in mode:
             self._remove_link_to_input(name)
         path = os.path.realpath(name)
