@@ -93,11 +93,7 @@ def _name_assigned_in_generator(node: ast.AST) -> str | None:
 
 def _check_generator_function(scope: Scope, functions: Functions) -> None:
     """Raise if a generator function has effects or no end: a caller may use fewer items."""
-    effect = functions.write_action_in(scope)
-    if effect is None and _calls_print(scope.node):
-        effect = "print"
-    if effect is None and (changed_name := _changed_outer_name(scope, functions)) is not None:
-        effect = f"change of {changed_name}"
+    effect = _effect_of_generator_function(scope, functions)
     if effect is not None:
         raise AmbiguousError.at_node(
             scope.node,
@@ -113,6 +109,17 @@ def _check_generator_function(scope: Scope, functions: Functions) -> None:
             )
 
 
+def _effect_of_generator_function(scope: Scope, functions: Functions) -> str | None:
+    """Return an effect of running a generator function, such as "print"; None if it has none."""
+    write_action = functions.write_action_in(scope)
+    if write_action is not None:
+        return write_action
+    if _calls_print(scope.node):
+        return "print"
+    changed_name = _changed_outer_name(scope, functions)
+    return None if changed_name is None else f"change of {changed_name}"
+
+
 def _changed_outer_name(scope: Scope, functions: Functions) -> str | None:
     """Return a variable outside of a generator function that the function changes, if any.
 
@@ -121,23 +128,25 @@ def _changed_outer_name(scope: Scope, functions: Functions) -> str | None:
     """
     if scope.declared_outside:
         return next(iter(scope.declared_outside))
-    for part in _own_nodes(scope.node):
-        match part:
-            case (
-                ast.Subscript(value=ast.Name(id=word), ctx=ast.Store() | ast.Del())
-                | ast.Attribute(value=ast.Name(id=word), ctx=ast.Store() | ast.Del())
-            ):
-                pass
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=word), attr=method)) if (
-                method in _CHANGING_METHODS
-            ):
-                pass
-            case _:
-                continue
+    for word in filter(None, map(_name_of_changed_object, _own_nodes(scope.node))):
         is_variable = scope.find(word) is not None or functions.initial_names.is_bound(word)
         if is_variable and word not in scope.binding_kinds:
             return word
     return None
+
+
+def _name_of_changed_object(node: ast.AST) -> str | None:
+    """Return ``rows`` for ``rows[0] = 1``, ``rows.size = 1`` or ``rows.append(1)``, else None."""
+    match node:
+        case (
+            ast.Subscript(value=ast.Name(id=word), ctx=ast.Store() | ast.Del())
+            | ast.Attribute(value=ast.Name(id=word), ctx=ast.Store() | ast.Del())
+        ):
+            return word
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=word), attr=method)):
+            return word if method in _CHANGING_METHODS else None
+        case _:
+            return None
 
 
 def _is_endless(node: ast.AST) -> bool:
@@ -192,7 +201,7 @@ def make_generator_return_list(node: ast.FunctionDef | ast.AsyncFunctionDef) -> 
     uses_value_of_yield = any(id(part) not in statements for part in yields)  # as with send()
     if uses_value_of_yield:
         return
-    _Yields().generic_visit(node)
+    _Yields().generic_visit(node)  # visit() would skip the function itself
     items = ast.Name(id=ITEMS, ctx=ast.Store(), **position_of(node))
     empty = ast.List(elts=[], ctx=ast.Load(), **position_of(node))
     node.body.insert(0, ast.Assign(targets=[items], value=empty, **position_of(node)))
