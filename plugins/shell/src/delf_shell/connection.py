@@ -68,7 +68,7 @@ class Shell(Connection[ShellSettings]):
 
     def _check_programs(self, pipelines: tuple[Pipeline, ...], preview: str) -> Verdict:
         """Return the strictest of the verdicts on the programs in a command."""
-        reasons: list[str] = []
+        programs_to_approve: list[str] = []
         commands = [words for pipeline in pipelines for words in pipeline.commands]
         for words in commands:
             rule = next((rule for rule in self._rules if rule.matches(words)), None)
@@ -79,10 +79,11 @@ class Shell(Connection[ShellSettings]):
             else:
                 return Refused(message=self._blocked_message(words))
             if requires_approval:
-                reasons.append(words[0])
-        if not reasons:
+                programs_to_approve.append(words[0])
+        if not programs_to_approve:
             return Allowed(preview=preview)
-        return NeedsApproval(reason=f"{', '.join(reasons)}: not pre-approved", preview=preview)
+        reason = f"{', '.join(programs_to_approve)}: not pre-approved"
+        return NeedsApproval(reason=reason, preview=preview)
 
     def _blocked_message(self, words: tuple[str, ...]) -> str:
         patterns = ", ".join(repr(rule.pattern) for rule in self.settings.rules) or "none"
