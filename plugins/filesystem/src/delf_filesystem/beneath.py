@@ -15,7 +15,7 @@ import os
 import stat
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Final
 
@@ -135,11 +135,8 @@ def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -
     flags = os.O_RDONLY | os.O_DIRECTORY
     if make:
         for depth, name in enumerate(parts):
-            with folder_beneath(folder, parts[:depth]) as parent:
-                try:
-                    os.mkdir(name, dir_fd=parent)
-                except FileExistsError:
-                    continue
+            with folder_beneath(folder, parts[:depth]) as parent, suppress(FileExistsError):
+                os.mkdir(name, dir_fd=parent)
     opened = open_beneath(folder, parts, flags)
     try:
         yield opened

@@ -562,13 +562,14 @@ class _LineEnds:
 
     def __init__(self, new_text: bytes, file_content: bytes) -> None:
         self._new_text = new_text
-        self._has_line_end = b"\n" in new_text and b"\r" not in new_text
+        # A new text with CR has the line ends that the script wants.
+        self._adapts_line_ends = b"\n" in new_text and b"\r" not in new_text
         self._crlf_text = new_text.replace(b"\n", b"\r\n")
-        self._file_has_crlf = self._has_line_end and _has_mostly_crlf(file_content)
+        self._file_has_crlf = self._adapts_line_ends and _has_mostly_crlf(file_content)
 
     def replacement_for(self, occurrence: re.Match[bytes]) -> bytes:
         """Return the new text for one occurrence of the old text."""
-        if not self._has_line_end:
+        if not self._adapts_line_ends:
             return self._new_text
         old_text: bytes = occurrence[0]
         uses_crlf = _has_mostly_crlf(old_text) if b"\n" in old_text else self._file_has_crlf

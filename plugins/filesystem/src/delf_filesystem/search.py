@@ -86,6 +86,7 @@ class Glob:
         In the pattern ``**/**/*.md``, ``{0}`` becomes ``{0, 1, 2}``.
         """
         all_positions = set(positions)
+        # In ascending order, so that a position added here also passes the next ``**``.
         for position, part in enumerate(self._parts):
             is_double_star = part is None
             if is_double_star and position in all_positions:
