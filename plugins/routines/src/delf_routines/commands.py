@@ -225,7 +225,7 @@ def _valid_routines(store: RoutineStore) -> Iterator[Routine]:
         try:
             yield store.find(name)
         except FolderNotTrustedError:
-            raise
+            raise  # ends the command: the user has to trust the folder first
         except DelfError as error:
             errors.say("warning", visible(error.message))
 
@@ -528,7 +528,7 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
 def reject(ctx: click.Context, name: str, as_json: bool) -> None:
     """Delete the script that a model repaired for the routine NAME. The routine stays unchanged."""
     store = _store(state_of(ctx))
-    store.find(name)
+    store.find(name)  # raises if there is no such routine
     proposed = store.proposed(name) is not None
     store.drop_proposal(name)
     text = f"the proposal for {name} is deleted" if proposed else f"nothing is proposed for {name}"

@@ -67,8 +67,8 @@ class RoutineStrategy:
         call = RoutineCall.read(host.task)
         name, arguments = call.routine, call.values
         # The text is recorded, because the file may have changed when the task is resumed.
-        text = await host.note("routine", lambda: self._text(name))
-        routine = Routine.of_text(name, text, _PLACE)
+        file_text = await host.note("routine", lambda: self._text(name))
+        routine = Routine.of_text(name, file_text, _PLACE)
         code = routine.code(arguments)
         # A resumed task that has made calls continues without this check: to refuse it now would
         # leave the task half done.
@@ -82,9 +82,9 @@ class RoutineStrategy:
         guard = RoutineGuard(routine)
         result = await host.execute(code, guard)
         if isinstance(result.outcome, Done):
-            text = answer_text(host.output, result.outcome.value)
-            await _warn_of_unexpected_results(host, routine, guard, text)
-            return text
+            answer = answer_text(host.output, result.outcome.value)
+            await _warn_of_unexpected_results(host, routine, guard, answer)
+            return answer
         if result.refused is not None:
             raise result.refused
         error = _as_error(name, result)
@@ -140,11 +140,11 @@ class RoutineStrategy:
         await host.warn(f"a model repairs the routine {name}: {error.message}")
         repair_host = Repairing(host, routine, arguments, error.message, calls_made)
         try:
-            text = await host.strategy(WRITER).solve(as_host(repair_host))
+            answer = await host.strategy(WRITER).solve(as_host(repair_host))
         except LLMExecutionError as failure:
             await host.warn(f"the routine could not be repaired: {failure.message}")
             raise error from failure
-        if not repair_host.script:
+        if not repair_host.script:  # the model answered without a script
             raise error
         calls_of_repair = repair_host.guard.calls_made
         # The actions whose results were never empty when the routine was saved.
@@ -159,12 +159,12 @@ class RoutineStrategy:
                 never_empty=never_empty,
             ),
         )
-        test_case = case_of_calls(calls_of_repair, routine.values(arguments), text)
+        test_case = case_of_calls(calls_of_repair, routine.values(arguments), answer)
         await asyncio.to_thread(self._store.propose, proposed, test_case.text())
-        await _warn_of_unexpected_results(host, routine, repair_host.guard, text)
+        await _warn_of_unexpected_results(host, routine, repair_host.guard, answer)
         hint = f"delf routines diff {name}, then accept or reject"
         await host.warn(f"the repaired script did this task and is proposed: {hint}")
-        return text
+        return answer
 
 
 async def _warn_of_unexpected_results(

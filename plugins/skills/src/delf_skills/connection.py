@@ -102,6 +102,7 @@ class Skills(Connection[SkillsSettings]):
             files = await asyncio.to_thread(self._library.files, skill)
             more = f"\n\nFiles of this skill: {', '.join(files)}" if files else ""
             return f"{skill_text.text}{more}"
+        # Read before the check, so that a missing file is refused as missing, not as data.
         content = await asyncio.to_thread(self._library.read, skill, file)
         if not is_instruction(Path(file)):
             raise ToolRefusedError(f"{file} is data: {self.name}.data({skill!r}, {file!r})")
