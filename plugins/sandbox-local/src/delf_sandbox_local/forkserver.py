@@ -47,7 +47,7 @@ With the fixed seed, a resumed script sees sets in the same order.
 """
 
 
-def _count_threads_of_user() -> int:
+def count_threads_of_user() -> int:
     """Return the number of threads of all processes of this user; zero for root.
 
     The kernel's limit for a guest includes the threads of all processes of the user. Guests cannot
@@ -59,8 +59,8 @@ def _count_threads_of_user() -> int:
     for process in Path("/proc").glob("[0-9]*/status"):
         with suppress(OSError):  # the process ended
             # Bytes, because the name of a process may be cut within a character.
-            lines = process.read_bytes().split(b"\n")
-            fields = dict(line.partition(b":")[::2] for line in lines)
+            lines = process.read_bytes().strip().split(b"\n")
+            fields = dict(line.split(b":", 1) for line in lines)
             if int(fields[b"Uid"].split()[0]) == os.getuid():
                 count += int(fields[b"Threads"])
     return count
@@ -185,7 +185,7 @@ class ForkServer:
             max_threads += _LIBRARY_THREADS
         if max_threads > 0:  # 0 forbids threads
             # The system's limit counts all threads of the user, not only those of the guest.
-            max_threads += await asyncio.to_thread(_count_threads_of_user)
+            max_threads += await asyncio.to_thread(count_threads_of_user)
         has_own_mounts = "mounts" in self.namespaces
         try:
             # With mount namespaces, all guests mount their scratch space on one folder, which each
