@@ -200,6 +200,7 @@ def _find_records(
     connection: Connection, namespace: str, limit: int
 ) -> list[tuple[int, ConversationRecord]]:
     """Return the database keys and records of conversations that have messages, newest first."""
+    # The folder of a conversation is that of the task of its last message.
     rows = connection.execute(
         "SELECT c.id, c.name, c.messages, c.updated_at, c.title, t.folder "
         "FROM delf_conversations AS c "

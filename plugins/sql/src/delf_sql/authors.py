@@ -178,11 +178,11 @@ class OwnTables:
             earlier_ctes = cte_names[:index]
             this_and_later_ctes = cte_names[index:]
             sources += _resolve_names(names, earlier_ctes, this_and_later_ctes)
-        tables_outside = [
+        tables_outside_of_ctes = [
             table for table in tree.find_all(exp.Table) if table.find_ancestor(exp.CTE) is None
         ]
-        names = [self._table_name(table) for table in tables_outside]
-        return sources + _resolve_names(names, cte_names, [])
+        names_outside = [self._table_name(table) for table in tables_outside_of_ctes]
+        return sources + _resolve_names(names_outside, cte_names, [])
 
     def _table_name(self, table: exp.Table) -> str | None:
         """Return a table's name as in the setting ``trust``; None for a function or file."""
@@ -332,6 +332,7 @@ def _columns_outside_of_select_list(tree: exp.Select) -> list[exp.Column]:
     """Return the columns in the other parts of a query, such as ``WHERE`` and ``ORDER BY``."""
     from sqlglot import exp
 
+    # By identity, because two nodes of sqlglot with the same content are equal.
     ids_of_selected: set[int] = set()
     for each in tree.expressions:
         ids_of_selected.update(map(id, each.find_all(exp.Column)))

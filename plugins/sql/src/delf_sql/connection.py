@@ -377,7 +377,7 @@ class SQL(Connection[SQLSettings]):
             if row_count is None:
                 return uncounted
             total += row_count
-            label = count.label
+            label = count.label  # the same for all sets, because the statement is the same
         return f"{label}: {total:,}"
 
     async def _run_count(self, count: Count) -> int | None:

@@ -310,7 +310,7 @@ def _keeps_date_and_time(text: str, family: Family) -> bool:
     has_only_time = bool(clock) and not has_date
     if family == "timetz":
         return has_only_time
-    return has_only_time and not has_zone
+    return has_only_time and not has_zone  # family is "time"
 
 
 def _shorten(value: Any) -> str:

@@ -101,15 +101,16 @@ def find_placeholders(text: str, tokens: Sequence[Token], *, named: bool) -> lis
     for index, token in enumerate(tokens):
         if token.kind != "operator" or token.text != sign:
             continue
-        if not named:
-            placeholders.append(_placeholder_at(tokens, index, token.end, len(placeholders)))
-            continue
-        match = _NAME.match(text, token.start)
-        if match is None:
-            continue
-        if index > 0 and _is_colon_after_value(tokens[index - 1], token):
-            continue
-        placeholders.append(_placeholder_at(tokens, index, match.end(), match.group(1)))
+        end = token.end
+        key: str | int = len(placeholders)  # a positional placeholder has its index as the key
+        if named:
+            match = _NAME.match(text, token.start)
+            is_after_value = index > 0 and _is_colon_after_value(tokens[index - 1], token)
+            if match is None or is_after_value:
+                continue  # another use of the colon, such as x::type or x[1:n]
+            end = match.end()
+            key = match.group(1)
+        placeholders.append(_placeholder_at(tokens, index, end, key))
     return placeholders
 
 

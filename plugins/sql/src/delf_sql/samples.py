@@ -135,6 +135,7 @@ def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[
     """
     columns = _sampled_columns(table)
     key_numbers = [number for number, column in enumerate(columns) if column.primary_key]
+    # References and large values are not sampled, and a lookup table has none.
     are_all_sampled = len(columns) == len(table.columns)
     has_few_rows = 1 < len(rows) <= _MAX_VALUES
     if not (are_all_sampled and has_few_rows and len(key_numbers) == 1):

@@ -100,7 +100,7 @@ class _Session:
             "work": work,
             "given": arguments_of_work,
         }
-        started = self._ready or self._start()
+        started = self._ready or self._start()  # the first statement has a child already
         self._ready = None
         try:
             answer = self._ask(started, dumps(arguments))

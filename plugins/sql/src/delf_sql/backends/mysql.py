@@ -234,7 +234,7 @@ class MysqlBackend(EngineBackend):
         if read_only or _is_mariadb(driver):  # MySQL's time limit is for SELECT only
             settings.append(self._timeout_setting(driver))
         driver.query(f"SET SESSION {', '.join(settings)}")
-        driver.query("SET NAMES utf8mb4")
+        driver.query("SET NAMES utf8mb4")  # connecting has set this, and a reset undoes it
         if read_only:
             driver.query("SET SESSION TRANSACTION READ ONLY")
 
