@@ -89,7 +89,7 @@ class Memory(FixedAttributes):
             MemorySetupError: For a file that does not exist, cannot be read, or is of another kind,
                 and for a value that is neither text nor path.
         """
-        given = cast("object", text)
+        given = cast("object", text)  # programs without type checks may pass anything
         if not isinstance(given, (str, Path)):
             raise MemorySetupError(
                 f"a memory adds a text or the path of a file, not {type(given).__name__}",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Dialects that always ignore letter case in the names of tables and columns.
 _CASE_INSENSITIVE: Final = ("sqlite", "duckdb", "mssql")
-# Longer statements count as untrusted: parsing a long statement would block the event loop.
+# Longer statements count as untrusted.
 _MAX_STATEMENT_CHARS: Final = 10_000
 _MAX_PARTS: Final = 3
 _OUTSIDE: Final[Trust] = "outside"
@@ -112,6 +112,7 @@ class OwnTables:
 
     def trust_of_query(self, statement: object, params: object) -> Trust | Mapping[str, Trust]:
         """Return the trust level of a query's rows, or a mapping from column to trust level."""
+        # Parsing a long statement would block the event loop.
         if not isinstance(statement, str) or len(statement) > _MAX_STATEMENT_CHARS:
             return _OUTSIDE
         bound_params = cast("Params", params if isinstance(params, (dict, list, tuple)) else None)

@@ -163,6 +163,8 @@ def bind(
     Raises:
         ToolRefusedError: If placeholders and parameters do not match.
     """
+    # Without parameters, the database itself reads each : and ? in the text, for example as an
+    # operator.
     if not params:
         return BoundStatement([text], [])
     placeholders = find_placeholders(text, tokens, named=isinstance(params, Mapping))

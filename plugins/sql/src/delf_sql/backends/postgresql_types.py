@@ -50,7 +50,7 @@ class JSONNotes:
         from psycopg.adapt import Loader
 
         self._reader = _new_json_reader()
-        parse_json = self._parse_json
+        parse_json = self._parse_json  # in the class below, self is a loader
 
         # A loader of this connection only: psycopg's set_json_loads() keeps each function forever.
         class JSONLoader(Loader):

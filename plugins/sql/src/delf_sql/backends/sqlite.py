@@ -307,6 +307,7 @@ class SqliteBackend:
         attached = {name: _existing_file(file) for name, file in settings.attach.items()}
         write_mode = "rwc" if settings.create else "rw"
         mode = "ro" if read_only else write_mode
+        # SQLite follows links, too, and puts its journal and log beside the real file.
         files = [Path(os.path.realpath(each)) for each in (path, *attached.values())]
         total_size = sum(file.stat().st_size for file in files if file.is_file())
         changed_files = [] if read_only else files[:1]  # attached files are never changed
