@@ -416,3 +416,16 @@ def test_connection_works_in_another_event_loop(closed, any_database, recwarn):
         assert asyncio.run(ask()) == [{"a": 1}]
     asyncio.run(sql.aclose())
     gc.collect()
+
+
+async def test_failure_of_one_statement_keeps_the_message_of_the_driver(open_sql, any_database):
+    shop = open_sql(any_database)
+    await shop.write("CREATE TABLE items (id int PRIMARY KEY, name varchar(50))")
+    insert = "INSERT INTO items VALUES (1, :name)"
+    with pytest.raises(ToolExecutionError) as single:
+        await shop.write(insert, {"name": "\ud800"})  # no database can encode this text
+    with pytest.raises(ToolExecutionError) as several:
+        await shop.write(["INSERT INTO items VALUES (2, 'two')", insert], {"name": "\ud800"})
+    cause = single.value.message.partition(": ")[2]
+    assert several.value.message.endswith(cause)
+    assert await shop.query("SELECT * FROM items") == []

@@ -33,7 +33,13 @@ from delf_sql.catalog import (
     relation_info,
 )
 from delf_sql.counting import Count, count_of
-from delf_sql.failures import SQLSchemaError, failed_statement_error, lost_write_error, problem_of
+from delf_sql.failures import (
+    SQLSchemaError,
+    failed_statement_error,
+    lost_write_error,
+    problem_of,
+    unexplained_problem,
+)
 from delf_sql.gate import Statement, check_query, check_writes
 from delf_sql.placeholders import find_placeholders
 from delf_sql.relevance import ColumnRanking, TableIndex, rank_relations
@@ -467,10 +473,7 @@ class SQL(Connection[SQLSettings]):
         # A lost query has changed nothing: problem_of() takes it for any other timeout.
         if isinstance(error, LostError) and not read_only:
             return lost_write_error("the statement did not end and could not be stopped", backend)
-        problem = problem_of(error, backend)
-        if problem is None:
-            text = self.target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-            return ToolExecutionError(f"{self.target.label}: {text}")
+        problem = problem_of(error, backend) or unexplained_problem(error)
         timeout = self.settings.statement_timeout
         return failed_statement_error(
             problem, backend, read_only=read_only, timeout=timeout, statements=statements
@@ -486,7 +489,7 @@ class SQL(Connection[SQLSettings]):
             if match is None:
                 names = [relation.full_name for relation in relations]
                 raise ToolExecutionError(f"there is no table {table!r}{did_you_mean(table, names)}")
-            relations = [match]
+            return [found.info() for found in self._tables(backend, session, [match])]
         if search is not None:
             tables, _ = self._candidates(backend, session, relations, search)
             ranked, relevant_count = self._index_of(tables).rank(search)

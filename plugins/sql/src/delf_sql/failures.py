@@ -59,6 +59,16 @@ def problem_of(error: BaseException, backend: Backend) -> Problem | None:
     return None
 
 
+def unexplained_problem(error: BaseException) -> Problem:
+    """Return the problem of an error that no database caused, with the name of its class.
+
+    The problem of a FailedAt is that of its cause, with the number of the statement that failed.
+    """
+    if isinstance(error, FailedAt) and error.__cause__ is not None:
+        return replace(unexplained_problem(error.__cause__), number=error.statement_number)
+    return Problem(cause="statement", text=first_line(f"{type(error).__name__}: {error}"))
+
+
 def unavailable_error(error: BaseException, backend: Backend) -> ConnectionUnavailableError:
     """Make the error for an unreachable database."""
     problem = problem_of(error, backend)
