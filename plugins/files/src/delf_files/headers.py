@@ -59,8 +59,9 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     if has_names_in_later_row:
         return False
     first, others = sample[0], sample[1:]
-    if len(_filled(first)) < len(first):
-        return False
+    has_empty_cell = len(_filled(first)) < len(first)
+    if has_empty_cell:
+        return False  # it may be a row of names, in which some column has no name
     cells_above_values: list[Any] = []  # the cells of the first row above dates or numbers
     for index, cell in enumerate(first):
         usual_kind = _usual_kind([row[index] for row in others if index < len(row)])

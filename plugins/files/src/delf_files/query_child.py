@@ -473,8 +473,8 @@ def _lossless_types(connection: Any, table: dict[str, Any], relation: Any) -> di
             inexact_columns.append(name)
     if inexact_columns:
         column_list = ", ".join(map(repr, inexact_columns))
-        name = table["names"][0]
-        note(f"{name} has numbers that fit no float, and they were read as text: {column_list}")
+        file = table["names"][0]
+        note(f"{file} has numbers that fit no float, and they were read as text: {column_list}")
     return types
 
 

@@ -101,7 +101,7 @@ class SqlConversations:
                 "WHERE conversation = :key AND seq > :after ORDER BY seq LIMIT :limit",
                 {"key": row.id, "after": after, "limit": limit},
             )
-            return [_message(row) for row in rows]
+            return [_message(message_row) for message_row in rows]
 
         return await self.run_read(read)
 
@@ -320,23 +320,19 @@ def _load(
     row = _find_row(connection, namespace, name)
     if row is None:
         return ConversationState()
-    key = row.id
-    last = row.last
-    summarized = row.summarized
     # Positions have no gap, so the newest messages are found without counting.
-    after = summarized if limit is None else max(summarized, last - limit)
+    after = row.summarized if limit is None else max(row.summarized, row.last - limit)
     rows = connection.execute(
         f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - only names of this module
         "WHERE conversation = :key AND seq > :after ORDER BY seq",
-        {"key": key, "after": after},
+        {"key": row.id, "after": after},
     )
-    messages = tuple(_message(row) for row in rows)
     return ConversationState(
-        messages=messages,
+        messages=tuple(_message(message_row) for message_row in rows),
         summary=row.summary,
-        summarized_upto=summarized,
+        summarized_upto=row.summarized,
         summary_trust=row.summary_trust,
-        last=last,
+        last=row.last,
     )
 
 

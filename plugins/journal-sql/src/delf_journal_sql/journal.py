@@ -455,15 +455,16 @@ class SqlJournal:
             return store.to_prune(connection, now, older_than=older_than, keep=keep, limit=limit)
 
         if dry_run:
-            names = await self._read(lambda c: choose(c, _NO_LIMIT))
-            events = await self._read(lambda c: store.count_events(c, names))
-            return Pruned(tasks=tuple(names), events=events)
+            task_ids = await self._read(lambda c: choose(c, _NO_LIMIT))
+            events = await self._read(lambda c: store.count_events(c, task_ids))
+            return Pruned(tasks=tuple(task_ids), events=events)
         tasks: list[str] = []
         events = 0
         files: list[str] = []
         inputs: list[str] = []
-        while names := await self._read(lambda c: choose(c, _PRUNE_BATCH_SIZE)):
-            batch = await self.remove(names)
+        # Each batch has the oldest tasks that are left, until none may be removed.
+        while task_ids := await self._read(lambda c: choose(c, _PRUNE_BATCH_SIZE)):
+            batch = await self.remove(task_ids)
             if not batch.tasks:
                 break  # all tasks of the batch were resumed meanwhile
             tasks += batch.tasks

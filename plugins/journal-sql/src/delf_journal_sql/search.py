@@ -305,7 +305,7 @@ def _figures_by_task(
         f"{source} {_where(where)} GROUP BY 1 ORDER BY 1",
         values,
     )
-    figures = {
+    figures_by_group = {
         row.group_key: Figures(
             group=str(row.group_key),
             tasks=int(row.tasks),
@@ -322,8 +322,8 @@ def _figures_by_task(
     )
     for row in sums:
         add = _cost_figures(row) if row.kind == "model" else _call_figures(row)
-        figures[row.group_key] = replace(figures[row.group_key], **add)
-    return list(figures.values())
+        figures_by_group[row.group_key] = replace(figures_by_group[row.group_key], **add)
+    return list(figures_by_group.values())
 
 
 def _figures_by_use(

@@ -77,10 +77,10 @@ async def end_task(
         await journal.claim(record.task_id)
     except DelfError:
         current_state = (await journal.task(record.task_id)).state
-        is_still_unowned = current_state in _UNOWNED_STATES
-        if is_still_unowned:
-            raise
-        return  # another process was first
+        was_another_process_first = current_state not in _UNOWNED_STATES
+        if was_another_process_first:
+            return
+        raise  # the claim failed for another reason
     # The claim keeps other processes from appending to the task.
     events = await journal.read(record.task_id)
     if not isinstance(events[-1], TaskFinished):

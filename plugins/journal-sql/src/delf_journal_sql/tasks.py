@@ -201,10 +201,10 @@ class Appending:
         """Insert each task whose first event is among the events, unless the task exists."""
         new_rows: dict[str, dict[str, Any]] = {}
         for packed in events:
-            name = packed.event.task_id
-            if packed.event.seq == 1 and name not in self._claims.lost:
-                new_rows[name] = self._row_of(packed.event)
-        rows = [[record.get(field) for field in _TASK_FIELDS] for record in new_rows.values()]
+            task_id = packed.event.task_id
+            if packed.event.seq == 1 and task_id not in self._claims.lost:
+                new_rows[task_id] = self._row_of(packed.event)
+        rows = [[row.get(field) for field in _TASK_FIELDS] for row in new_rows.values()]
         self._connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id")
 
     def _load_tasks(self, task_ids: Iterable[str]) -> dict[str, _Task]:

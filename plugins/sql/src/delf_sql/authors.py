@@ -52,7 +52,7 @@ class OwnTables:
         """
         for key in trust:
             parts = key.split(".")
-            has_empty_part = not all(part.strip() for part in parts)
+            has_empty_part = any(not part.strip() for part in parts)
             if has_empty_part or len(parts) > _MAX_PARTS or "*" in key:
                 raise ConnectionConfigurationError(
                     f"connection {name!r}: trust names {key!r}, not a table or column",
@@ -227,10 +227,10 @@ class OwnTables:
     def _result_columns(self, tree: exp.Select, table: str) -> dict[str, Trust] | None:
         """Return the trust of each column in the select list, by the column's name in the result.
 
-        The trust is ``own`` if the column is computed only from columns that the user writes, else
-        ``outside``. The result is None if the database chooses a column's name, if two columns of
-        the result have the same name, or if an alias is also the name of a column that the settings
-        declare, because ORDER BY with this name is then ambiguous.
+        The trust is ``own`` if the column is computed from columns of the table, all of which only
+        the user writes, else ``outside``. The result is None if the database chooses a column's
+        name, if two columns of the result have the same name, or if an alias is also the name of a
+        column that the settings declare, because ORDER BY with this name is then ambiguous.
         """
         from sqlglot import exp
 

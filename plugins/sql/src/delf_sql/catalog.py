@@ -163,7 +163,7 @@ def tables_of(
     for key, name, role, other in constraints:
         column = tables[key].column(name)
         if column is None:
-            continue
+            continue  # the catalogue does not list the column, for example because it is hidden
         # "p" is a primary key, "u" a unique column; any other role is a reference.
         if role == "p":
             column.primary_key = True

@@ -282,8 +282,8 @@ class _Session:
     def _execute_many(self, work: Work) -> _Written:
         """Execute one statement with several sets of values; the statement has no RETURNING."""
         text, _ = work.statements[0]
-        values = [values for _, values in work.statements]
-        cursor = self.connection.executemany(text, values)
+        value_sets = [values for _, values in work.statements]
+        cursor = self.connection.executemany(text, value_sets)
         return _Written([], [], more=False, changed=max(cursor.rowcount, 0))
 
     def _execute_each(self, work: Work) -> _Written:

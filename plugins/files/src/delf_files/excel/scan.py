@@ -253,7 +253,6 @@ class _XmlScan:
             self._position = row, column + 1
         else:
             self._position = int(reference[2]), _column(reference[1])
-        self._has_formula = False
         # The result of a formula may be an empty text: <c t="str"> without a value element.
         self._has_value = attributes.get("t") == "str"
         self._cell_count += 1

@@ -79,7 +79,7 @@ class EngineBackend:
         """
         problem = ""
         try:
-            self._engine(True)
+            self._engine(read_only=True)
         except ImportError as error:
             package = error.name or "its driver"
             raise OptionalDependencyError(
@@ -100,7 +100,7 @@ class EngineBackend:
     @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Generator[sa.Connection]:
         """Yield a pooled connection."""
-        engine = self._engine(read_only)
+        engine = self._engine(read_only=read_only)
         connection = self._connect(engine)
         try:
             yield connection
@@ -116,7 +116,7 @@ class EngineBackend:
                 connection.invalidate()
             connection.close()
 
-    def _engine(self, read_only: bool) -> sa.Engine:
+    def _engine(self, *, read_only: bool) -> sa.Engine:
         with self._lock:
             if read_only not in self._engines:
                 self._engines[read_only] = self._make_engine(read_only)
@@ -330,14 +330,14 @@ class EngineBackend:
         written: WriteResult,
     ) -> None:
         """Run a statement for each set of values, in one batch if ``can_batch`` allows that."""
-        bound_statements = self._convert_values(session, bound_statements, is_write=True)
-        if can_batch(statement, bound_statements):
-            clause = bound_statements[0].clause()
-            result = session.execute(clause, [bound.named for bound in bound_statements])
+        converted = self._convert_values(session, bound_statements, is_write=True)
+        if can_batch(statement, converted):
+            clause = converted[0].clause()
+            result = session.execute(clause, [bound.named for bound in converted])
             written.add(result.rowcount)
             written.warn(self._warnings(session))
         else:
-            for bound in bound_statements:
+            for bound in converted:
                 remaining_rows = written.room(self._settings.max_rows)
                 fetched = self._fetch(session, bound, remaining_rows, streams=False)
                 # INSERT … RETURNING gives a row for each change. The rows of CALL are no changes.

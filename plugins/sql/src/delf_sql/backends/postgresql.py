@@ -232,7 +232,8 @@ class PostgresBackend(EngineBackend):
 
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         driver = _psycopg_connection(session)
-        driver.execute(_BEGIN, [str(max(1, round(self._settings.statement_timeout * 1000)))])
+        milliseconds = max(1, round(self._settings.statement_timeout * 1000))  # 0: without limit
+        driver.execute(_BEGIN, [str(milliseconds)])
         register_user_types(driver)  # each time, because other sessions may create types
         if read_only and self._settings.role is not None:
             driver.execute(_ROLE, [self._settings.role])
