@@ -28,7 +28,8 @@ def read_json(text: str, shown_name: str) -> Any:
     try:
         value = reader.value(text)
     except json.JSONDecodeError as error:
-        if error.msg != "Extra data":
+        has_text_after_value = error.msg == "Extra data"
+        if not has_text_after_value:
             raise
         value = _values_of_lines(reader, text)
         if value is None:

@@ -278,7 +278,7 @@ def _numbered_rows(
             if row == [_END]:
                 return
             if row and row[-1].endswith(_END):
-                break
+                break  # the cell with the open quote has taken in the rest of the text
             if row:
                 yield number, row
             row_start = reader.line_num + 1

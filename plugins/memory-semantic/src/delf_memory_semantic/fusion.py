@@ -50,10 +50,11 @@ def fuse_rankings(
     best_match = next(iter(by_words), None)
     # The share of the query's words in the best word match, by which word scores are multiplied.
     matched_word_ratio = 0.0 if best_match is None else word_coverage(query, text_of(best_match))
-    best = max(by_words.values(), default=0.0) or 1.0  # never 0, because scores are divided by it
+    # Never 0, because scores are divided by this number.
+    best_word_score = max(by_words.values(), default=0.0) or 1.0
     scores: dict[int, float] = {}
     for number in {**by_words, **similarities}:
-        word_score = matched_word_ratio * by_words.get(number, 0.0) / best
+        word_score = matched_word_ratio * by_words.get(number, 0.0) / best_word_score
         similarity = similarities.get(number, word_score)
         scores[number] = _WORD_WEIGHT * word_score + (1 - _WORD_WEIGHT) * similarity
     ranked = sorted(scores, key=scores.__getitem__, reverse=True)

@@ -81,14 +81,15 @@ def _count_matching(
     Returns:
         None for a statement whose rows cannot be counted, such as one with a join.
     """
-    name = [*itertools.takewhile(lambda token: token.word not in ("SET", "WHERE"), tokens)]
+    name_tokens = [*itertools.takewhile(lambda token: token.word not in ("SET", "WHERE"), tokens)]
     is_uncounted = _first_with_word(tokens, *_UNCOUNTED_KEYWORDS) is not None
-    if is_uncounted or not _is_table_name(name):
+    if is_uncounted or not _is_table_name(name_tokens):
         return None
+    name = _text(statement, name_tokens)
     where = _first_with_word(tokens, "WHERE")
     if where is None:
-        return _counting_query(_ROWS_NOW, _text(statement, name))
-    source = f"{_text(statement, name)} {statement.text[where.start : end]}"
+        return _counting_query(_ROWS_NOW, name)
+    source = f"{name} {statement.text[where.start : end]}"
     return _counting_query(_ROWS_NOW, source, _used_params(statement, params, where.start, end))
 
 
@@ -103,10 +104,10 @@ def _count_table(statement: Statement, tokens: Sequence[Token]) -> Count | None:
         None for several tables, or with an option such as CASCADE.
     """
     words = [token.word for token in tokens]
-    name = tokens[2:] if words[:2] == ["IF", "EXISTS"] else tokens
-    if not _TABLE_OPTIONS.isdisjoint(words) or not _is_table_name(name):
+    name_tokens = tokens[2:] if words[:2] == ["IF", "EXISTS"] else tokens
+    if not _TABLE_OPTIONS.isdisjoint(words) or not _is_table_name(name_tokens):
         return None
-    return _counting_query(_ROWS_NOW, _text(statement, name))
+    return _counting_query(_ROWS_NOW, _text(statement, name_tokens))
 
 
 def _count_inserted(

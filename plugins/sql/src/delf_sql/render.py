@@ -86,13 +86,13 @@ def relation_name(relation: Relation, dialect: Dialect) -> str:
     return name
 
 
-def table_line(table: Table, dialect: Dialect, cut: int = 0) -> str:
+def table_line(table: Table, dialect: Dialect, omitted_count: int = 0) -> str:
     """Format a table: ``orders(id int pk, customer_id int -> customers.id, total numeric)``.
 
     Args:
         table: The table, with the columns to show.
         dialect: The database's dialect.
-        cut: The number of omitted columns.
+        omitted_count: The number of omitted columns.
     """
     name = relation_name(table.relation, dialect)
     if table.relation.kind == "view":
@@ -101,8 +101,8 @@ def table_line(table: Table, dialect: Dialect, cut: int = 0) -> str:
         reason = _one_line(table.broken, _LONGEST_COMMENT)
         return f"{name} -- cannot be read: {reason}"
     columns = [_column(column, dialect) for column in table.columns]
-    if cut:
-        columns.append(f"… {cut} more columns")
+    if omitted_count:
+        columns.append(f"… {omitted_count} more columns")
     line = f"{name}({', '.join(columns)})"
     comment = _one_line(table.relation.comment or "", _LONGEST_COMMENT)
     return f"{line} -- {comment}" if comment else line

@@ -365,10 +365,10 @@ class EngineBackend:
             return relations_of(self._ask(session, self.catalogue.relations))
         inspector = sa.inspect(session)
         views = set(inspector.get_view_names())
-        names = [*inspector.get_table_names(), *views]
+        names = views.union(inspector.get_table_names())
         return [
             Relation(name=name, kind="view" if name in views else "table", key=name)
-            for name in sorted(set(names))
+            for name in sorted(names)
         ]
 
     def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
