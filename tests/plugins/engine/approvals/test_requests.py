@@ -12,6 +12,7 @@ from delf.protocols.approval import (
     AlreadyDone,
     ApprovalRequest,
     Approved,
+    ChangesRequested,
     Decider,
     Decision,
     Edited,
@@ -55,11 +56,14 @@ class Bench:
         self.decided: asyncio.Queue[ApprovalDecided] = asyncio.Queue()
         self.permit = Permit(options.pop("places", None) or asyncio.Semaphore(5))
         options.setdefault("approval_timeout", 5.0)
+        takes_changes = options.pop("takes_changes", False)
         config = AgentConfig(**options)
         shared = Approvals(config=config, channels=tuple(channels), pending=self.pending)
         order = TaskRequest(task="a task", timeout=60)
         clock = TaskClock(60)
-        self.approvals = TaskApprovals(shared, order, self.log, self.permit, clock)
+        self.approvals = TaskApprovals(
+            shared, order, self.log, self.permit, clock, can_request_changes=takes_changes
+        )
         (self.bound,) = tools.actions
 
     def _seen(self, event: Event) -> None:
@@ -363,4 +367,22 @@ async def test_unanswered_request_states_its_reason(
     assert (decided.decision, decided.source) == ("expired", source)
     assert decided.reason == "the call was given up before anybody answered"
     with pytest.raises(UnknownRequestError, match="it was cancelled"):
+        bench.pending.answer(name, Answer(Approved()))
+
+
+async def test_answer_after_the_timeout_learns_that_the_request_expired(tools: Toolset) -> None:
+    bench = Bench(tools, wait_approvals=True, approval_timeout=0.01)
+    await bench.decide(1)
+    (asked,) = bench.events(ApprovalRequested)
+    with pytest.raises(UnknownRequestError, match="any more: it expired"):
+        bench.pending.answer(asked.request_id, Answer(Approved()))
+
+
+async def test_answer_after_requested_changes_learns_of_these(tools: Toolset) -> None:
+    bench = Bench(tools, wait_approvals=True, takes_changes=True)
+    work = bench.decide(1)
+    name = await pending_name(bench)
+    bench.pending.answer(name, Answer(ChangesRequested(reason="send less")))
+    await work
+    with pytest.raises(UnknownRequestError, match="any more: it was sent back for changes"):
         bench.pending.answer(name, Answer(Approved()))

@@ -50,7 +50,7 @@ class PendingRequests:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, PendingRequest] = {}
-        # How the latest requests ended, such as "approved", for errors about late answers; by id.
+        # How the latest requests ended, such as "it was approved"; by id, for late answers.
         self._outcomes: dict[str, str] = {}
         reset_in_forks(self)
 
@@ -92,7 +92,7 @@ class PendingRequests:
 
         Args:
             request_id: The request.
-            reason: The outcome, such as ``approved`` or ``expired``.
+            reason: The outcome, such as "it was approved" or "it expired".
         """
         with self._lock:
             self._waiting.pop(request_id, None)
@@ -139,7 +139,7 @@ class PendingRequests:
             pending = self._waiting.pop(request_id, None)
             if pending is None:
                 return
-            self._outcomes[request_id] = "answered"
+            self._outcomes[request_id] = "it was answered"
         pending.answer.get_loop().call_soon_threadsafe(_set_result, pending.answer, answer)
 
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
@@ -167,7 +167,7 @@ class PendingRequests:
                 return
             # Removed at once, so that a second answer fails.
             del self._waiting[request_id]
-            self._outcomes[request_id] = "answered"
+            self._outcomes[request_id] = "it was answered"
         # The answer may come from any thread, and the future belongs to the agent's loop.
         pending.answer.get_loop().call_soon_threadsafe(_set_result, pending.answer, answer)
 
@@ -187,6 +187,6 @@ def _not_pending(request_id: str, outcome: str | None) -> UnknownRequestError:
     if outcome is None:
         return UnknownRequestError(f"no request {request_id!r} waits for approval")
     return UnknownRequestError(
-        f"the request {request_id!r} is not pending any more: it was {outcome}",
+        f"the request {request_id!r} is not pending any more: {outcome}",
         hint="an answer that comes late has no effect",
     )
