@@ -81,6 +81,13 @@ def test_decoder_ignores_unknown_fields_and_fills_missing_fields():
     assert decode(record).files == {}
 
 
+def test_decoder_reads_the_user_of_earlier_versions():
+    event = TaskStarted(**HEAD, task="do", user="ada:1")
+    record = encode(event)
+    record["data"]["key"] = record["data"].pop("user")
+    assert decode(record) == event
+
+
 @pytest.mark.parametrize("change", [{"type": "Unheard"}, {"type": None}, {"v": 99}])
 def test_events_of_a_newer_version_are_refused(change):
     record = {**encode(TaskStarted(**HEAD, task="do")), **change}

@@ -1069,6 +1069,13 @@ def encode(event: Event) -> dict[str, Any]:
     }
 
 
+def with_user(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return stored fields with a field ``user``, which earlier versions called ``key``."""
+    if "user" in stored or "key" not in stored:
+        return stored
+    return {"user" if name == "key" else name: value for name, value in stored.items()}
+
+
 def decode(record: Mapping[str, Any]) -> Event:
     """Decode an event from the output of :func:`encode`.
 
@@ -1082,6 +1089,8 @@ def decode(record: Mapping[str, Any]) -> Event:
             hint="it was written by a newer delf",
         )
     data = from_jsonable(record["data"])
+    if "user" in _FIELDS[cls]:
+        data = with_user(data)
     # A field that was added or removed since the event was stored has its default, or is dropped.
     known_data = {name: data[name] for name in _FIELDS[cls] if name in data}
     known_fields = frozen_fields(cls, known_data)

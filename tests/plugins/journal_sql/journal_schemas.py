@@ -80,7 +80,7 @@ def fill(raw: sqlite3.Connection) -> None:
         over = None if name == "waits" else 8.0
         raw.execute(
             "INSERT INTO delf_tasks (id, task_id, task, origin, state, started_at, finished_at, "
-            "error, user_id) VALUES (?, ?, ?, 'agent', ?, 1.0, ?, ?, ?)",
+            "error, limit_key) VALUES (?, ?, ?, 'agent', ?, 1.0, ?, ?, ?)",
             (key, name, f"pay {name}", state, over, "no" if name == "bad" else None, USER),
         )
         for event in events_of(name):

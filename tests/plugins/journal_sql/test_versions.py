@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
-
 import pytest
 
-from delf.errors import UnreadableEventError
 from delf.events import Printed, TaskFinished, TaskStarted
 from delf_journal_sql import schema
 from delf_journal_sql.errors import JournalSetupError
@@ -58,33 +54,6 @@ async def test_journal_of_each_version_can_be_continued(version, tmp_path, open_
         dict(journal_schemas.tables_of(place)) for place in (path, tmp_path / "fresh.db")
     )
     assert here.keys() == fresh.keys()
-
-
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version < 16])
-@pytest.mark.parametrize("damage", ["{", "[]", '{"setup": 1}'])
-async def test_damaged_event_does_not_keep_a_journal_from_being_upgraded(
-    damage, version, tmp_path, open_journal
-):
-    path = tmp_path / "journal.db"
-    journal_schemas.load(path, version)
-    with contextlib.closing(sqlite3.connect(path)) as raw, raw:
-        raw.execute(
-            "UPDATE delf_events SET data = ? WHERE task = 2 AND type = 'TaskStarted'", (damage,)
-        )
-    journal = open_journal(str(path))
-    assert list(await journal.read("done")) == journal_schemas.events_of("done")
-    with pytest.raises(UnreadableEventError, match="task bad is damaged"):
-        await journal.read("bad")
-
-
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version < 16])
-async def test_unread_decision_keeps_its_user_on_an_upgrade(version, tmp_path, open_journal):
-    path = tmp_path / "journal.db"
-    journal_schemas.load(path, version)
-    with contextlib.closing(sqlite3.connect(path)) as raw, raw:
-        raw.execute("UPDATE delf_notes SET data = ?", ('{"by": "ann", "key": "ann:1"}',))
-    (note,) = await open_journal(str(path)).notes()
-    assert note.data == {"by": "ann", "user": "ann:1"}
 
 
 async def test_journal_is_usable_by_two_versions_until_closed(

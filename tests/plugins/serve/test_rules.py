@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from delf import Approved, DelfError, Rejected
+from delf.events import ApprovalVoted
 from delf.protocols.approval import Decider
 from delf_cli.answering import send
 from delf_engine.approvals.inbox import ANSWER_KIND, answer_data
@@ -160,6 +161,25 @@ async def test_answer_written_into_the_journal_obeys_the_rule(ruled):
     done = await says(server, "bo", request)
     assert done.json()["by"] == "bo"
     assert done.json()["via"] == "API, 127.0.0.1"
+
+
+async def test_answer_that_an_earlier_version_wrote_counts_for_its_user(ruled):
+    server = await ruled(two_of=["finance", "chiefs"])
+    request = await asked(server, "cy")
+    journal = server.app.tasks.journal
+    (record,) = await journal.find_requests(request)
+    known = record.requested
+    ada = next(each for each in await journal.people() if each.name == "ada")
+    decider = Decider(name="ada", user=ada.user, teams=ada.teams)
+    data = answer_data(request, known.digest, Approved(), decider)
+    data["key"] = data.pop("user")
+    await journal.post(known.task_id, ANSWER_KIND, data)
+
+    async def recorded_votes():
+        return [e for e in await journal.read(known.task_id) if isinstance(e, ApprovalVoted)]
+
+    (vote,) = await until(recorded_votes)
+    assert (vote.by, vote.user) == ("ada", ada.user)
 
 
 async def test_rule_ignores_remembered_and_advance_approvals(ruled, serve):

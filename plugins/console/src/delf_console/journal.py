@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 
 import click
 
@@ -267,7 +267,7 @@ def _events_of(path: Path) -> Iterator[Event]:
             if json.loads(file.readline()) != _FORMAT:
                 raise ValueError("no export")  # noqa: TRY301 - reported below, as all others
             for number, line in enumerate(file, 2):  # noqa: B007 - named by the error below
-                yield decode(_with_user(json.loads(line)))
+                yield decode(json.loads(line))
         # AttributeError: the line is a list or a number.
         except (
             ValueError,
@@ -281,12 +281,6 @@ def _events_of(path: Path) -> Iterator[Event]:
                 f"{path}, line {number}: this is not an event of a journal",
                 hint="give a file that delf journal export FILE wrote",
             ) from error
-
-
-def _with_user(record: dict[str, Any]) -> dict[str, Any]:
-    """Return an exported event with the field ``user``, which earlier versions called ``key``."""
-    data = record["data"]
-    return {**record, "data": {**data, "user": data["key"]}} if "key" in data else record
 
 
 def _refuse_to_overwrite(path: Path) -> None:

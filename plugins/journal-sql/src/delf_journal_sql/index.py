@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from delf.errors import UnreadableEventError
+from delf.events import with_user
 from delf.protocols.people import name_of_user
 from delf.protocols.search import Place
 from delf.values.unicode import normalized
@@ -346,11 +347,11 @@ def _person_of(data: Mapping[str, Any]) -> str:
     setup: Mapping[str, Any] = data.get("setup") or {}
     request_to_server: Mapping[str, Any] = setup.get("serve") or {}
     # The name of the person whose API key was used, if the server got the task in a request.
-    requester = request_to_server.get("user")
+    requester = with_user(request_to_server).get("user")
     if requester:
         return str(requester)
     # A task without a request, such as a task of a schedule, may still have a user.
-    user = data.get("user")
+    user = with_user(data).get("user")
     return name_of_user(user) if user else ""
 
 

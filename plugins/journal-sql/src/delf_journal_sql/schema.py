@@ -5,15 +5,13 @@ Each item of ``MIGRATIONS`` is one version; released ones are never changed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from delf_journal_sql.codec import DAMAGE
 from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import JournalSetupError
 
-OTHER_NAMES: Final = {"user": "user_id"}  # ``user`` is a reserved word of PostgreSQL
+OTHER_NAMES: Final = {"user": "limit_key"}
 """A mapping from a field of ``TaskRecord`` to its column, where their names differ."""
 _VERSIONS: Final = "delf_schema_version"
 REQUESTS: Final = (
@@ -88,18 +86,11 @@ _VERSION_15: Final = """
 CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {real} NOT NULL);
 CREATE INDEX delf_removed_at ON delf_removed (at);
 """
-# The user for whom a task runs was called its key; :func:`_rename_key` changes the events.
-_VERSION_16: Final = """
-ALTER TABLE delf_tasks RENAME COLUMN limit_key TO user_id;
-ALTER TABLE delf_sessions RENAME COLUMN holder TO user_id
-"""
-_EVENTS_WITH_USER: Final = (
-    "'TaskQueued', 'TaskStarted', 'ApprovalDecided', 'ApprovalVoted', 'ApprovalCommented', "
-    "'ApprovalAssigned'"
-)
+# No table changes: an earlier version looks for the user of an event under another name, and would
+# continue a task for the local user.
+_VERSION_16: Final = ""
 MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14, _VERSION_15, _VERSION_16)
 """The statements that create :data:`OLDEST_VERSION`, then the statements of each migration."""
-_VERSION_WITH_USER: Final = 16
 OLDEST_VERSION: Final = 13
 """The oldest schema version that can be migrated; earlier versions were never released."""
 
@@ -141,8 +132,6 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
                 connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - only names of this module
-            if 0 < version < _VERSION_WITH_USER:
-                _rename_key(connection)
             for migration in _missing_migrations(migrations, version):
                 for statement in migration.format(**database.types).split(";"):
                     if statement.strip():
@@ -153,34 +142,6 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
             )
     finally:
         connection.close()
-
-
-def _rename_key(connection: Connection) -> None:
-    """Rename the field ``key`` of stored events and notes to ``user``."""
-    tables = {
-        "delf_events": f"type IN ({_EVENTS_WITH_USER})",
-        "delf_notes": """data LIKE '%"key"%'""",
-    }
-    for table, condition in tables.items():
-        rows = connection.execute(f"SELECT pos, data FROM {table} WHERE {condition}")  # noqa: S608 - constants
-        for pos, data in rows:
-            try:
-                renamed = _with_user(json.loads(data))
-            except DAMAGE:  # the error of a row that cannot be read belongs to its own task only
-                continue
-            connection.execute(
-                f"UPDATE {table} SET data = :data WHERE pos = :pos",  # noqa: S608 - constants
-                {"data": json.dumps(renamed), "pos": pos},
-            )
-
-
-def _with_user(fields: dict[str, Any]) -> dict[str, Any]:
-    fields["user"] = fields.pop("key", None)
-    setup: dict[str, Any] = fields.get("setup") or {}
-    request_to_server: dict[str, Any] | None = setup.get("serve")
-    if request_to_server and "key" in request_to_server:
-        request_to_server["user"] = request_to_server.pop("key")
-    return fields
 
 
 def _version(connection: Connection, database: Database) -> int:

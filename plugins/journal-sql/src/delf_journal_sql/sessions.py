@@ -13,7 +13,7 @@ from delf_journal_sql.store import placeholders_for
 
 # The time for which the record of a session is kept after the login, in seconds.
 _KEPT_SECONDS: Final = 90 * 86_400.0
-_COLUMNS: Final = "digest, name, began, until, user_id, shown_key, way, client, browser"
+_COLUMNS: Final = "digest, name, began, until, holder, shown_key, way, client, browser"
 
 
 def begin(connection: Connection, session: SessionRecord) -> None:
@@ -22,7 +22,7 @@ def begin(connection: Connection, session: SessionRecord) -> None:
         "DELETE FROM delf_sessions WHERE until < :now AND began < :before",
         {"now": session.began, "before": session.began - _KEPT_SECONDS},
     )
-    # ``user_id`` is the user of the person's tasks; ``way`` is the login method.
+    # ``holder`` is the user of the person's tasks; ``way`` is the login method.
     connection.execute(
         f"INSERT INTO delf_sessions ({_COLUMNS}) VALUES (:digest, :name, :began, :until, "  # noqa: S608 - only names of this module
         ":user, :key, :way, :client, :browser)",

@@ -188,12 +188,12 @@ def of_users(users: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
     """Return the SQL condition for the tasks ``t`` of some users, and its parameters.
 
     Args:
-        users: The users, as the column ``user_id`` has them; None for the tasks of all users.
+        users: The users, as the column ``limit_key`` has them; None for the tasks of all users.
     """
     if users is None:
         return "TRUE", {}
     placeholders, values = placeholders_for(sorted(users), "user")
-    return f"t.user_id IN ({placeholders})", values
+    return f"t.limit_key IN ({placeholders})", values
 
 
 def placeholders_for(items: Iterable[str], prefix: str) -> tuple[str, dict[str, str]]:

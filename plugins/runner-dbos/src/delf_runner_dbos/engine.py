@@ -17,14 +17,8 @@ from typing import Any, Final, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-from delf_runner_dbos.queue import (
-    APPLICATION,
-    SCHEDULED,
-    TASK,
-    Ticket,
-    user_queue_name,
-    with_user,
-)
+from delf.events import with_user
+from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, user_queue_name
 from delf_runner_dbos.sqlite import add_missing_functions, lock_claims
 
 T = TypeVar("T")

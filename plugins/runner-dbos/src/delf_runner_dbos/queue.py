@@ -94,14 +94,6 @@ def user_queue_name(queue: str) -> str:
     return f"{queue}/keys"  # as earlier versions called users: their tasks may still wait there
 
 
-def with_user(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored fields of a ticket or schedule with a field ``user``.
-
-    Earlier versions stored this field as ``key``.
-    """
-    return {"user" if name == "key" else name: value for name, value in fields.items()}
-
-
 def task_id_of(workflow_id: str) -> str:
     """Extract the task id from a workflow id."""
     return workflow_id.partition(":")[0]

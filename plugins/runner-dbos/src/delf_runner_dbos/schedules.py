@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from delf import plugin_context
 from delf.environment import using_environ
 from delf.errors import ConfigurationError
+from delf.events import with_user
 from delf.types import TaskState
 from delf_cli.schedules import Firing, Schedule
 from delf_engine.one_call import parse_call
 from delf_engine.task import check_task
-from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue, check_queue_name, with_user
+from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue, check_queue_name
 from delf_runner_dbos.settings import PLUGIN, RunnerSettings, project_id
 from delf_runner_dbos.times import check_times
 

@@ -55,13 +55,13 @@ CREATE TABLE delf_schema_version (version INTEGER NOT NULL);
 INSERT INTO "delf_schema_version" VALUES(16);
 CREATE TABLE delf_sessions (
     digest TEXT PRIMARY KEY, name TEXT NOT NULL, began REAL NOT NULL, until REAL NOT NULL,
-    user_id TEXT NOT NULL DEFAULT '', shown_key TEXT NOT NULL DEFAULT '',
+    holder TEXT NOT NULL DEFAULT '', shown_key TEXT NOT NULL DEFAULT '',
     way TEXT NOT NULL DEFAULT '', client TEXT NOT NULL DEFAULT '', browser TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE delf_tasks (
     id INTEGER PRIMARY KEY AUTOINCREMENT, task_id TEXT NOT NULL UNIQUE, task TEXT NOT NULL, origin TEXT NOT NULL,
     state TEXT NOT NULL, started_at REAL NOT NULL, finished_at REAL, duration_ms REAL,
-    cost_usd REAL, error TEXT, owner TEXT, queue TEXT, not_before REAL, user_id TEXT,
+    cost_usd REAL, error TEXT, owner TEXT, queue TEXT, not_before REAL, limit_key TEXT,
     tries INTEGER, losses INTEGER, folder TEXT
 );
 INSERT INTO "delf_tasks" VALUES(1,'done','pay done','agent','done',1.0,8.0,NULL,NULL,NULL,NULL,NULL,NULL,'ada:1',NULL,NULL,NULL);

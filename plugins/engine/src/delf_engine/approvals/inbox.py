@@ -19,6 +19,7 @@ from delf.errors import (
     JournalUnavailableError,
     UnknownRequestError,
 )
+from delf.events import with_user
 from delf.machine.contexts import shared_task
 from delf.network.outages import Outage
 from delf.protocols.approval import Decider, Decision, Edited
@@ -92,7 +93,7 @@ def _decider_of(data: Mapping[str, Any]) -> Decider:
 
     Another process wrote the data, so long names are truncated.
     """
-    user = data.get("user")
+    user = with_user(data).get("user")
     teams = data.get("teams")
     if not isinstance(teams, (list, tuple)):
         teams = ()
