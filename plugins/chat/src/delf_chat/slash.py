@@ -52,20 +52,21 @@ class Tally:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._cost, self._usage = agent.total_cost_usd, agent.usage
+        self._initial_cost = agent.total_cost_usd
+        self._initial_usage = agent.usage
         self.tasks = 0
         self.failed = 0
 
     def line(self) -> str:
         """Return the number of tasks and all costs, including summaries and child tasks."""
         status = self._agent.status()
-        now = self._agent.usage
-        before = self._usage
-        used = max(0.0, self._agent.total_cost_usd - self._cost)  # a budget reset lowers the total
+        usage = self._agent.usage - self._initial_usage
+        # A budget reset lowers the total.
+        used = max(0.0, self._agent.total_cost_usd - self._initial_cost)
         cost = format_usd(used)
         if status["unpriced_calls"]:
             cost = f"{cost} where prices are known" if used else "cost unknown"
-        return f"{format_count(self.tasks, 'task')} · {cost} · {(now - before).text}"
+        return f"{format_count(self.tasks, 'task')} · {cost} · {usage.text}"
 
 
 def new_conversation() -> str:

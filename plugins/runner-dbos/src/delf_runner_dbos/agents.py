@@ -73,12 +73,13 @@ class Agents:
                 hint=f"start a runner in {folder_of(setup)}; if the project was moved here, name "
                 "that folder in former_folders under [agent]",
             )
-        setup = {name: setup[name] for name in _AGENT_FIELDS if name in setup}
-        key = json.dumps(setup, sort_keys=True, default=str)
+        # Tasks that differ in other fields share an agent.
+        agent_setup = {name: setup[name] for name in _AGENT_FIELDS if name in setup}
+        key = json.dumps(agent_setup, sort_keys=True, default=str)
         async with self._lock:
             agent = self._agents.get(key)
             if agent is None:
-                agent = self._create_agent(setup)
+                agent = self._create_agent(agent_setup)
                 await agent.astart()
                 self._agents[key] = agent
             self._agents.move_to_end(key)
@@ -114,6 +115,7 @@ class Agents:
         state = replace(self._state)  # a copy, which restore_options() changes
         options = Options(flags=_NO_FLAGS)
         if task_setup:
+            # The project may have been moved here since the task was submitted.
             setup_here = {**task_setup, "folder": str(Path.cwd())}
             options = restore_options(state, options, setup_here)
         agent_setup = Setup.of(state, options)

@@ -107,7 +107,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
         try:
             make_private_folder(data_dir)
             if not os.access(data_dir, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # reported below
         except OSError as error:
             raise ConfigurationError(
                 f"the folder {data_dir} cannot be written: {error.strerror}",

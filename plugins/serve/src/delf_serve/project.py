@@ -86,7 +86,7 @@ def make_application(state: State, options: Options) -> Application:
     from delf_engine.journal.factory import need_durable_journal
 
     setup = Setup.of(state, options)
-    if not setup.journal_was_chosen:
+    if not setup.journal_was_chosen:  # then Application takes the journal "sql"
         need_durable_journal(setup.host, "a server")
     defaults: dict[str, Any] = {"chat": {"persist": True}, **WAIT_FOR_PEOPLE}
     project_fields = setup.project.agent.model_fields_set
