@@ -380,6 +380,19 @@ async def test_response_text_reply_approves_only_the_shown_request(opened):
     assert served.box.sent == [("ada@x.org", 1)]
 
 
+async def test_reply_to_the_first_event_of_a_streamed_response_counts(opened):
+    served, client = await opened()
+    two = f"{SEND}\nprint(await send(to='ben@x.org'))"
+    first = await client.responses.create(model="delf", input=doing(two))
+    async with client.responses.stream(
+        model="delf", previous_response_id=first.id, input="approve"
+    ) as stream:
+        events = [event async for event in stream]
+    created = events[0].response.id
+    await client.responses.create(model="delf", previous_response_id=created, input="approve")
+    assert served.box.sent == [("ada@x.org", 1), ("ben@x.org", 1)]
+
+
 async def test_response_input_answers_a_question_of_a_script(opened):
     _, client = await opened()
     asked = await client.responses.create(model="delf", input=doing(ASK))

@@ -306,7 +306,9 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
     def event(kind: str, **data: Any) -> bytes:
         return frame({"type": kind, "sequence_number": next(numbers), **data}, kind)
 
-    initial = {**_head(body, task_id, 0), "status": "in_progress"}
+    # Some clients continue with the id of this first event, so it counts the decisions, too.
+    detail = await call.service.tasks.detail(task_id, call.caller)
+    initial = {**_head(body, task_id, len(detail.decisions)), "status": "in_progress"}
     yield event("response.created", response=initial)
     yield event("response.in_progress", response=initial)
     reasoning = _Reasoning(task_id, event)
