@@ -814,6 +814,18 @@ async def test_files_are_deleted_with_their_tasks(serve, monkeypatch, way):
     assert there == set(sent) - gone
 
 
+async def test_file_in_a_relative_folder_is_deleted_with_its_task(serve, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", "uploads")
+    server = await serve()
+    sent = await server.client.post("/files", params={"name": "a.txt"}, content=b"x")
+    task = await server.run("print(1)", files=[{"id": sent.json()["id"]}])
+    await server.until(task["task_id"], "done")
+    assert [path.name for path in (tmp_path / "uploads").glob("*/*/*")] == ["a.txt"]
+    await server.client.delete(f"/tasks/{task['task_id']}")
+    assert [*(tmp_path / "uploads").glob("*/*/*")] == []
+
+
 async def test_budget_lists_the_tasks_that_used_it(serve):
     priced = {"cost_usd": 0.25, "budget_usd": 1.0, "allow_unpriced": True}
     server = await serve(agent=priced)

@@ -380,7 +380,8 @@ def _refuse_wildcards_without_keys(settings: ServeSettings, *, has_keys: bool) -
 
 def _files_folder(settings: ServeSettings) -> Path:
     if settings.files_folder is not None:
-        return Path(settings.files_folder)
+        # As tasks record the paths of their files, which are compared with this one.
+        return Path(settings.files_folder).expanduser().absolute()
     from platformdirs import user_data_path
 
     return user_data_path("delf", appauthor=False) / "files"
