@@ -316,11 +316,11 @@ class EndNotices:
         try:
             # The journal has the text of the task without secrets.
             record = await journal.task(end.task_id)
+            # The user may have been removed, or have chosen otherwise, while the task ran.
+            await self._keys.reload(journal, at_once=True)
         except DelfError as error:
             _log.warning("people get no notice of the end of %s: %s", end.task_id, error.message)
             return
-        # The user may have been removed, or have chosen otherwise, while the task ran.
-        await self._keys.reload(journal, at_once=True)
         notice = notice_of_end(self._settings, record.task, end)
         self._notices.tell(notice, self._recipients(record.user))
 
