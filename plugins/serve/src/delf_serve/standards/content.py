@@ -57,13 +57,15 @@ def forced_function(
     """
     functions = _functions_by_name(tools)
     functions.pop(ignored_name, None)
-    may_call_any = choice == "required"
-    first_name = next(iter(functions), None)
-    name = first_name if may_call_any else _chosen_name(choice)
+    if choice == "required":  # a call of any function
+        names: list[object] = [*functions]
+    else:
+        names = [_chosen_name(choice)]
+    name = names[0] if names else None
     if name is None or name == ignored_name:
         return None
-    is_ambiguous = may_call_any and len(functions) > 1
-    if is_ambiguous or not isinstance(name, str) or name not in functions:
+    # The answer has the schema of one function, so the model cannot choose among several.
+    if len(names) > 1 or not isinstance(name, str) or name not in functions:
         raise ProblemError(
             422,
             "tool_choice must name one described function; a choice among several is not supported",
