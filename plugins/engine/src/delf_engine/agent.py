@@ -687,7 +687,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             AgentStateError: If called from the event loop that the agent works on.
         """
         UnknownKeywordError.check(self.submit, options, SUBMIT)
-        events: list[Event] = []
+        events: list[Event] = []  # grows while the task runs, for poll()
         request = self._submitted(task, timeout, options, [events.append])
         request = self._runtime_loop.call(lambda r: r.enqueue(request), "submit", "asubmit")
         return self._start_in_background(request, events)
@@ -726,7 +726,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
                 task may start in this process; a ``DelfError`` ends the task unstarted).
         """
         UnknownKeywordError.check(self.asubmit, options, ASUBMIT)
-        events: list[Event] = []
+        events: list[Event] = []  # grows while the task runs, for poll()
         request = self._submitted(task, timeout, options, [*one_or_more(listeners), events.append])
         request = await self._runtime_loop.call_async(lambda runtime: runtime.enqueue(request))
         return self._start_in_background(request, events)

@@ -170,6 +170,7 @@ def _wrap_abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
             a tool takes the context of such a run.
     """
     package: Any = sys.modules.get("pydantic_ai")
+    # Nothing is an instance of (), which stands for the missing class of an older version.
     if package is None or not isinstance(item, getattr(package, "AbstractToolset", ())):
         return None
     # The tools are listed for a run, although delf has none: most toolsets ignore the context.

@@ -155,7 +155,7 @@ class Redactor:
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Replace the secrets of a source, such as a connection, by its current secrets."""
-        # As of settings: of a key file, each secret in the file; of a URL, also its password.
+        # A secret may be a whole key file or URL: then each secret inside of it is one, too.
         new_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning:
             old_union = self._declared.union(*self._learned.values())
@@ -187,6 +187,7 @@ class Redactor:
         error.message = redact(error.message)
         redacted_args: list[Any] = []
         for argument in error.args:
+            # Only a text is searched for URLs with passwords, as the message is.
             redact_argument = redact if type(argument) is str else self.redact_value
             redacted_args.append(redact_argument(argument))
         error.args = tuple(redacted_args)

@@ -245,7 +245,8 @@ class Resources:
         _check_rules(agent, tools)
         libraries = sandbox.importable(config.allowed_libs)
         spec = _session_spec(libraries, limits, tools, files.formats, inputs)
-        await _warm_up_sandbox(sandbox, spec, redactor)  # starts during the imports below
+        # The processes for scripts start in the background, during the imports below.
+        await _warm_up_sandbox(sandbox, spec, redactor)
         journal = await _open_journal(agent, closing)
         approvals = _approvals_of(agent, journal, closing)
         closing.closers.append(agent.embedders.aclose)

@@ -235,7 +235,7 @@ class Runtime:
         """Run a task within the agent's limits."""
         depth = len([*Permit.of_callers()])
         if depth > MAX_LEVELS:
-            raise too_deep(depth - 1)
+            raise too_deep(depth - 1)  # of the caller, which is one level above this task
         # Adds up the costs of the task. The task is removed from the ledger at a final end.
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))

@@ -203,7 +203,8 @@ def _secrets_within(
 
     Args:
         value: The value.
-        objects_by_id: Visited objects by id, because attributes may form cycles.
+        objects_by_id: Visited objects by id, because attributes may form cycles. An object that is
+            kept here also keeps its id, which Python would otherwise give to a later object.
         is_declared: Whether every text in the value is a secret.
     """
     if isinstance(value, (bytes, bytearray)):

@@ -109,7 +109,7 @@ def run_on_loop(
     try:
         return _result_of(future, loop, raises_when_blocked, is_borrowed)
     except _LoopBlockedError:
-        raise
+        raise  # a blocked loop does not run the clean-up either
     except BaseException:
         # A done future has raised the exception; otherwise a signal handler has.
         if not future.done() and not loop.is_closed():
@@ -521,7 +521,7 @@ class RuntimeLoop:
             loop.create_task(bound.stop())
         else:
             is_borrowed = bound.thread is None
-            with suppress(TimeoutError):
+            with suppress(TimeoutError):  # of a blocked loop, about which the log has a warning
                 run_on_loop(bound.stop(), loop, raises_when_blocked=True, is_borrowed=is_borrowed)
         if bound.thread is not None:
             bound.thread.stop()
@@ -572,7 +572,7 @@ class RuntimeLoop:
             if self._bound is not None:
                 if not self._bound.loop.is_closed():
                     return self._bound
-                self._bound.abandon()
+                self._bound.abandon()  # for example, its asyncio.run() has ended
             thread = None if to_running_loop else LoopThread(self._name)
             loop = asyncio.get_running_loop() if thread is None else thread.loop
             self._bound = _BoundRuntime(self._make, loop, thread)

@@ -102,7 +102,7 @@ class Permit:
                 # All calls in released() are being cancelled: the last one to leave will reacquire
                 # the permit.
                 awaited = {*self._calls_in_released}
-            if not awaited:
+            if not awaited:  # before ``async with``, no permit is held or reacquired
                 return
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
@@ -222,7 +222,7 @@ class TaskClock:
         if deadline is None:  # stopped already
             return
         self._remaining_seconds = deadline - asyncio.get_running_loop().time()
-        if not timeout.expired():
+        if not timeout.expired():  # otherwise reschedule() raises
             timeout.reschedule(None)
 
 

@@ -62,7 +62,10 @@ class Ledger:
         self.highest_costs: dict[tuple[str, Purpose], float] = (
             {} if outer_ledger is None else outer_ledger.highest_costs
         )
-        """The cost of the most expensive reply so far, by model and purpose."""
+        """The cost of the most expensive reply so far, by model and purpose.
+
+        Child tasks share the costs of their parent, so that their first calls need not run alone.
+        """
         # The running tasks whose calls count against this budget.
         self._tasks: set[str] = set()
         # Child tasks that ended in an earlier process, and whose cost is already counted.

@@ -83,7 +83,7 @@ class Connector:
             environ=self.environ,
             **common_options,
         )
-        if "." in kind:
+        if "." in kind:  # the path of a class, as package.Class
             return _create(_import_class(kind, location), entry, kind)
         return _from_entry(self.host, entry)
 

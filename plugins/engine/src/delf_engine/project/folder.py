@@ -245,7 +245,10 @@ def _expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
 
 
 def _env_file(root: Path, search_start: Path) -> EnvFile:
-    """Read the ``.env`` file of the project's folder, or else of the folder ``search_start``."""
+    """Read the ``.env`` file of the project's folder, or else of the folder ``search_start``.
+
+    A folder outside of the project, from which the user only names the ``delf.toml``, has no part.
+    """
     folders = [root, search_start] if search_start.is_relative_to(root) else [root]
     for folder in folders:
         if is_file(folder / ENV_FILE):

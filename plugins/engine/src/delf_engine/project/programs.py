@@ -173,6 +173,7 @@ def files_of_programs(
         size = 0 if target is None else target.stat().st_size
         if len(digests) < _MAX_DIGESTED_FILES and size <= remaining_bytes:
             remaining_bytes -= size
+            # A link that leads elsewhere needs trust again, even if the content is the same.
             link = b"link %b " % os.fsencode(path.readlink()) if is_link else b""
             digests[name] = {"": _digest(link + (b"" if target is None else _content(target)))}
         else:
