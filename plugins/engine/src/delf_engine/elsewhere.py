@@ -164,7 +164,8 @@ async def _found_with_stored_state(
         for match, task in zip(page.tasks, tasks, strict=True):
             if conditions.state in (None, task.state):
                 found.append(replace(match, task=task))
-        if not page.tasks or not page.more or len(found) >= limit:
+        has_next_page = page.more and bool(page.tasks)
+        if not has_next_page or len(found) >= limit:
             return Found(tasks=found, more=page.more, behind=page.behind)
         cursor = page.tasks[-1].task.task_id
 

@@ -45,6 +45,7 @@ class FollowsTasks:
             UnknownTaskError: If no such task is known.
             AgentStateError: If called from the event loop that the agent works on.
         """
+        # Before the look-up, so that the error does not depend on who runs the task.
         self._runtime_loop.check_outside_loop("poll", "apoll")
         if (task := self._tasks.find(task_id)) is not None:
             return task.snapshot()
@@ -98,6 +99,7 @@ class FollowsTasks:
             UnknownTaskError: If no such task is known.
             AgentStateError: If called from the event loop that the agent works on.
         """
+        # Before the look-up, so that the error does not depend on who runs the task.
         self._runtime_loop.check_outside_loop("cancel", "acancel")
         if (task := self._tasks.find(task_id)) is not None:
             return task.cancel()

@@ -274,7 +274,8 @@ class Runtime:
         except ConfigurationError as error:
             # The journal has a submitted task already. Without an end, the task would look as if it
             # still had to run. A resumed task can be resumed again, once the cause is mended.
-            if not request.past or request.is_resumed:
+            is_submitted = bool(request.past) and not request.is_resumed
+            if not is_submitted:
                 raise
             return error
         except asyncio.CancelledError:

@@ -147,7 +147,7 @@ def without_secrets(settings: Any) -> Any:
     path.
     """
     if settings is None or isinstance(settings, (str, int, float)):
-        return settings
+        return settings  # a setting that is a secret has a type for secrets
     if isinstance(settings, _SECRET_TYPES):
         # Empty, unless the secret is a URL.
         return _address_in(str(cast("Any", settings).get_secret_value()))

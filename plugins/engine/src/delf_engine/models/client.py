@@ -217,6 +217,7 @@ class ModelClient:
                     models, answer.request, attempt, _Streaming()
                 )
             except LLMExecutionError as error:
+                # Without a writer, all models were asked, and the error is that of the last one.
                 if writer is None or not answer.requests_left:
                     raise
                 if not await self._fall_back_from(writer, config, error):
