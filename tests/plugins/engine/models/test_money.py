@@ -320,3 +320,9 @@ def test_ledger_adds_child_cost_to_the_parent() -> None:
     assert ledger.cost_usd == pytest.approx(0.7)
     ledger.reset()
     assert ledger.by_task == {}
+
+
+def test_price_file_of_an_editor_that_marks_utf_8_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "pricing.json"
+    path.write_text('{"m": {"input": 2, "output": 3}}', "utf-8-sig")
+    assert load_pricing((path,))("m") == Price(input=2.0, output=3.0, cached_input=2.0)

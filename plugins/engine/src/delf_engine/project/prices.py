@@ -78,7 +78,7 @@ def read_prices(path: Path) -> dict[str, Price]:
         ConfigurationError: If the file is invalid; the error names the entry.
     """
     try:
-        content: Any = json.loads(path.read_text("utf-8"))
+        content: Any = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}", hint=_HINT) from None
     models = _entries(content)
