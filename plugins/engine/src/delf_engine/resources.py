@@ -385,7 +385,8 @@ class Resources:
         try:
             await self.models.check(self.config.main_llm)  # only some tasks use other models
             spec = self.session_spec(self.tools, self.files.inputs)
-            await (await self.sandbox.backend.open(spec)).aclose()
+            session = await self.sandbox.backend.open(spec)
+            await session.aclose()
             # Connections that add facts to the prompt must be able to load them, for any task.
             sources = self.tools.tools.with_context.items()
             no_task = ""

@@ -263,7 +263,7 @@ def _wait_for_clean_up(
     if is_borrowed:
         _run_if_idle(loop, clean_up)
     try:
-        clean_up.result(seconds + 1)
+        clean_up.result(seconds + 1)  # one second more than wait_for_cancelled() takes at most
     except TimeoutError:
         _log.warning("the agent's event loop does not answer%s", busy_at(loop))
 

@@ -74,7 +74,7 @@ class Connector:
             key: type_settings.pop(key, None) for key in ("allow", "confirm", "trust", "contents")
         }
         for key, value in type_settings.items():
-            values.put((key,), value, lambda at: f"{location} {'.'.join(at)}", self.folder)
+            values.put((key,), value, lambda path: f"{location} {'.'.join(path)}", self.folder)
         entry = ConnectionEntry(
             name=name,
             type=kind,

@@ -175,7 +175,8 @@ def files_of_programs(
             remaining_bytes -= size
             # A link that leads elsewhere needs trust again, even if the content is the same.
             link = b"link %b " % os.fsencode(path.readlink()) if is_link else b""
-            digests[name] = {"": _digest(link + (b"" if target is None else _content(target)))}
+            content = b"" if target is None else _content(target)
+            digests[name] = {"": _digest(link + content)}
         else:
             other_metadata += _metadata_of(name, status, target if is_link else None)
     if other_metadata:
