@@ -169,7 +169,8 @@ class AgentMemory:
         mark = _USER_WORDS_MARK if has_only_user_data else _UNTRUSTED_MARK
         proposed_facts = await _propose_facts(done_task, guidelines)
         # A model may copy the mark of a fact that it was shown.
-        new_facts = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in proposed_facts]
+        marked = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in proposed_facts]
+        new_facts = list(dict.fromkeys(marked))  # a model may also repeat itself
         if new_facts:
             await self.save(new_facts)
         return new_facts

@@ -256,6 +256,15 @@ def test_failing_to_learn_is_a_warning(make_agent, scripted_model):
     assert "the scripted model has no reply" in warnings(response)[0]
 
 
+def test_fact_that_the_model_repeats_is_learned_once(make_agent, scripted_model):
+    store = Store([])
+    scripted_model.writes("print(1)")
+    scripted_model.says('["Ann is 7.", "Ann is 7.", "Ann is 7. (the user\'s own words)"]')
+    response = make_agent(memory=store, learn=True).run("Go.")
+    assert learned(response) == ["Ann is 7. (the user's own words)"]
+    assert [fact.content for fact in store.facts] == learned(response)
+
+
 def test_failed_task_learns_nothing(make_agent, scripted_model):
     store = Store()
     scripted_model.writes("1/0").says('["Ann is 7."]')
