@@ -492,7 +492,7 @@ class TaskHost:
         self._move_output_to_answer()
         self._answer_texts.append(text)
         self._run.log.buffer_output(text)
-        # No more text follows, so nothing is held back as the possible beginning of a secret.
+        # The text is whole, so its end is not held back as the possible beginning of a secret.
         self._run.log.flush_held_back_output()
 
     def _printed(self) -> str:

@@ -63,7 +63,7 @@ class Permit:
 
     async def __aenter__(self) -> Self:
         await self._acquire()
-        self.caller = next(self.of_callers(), None)
+        self.caller = next(self.of_callers(), None)  # read before of_task has this permit
         self.of_task.set(self)
         return self
 

@@ -380,6 +380,7 @@ class ModelClient:
         """Add a reply's tokens and cost to the ledger, and return the cost; None if unknown."""
         cost = await self._cost(config, reply, complete_usage(request, reply))
         self.ledger.learn_cost(config, request, cost)
+        # The estimated tokens only serve the cost: reports have the tokens that the server counted.
         self.ledger.add(reply.usage, cost, self.log.task_id)
         return cost
 
