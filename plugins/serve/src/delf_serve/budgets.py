@@ -51,7 +51,7 @@ class _BudgetLedger(Ledger):
             ProblemError: If the journal computes no costs, so that no limit can be enforced.
             DelfError: If the journal does not respond.
         """
-        # Set before the query, so that concurrent calls of reserved() do not make it, too.
+        # Set before the query, so that concurrent calls of reserved() do not query, too.
         self._refreshed_at = time.monotonic()
         recorded_cost = await self._read_cost()
         # The ledger may already know of costs that the journal does not have yet.

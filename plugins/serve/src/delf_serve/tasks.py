@@ -1017,7 +1017,7 @@ class Tasks:
         try:
             await self._resume(task_id, first_event.user)
         except DelfError:
-            return  # another process was quicker
+            return  # another process was quicker, or the next look tries again
 
     async def _check_user(self, user: str | None) -> None:
         """Check that the user of a task may still run tasks.
