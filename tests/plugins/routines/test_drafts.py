@@ -74,6 +74,22 @@ async def test_draft_refuses_to_fix_a_parameter_that_is_not_proposed(agent, scri
     assert caught.value.hint == "proposed are: to, month"
 
 
+@pytest.mark.parametrize(
+    ("fixed", "parameters"),
+    [(["to"], {"to_2"}), (["to_2"], {"to"}), (["to", "to_2"], set[str]())],
+)
+async def test_fixed_parameter_leaves_the_names_of_the_others(
+    agent, scripted_model, fixed, parameters
+):
+    scripted_model.writes(
+        "await send(to='ada@example.com', text='x')\n"
+        "await send(to='eve@example.com', text='x')\nprint('sent')"
+    )
+    response = await agent.arun("Greet ada@example.com and eve@example.com")
+    made = await Routines(agent).adraft(response.trace.task_id, "report", fixed=fixed)
+    assert set(made.routine.parameters) == parameters
+
+
 async def test_script_with_an_invisible_character_is_not_saved(agent, scripted_model, store):
     scripted_model.writes(ONE, ONE.replace("sent'", "s\u200bent'"))
     for _ in range(2):

@@ -255,7 +255,7 @@ def propose(
         saved_from=task_id,
         answer=shape_of_answer,
     )
-    return Proposal(routine, frozenset(finder.kept_literals))
+    return Proposal(routine, finder.kept_literals)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,13 +321,18 @@ class _LiteralFinder(ast.NodeVisitor):
         self._unavailable_names = {*unavailable_names, *keyword.kwlist}
         # A literal whose parameter would get one of these names stays a literal.
         self._refused_names = refused_names
-        self.kept_literals: set[str] = set()
-        """The refused names that a parameter would have got."""
+        # The values of these literals, and the names that their parameters would have got.
+        self._kept_names: dict[_Key, str] = {}
         # For each node that is being visited, the innermost last: a name for its literals, or None.
         self._name_hints: list[str | None] = [None]
         self._f_string_depth = 0  # the number of f-strings around the node being visited
         self.parameters: dict[_Key, Parameter] = {}
         self.replacements: list[_Replacement] = []
+
+    @property
+    def kept_literals(self) -> frozenset[str]:
+        """The refused names that a parameter would have got."""
+        return frozenset(self._kept_names.values())
 
     def visit_Call(self, node: ast.Call) -> None:
         """Visit a call, so that a parameter that replaces a literal argument gets a fitting name.
@@ -511,11 +516,15 @@ class _LiteralFinder(ast.NodeVisitor):
         key = _key(value)
         if key in self.parameters:
             return self.parameters[key]
-        name = self._name(value, kind)
-        if name in self._refused_names:
-            self.kept_literals.add(name)
+        if key in self._kept_names:
             return None
+        name = self._name(value, kind)
+        # Also the name of a literal that is kept: the other parameters keep the names that the
+        # person has seen.
         self._unavailable_names.add(name)
+        if name in self._refused_names:
+            self._kept_names[key] = name
+            return None
         parameter = self.parameters[key] = Parameter(name=name, type=kind, default=value)
         return parameter
 
