@@ -123,6 +123,25 @@ def test_scripts_of_a_task_become_one_routine(agent, scripted_model, sent):
     assert routine(month="2026-11").raise_for_status().text == "7 sent"
 
 
+def test_merged_script_gets_the_recorded_answer_to_its_question(scripted_model, delf_host, store):
+    @tool(effect="read", confirm=False)
+    def orders(month: str) -> int:
+        """Orders of a month."""
+        return 4
+
+    question = "month = await ask('Which month?')\n"
+    last = "print(await orders(month=month), 'orders')"
+    options = {"llm": "scripted", "host": delf_host, "journal": "none"}
+    with Agent(tools=[orders], on_ask=lambda _: "2026-10", **options) as agent:
+        scripted_model.writes(
+            f"{question}rerun(month, 'go on')", last.replace("=month", "='2026-10'")
+        )
+        response = agent.run("Count what was sold").raise_for_status()
+        scripted_model.writes(question + last)
+        routine = Routines(agent).save(response.trace.task_id, "report").routine
+    assert routine.script == question + last
+
+
 def test_merging_of_scripts_is_charged_to_the_budget_of_the_agent(agent, scripted_model, store):
     def paid(code: str) -> ModelReply:
         return ModelReply(text=script(code), model="scripted", usage=Usage(), cost_usd=0.5)

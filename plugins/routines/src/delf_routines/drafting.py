@@ -370,7 +370,9 @@ class _ScriptMerger:
         """
         tools = stand_ins(self._routine.actions, self._replay)
         # This object is the agent's strategy, so the agent calls solve(), which stores the script.
-        async with make_similar_agent(tools=tools, strategy=self) as agent:
+        async with make_similar_agent(
+            tools=tools, strategy=self, on_ask=self._replay.answer
+        ) as agent:
             response = await (await agent.asubmit(self._routine.task, ledger=ledger))
         has_succeeded: bool = response.status
         if not has_succeeded or not self.script:
