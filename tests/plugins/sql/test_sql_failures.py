@@ -348,20 +348,44 @@ async def test_write_with_a_lost_connection_has_unknown_outcome(kind, request, o
         gc.collect()
 
 
+async def endless_write(sql, folder) -> asyncio.Task:
+    endless = "WITH RECURSIVE r(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM r)"
+    task = asyncio.create_task(sql.write(f"INSERT INTO items {endless} SELECT n, 'x' FROM r"))
+    await until(lambda: [*folder.glob("*-journal"), *folder.glob("*-wal")])
+    return task
+
+
+def kill_sqlite_children() -> None:
+    for path in Path("/proc/self/task").glob("*/children"):
+        for pid in path.read_text().split():
+            if b"sqlite_child" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(int(pid), signal.SIGKILL)
+
+
 async def test_sqlite_write_with_a_killed_process_has_unknown_outcome(
     sqlite_database, open_sql, tmp_path
 ):
     sqlite_database.run(SETUP)
     sql = open_sql(sqlite_database)
-    endless = "WITH RECURSIVE r(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM r)"
-    task = asyncio.create_task(sql.write(f"INSERT INTO items {endless} SELECT n, 'x' FROM r"))
-    await until(lambda: [*tmp_path.glob("*-journal"), *tmp_path.glob("*-wal")])
-    for path in Path("/proc/self/task").glob("*/children"):
-        for pid in path.read_text().split():
-            if b"sqlite_child" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(int(pid), signal.SIGKILL)
+    task = await endless_write(sql, tmp_path)
+    kill_sqlite_children()
     assert isinstance(await failure_of(task), OutcomeUnknownError)
     assert await sql.query("SELECT id FROM items") == [{"id": 1}]
+
+
+@pytest.mark.parametrize("problem", ["the file is gone", "no process can start"])
+async def test_killed_sqlite_write_that_cannot_be_rolled_back_has_unknown_outcome(
+    sqlite_database, open_sql, tmp_path, monkeypatch, problem
+):
+    sqlite_database.run(SETUP)
+    sql = open_sql(sqlite_database)
+    task = await endless_write(sql, tmp_path)
+    if problem == "the file is gone":
+        Path(sqlite_database.url.removeprefix("sqlite:///")).rename(tmp_path / "moved")
+    else:
+        monkeypatch.setattr("delf_sql.backends.sqlite.own_python", lambda: "/bin/false")
+    kill_sqlite_children()
+    assert isinstance(await failure_of(task), OutcomeUnknownError)
 
 
 def end_connections(database) -> None:

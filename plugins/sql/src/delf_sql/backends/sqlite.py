@@ -28,6 +28,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import QueuePool
 
 import delf_confined
+from delf.errors import DelfError
 from delf.machine.forks import TemporaryFolder
 from delf.machine.interpreter import own_python
 from delf.machine.own_files import make_private_file
@@ -475,7 +476,9 @@ class SqliteBackend:
 
         SQLite itself rolls back when a process that may write opens the file.
         """
-        with contextlib.suppress(_SqliteError):  # another process holds the file: it rolls back
+        # If the file cannot be opened, perhaps another process holds it, and rolls back. Whatever
+        # the reason, the error of the killed write matters more: its outcome is unknown.
+        with contextlib.suppress(_SqliteError, EOFError, OSError, DelfError):
             self._open(read_only=False).close()
 
     def dispose(self) -> None:
