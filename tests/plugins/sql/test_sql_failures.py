@@ -15,6 +15,7 @@ from pathlib import Path
 import pymysql
 import pytest
 from pymysql.constants import ER
+from sqlalchemy.exc import StatementError
 
 from delf import Agent
 from delf.errors import (
@@ -407,6 +408,13 @@ def end_connections(database) -> None:
             except pymysql.err.OperationalError as error:
                 if error.args[0] != ER.NO_SUCH_THREAD:  # it has ended by itself meanwhile
                     raise
+
+
+@pytest.mark.parametrize("backend", [mysql.MysqlBackend, postgresql.PostgresBackend])
+def test_value_that_sqlalchemy_refuses_is_a_problem_of_the_statement(backend):
+    error = StatementError("not bound", "SELECT :a", None, ValueError("a value is missing"))
+    problem = backend.explain(object.__new__(backend), error)
+    assert (problem.cause, problem.text) == ("statement", "a value is missing")
 
 
 async def test_refused_write_has_a_known_outcome(any_database, open_sql):

@@ -378,11 +378,11 @@ class MysqlBackend(EngineBackend):
 
     def explain(self, error: BaseException) -> Problem | None:
         """Return the problem behind an error of PyMySQL; None for any other error."""
-        error = driver_error(error)
-        if not isinstance(error, MySQLError):
+        cause = driver_error(error)
+        if not isinstance(cause, MySQLError):
             return super().explain(error)
-        code = _code(error)
-        text = first_line(str(error.args[-1] if error.args else error))
+        code = _code(cause)
+        text = first_line(str(cause.args[-1] if cause.args else cause))
         if code in _TIMEOUTS:
             return Problem(cause="timeout", text=text)
         if code in _READ_ONLY:

@@ -271,16 +271,16 @@ class PostgresBackend(EngineBackend):
 
     def explain(self, error: BaseException) -> Problem | None:
         """Return the problem behind an error of psycopg; None for any other error."""
-        error = driver_error(error)
-        if not isinstance(error, psycopg.Error):
+        cause = driver_error(error)
+        if not isinstance(cause, psycopg.Error):
             return super().explain(error)
-        state = error.sqlstate or ""
-        text = _message(error)
+        state = cause.sqlstate or ""
+        text = _message(cause)
         if state == _QUERY_CANCELED:
             return Problem(cause="timeout", text=text)
         if state in _READ_ONLY:
             return Problem(cause="read-only", text=text)
-        is_from_client = isinstance(error, psycopg.OperationalError) and not state
+        is_from_client = isinstance(cause, psycopg.OperationalError) and not state
         if is_from_client:  # the server sent no state, because the connection failed
             return Problem(cause="unavailable", text=text, is_connection_lost=True)
         if state.startswith(_UNAVAILABLE):
