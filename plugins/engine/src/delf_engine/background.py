@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
@@ -17,7 +18,7 @@ from delf_engine.elsewhere import wait_for_end
 from delf_engine.response import Response, past_response
 from delf_engine.task import TaskRequest
 from delf_engine.views.snapshot import snapshot
-from delf_engine.waiting import is_cancelled
+from delf_engine.waiting import completion
 
 if TYPE_CHECKING:
     from delf.events import Event
@@ -102,34 +103,27 @@ class BackgroundTask:
             TimeoutError: If the task does not end in time; the task continues.
             TaskStoppedError: If the task was cancelled.
         """
-        try:
-            return self.outcome.result(timeout)
-        except CancelledError:
-            raise TaskStoppedError(f"task {self.task_id} was stopped") from None
-        except TimeoutError as error:
-            raise self._timeout_error(error, timeout) from None
+        with suppress(TimeoutError, CancelledError):
+            self.outcome.exception(timeout)  # only waits, and does not raise the task's error
+        return self._response(timeout)
 
     async def await_end(self, timeout: float | None) -> Response:
         """Async version of :meth:`wait`."""
-        try:
-            async with asyncio.timeout(timeout):
-                # Shielded: the caller's timeout must not cancel the task, which other callers may
-                # await.
-                return await asyncio.shield(asyncio.wrap_future(self.outcome))
-        except asyncio.CancelledError:
-            # Either the delf task was stopped, or the caller of this method is cancelled.
-            is_caller_cancelled = is_cancelled()
-            if self.outcome.cancelled() and not is_caller_cancelled:
-                raise TaskStoppedError(f"task {self.task_id} was stopped") from None
-            raise
-        except TimeoutError as error:
-            raise self._timeout_error(error, timeout) from None
+        # A cancelled caller does not cancel the task, which other callers may await.
+        end = completion(self.outcome, asyncio.get_running_loop())
+        await asyncio.wait({end}, timeout=timeout)
+        return self._response(timeout)
 
-    def _timeout_error(self, error: TimeoutError, timeout: float | None) -> TimeoutError:
-        """Return the error of the task if the task raised it; otherwise the error of the wait."""
-        if self.outcome.done():
-            return error
-        return TimeoutError(f"task {self.task_id} has not ended within {timeout} s; it continues")
+    def _response(self, timeout: float | None) -> Response:
+        """Return the task's response after a wait, as :meth:`wait` describes."""
+        if not self.outcome.done():
+            raise TimeoutError(
+                f"task {self.task_id} has not ended within {timeout} s; it continues"
+            )
+        try:
+            return self.outcome.result()
+        except CancelledError:
+            raise TaskStoppedError(f"task {self.task_id} was stopped") from None
 
 
 class BackgroundTasks:

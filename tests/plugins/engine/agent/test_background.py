@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from delf.specs import JournalSpec
 from delf.types import TaskState
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
+from delf_engine.background import BackgroundTask
 from delf_engine.calls.children import MAX_LEVELS
 from delf_engine.elsewhere import wait_for_end
 from delf_engine.journal.in_process import InProcessJournal
@@ -549,3 +551,23 @@ class TestStream:
                 return await agent.arun("y")
 
         assert asyncio.run(read()).text == "next"
+
+
+def test_task_that_ends_with_the_wait_gives_its_response() -> None:
+    class Late(Future[Any]):
+        """A future whose result comes just after the time of the wait."""
+
+        def result(self, timeout: float | None = None) -> Any:
+            return self._at_end(super().result, timeout)
+
+        def exception(self, timeout: float | None = None) -> Any:
+            return self._at_end(super().exception, timeout)
+
+        def _at_end(self, get: Any, timeout: float | None) -> Any:
+            try:
+                return get(timeout)
+            except TimeoutError:
+                self.set_result("the response")
+                raise
+
+    assert BackgroundTask("task_1", [], Late()).wait(0.01) == "the response"
