@@ -143,6 +143,7 @@ class Calendar(GoogleConnection):
                 f"limit can be from 1 to {_MAX_FOUND}; for more, list shorter periods"
             )
         zone = await self._zone(calendar, start, end)
+        # One event more than the limit shows whether there are more.
         listing = Request(
             "list events",
             "GET",

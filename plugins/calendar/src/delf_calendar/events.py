@@ -207,6 +207,7 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
         name, _, text = line.partition(":")
         dates = [date.strip() for date in text.split(",")]
         incomplete_dates = [date for date in dates if not date.endswith("Z")]
+        # A name with parameters, such as ``EXDATE;TZID=Europe/Berlin``, has its zone.
         if name not in _SINGLE_DATES or not incomplete_dates:
             completed.append(line)
             continue

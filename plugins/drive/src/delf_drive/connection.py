@@ -139,6 +139,7 @@ class Drive(GoogleConnection):
             conditions.append(f"mimeType = {quote_text(self._media_type_of(kind))}")
         if folder:
             conditions.append(f"{quote_text(await self._resolver.folder(folder))} in parents")
+        # One file more than the limit shows whether there are more.
         listing = Request(
             "search files",
             "GET",

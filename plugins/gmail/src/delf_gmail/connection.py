@@ -124,6 +124,7 @@ class Gmail(GoogleConnection):
             raise ToolRefusedError(
                 f"limit can be from 1 to {_MAX_SEARCH_RESULTS}; narrow the query instead"
             )
+        # One message more than the limit shows whether there are more.
         listing = Request(
             "search messages",
             "GET",

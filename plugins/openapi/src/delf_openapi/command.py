@@ -53,8 +53,8 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
     for notice in notices:
         click.echo(f"# {visible(notice)}", err=True)
     if as_json:
-        effects = dict.fromkeys(action_names, "read")
-        click.echo(json.dumps({"effects": effects, "actions": count}, indent=2))
+        reading = dict.fromkeys(action_names, "read")
+        click.echo(json.dumps({"effects": reading, "actions": count}, indent=2))
     else:
         _print_line(action_names, count)
 

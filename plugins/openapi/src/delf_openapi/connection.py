@@ -445,11 +445,9 @@ class APITool(Connection[OpenAPISettings]):
         if verbose:
             for item in description["methods"]:
                 endpoint = api.entries[item["name"]].endpoint
-                item |= {
-                    "method": endpoint.method,
-                    "path": endpoint.path,
-                    "tags": list(endpoint.tags),
-                }
+                item["method"] = endpoint.method
+                item["path"] = endpoint.path
+                item["tags"] = list(endpoint.tags)
         title = clean(api.info.get("title"), 200)
         return {
             **description,

@@ -72,6 +72,7 @@ class Enrichment:
         try:
             await asyncio.gather(*tasks)
         finally:
+            # After a failure, no other batch may go on asking the model.
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -131,7 +131,8 @@ def _pairs_of_property(
     if style is None and uses_brackets and isinstance(value, (dict, list)):
         style = "deepObject"
     if style is None and "explode" not in encoding and _is_nested(value):
-        # Each item of a list gets a pair of its own.
+        # The form declares nothing about its nested values, so they are written as JSON; each item
+        # of a list gets a pair of its own.
         items: list[Any] = _list(value) if isinstance(value, list) else [value]
         return [(name, _quoted_json(item)) for item in items]
     style = str(style or "form")

@@ -131,6 +131,7 @@ class Plan:
         # appendCells adds the missing rows to the sheet, but no columns.
         self._grow(Area(sheet=sheet), height=0, width=width)
         cells, date_formats = _cells(grid, 0, 0, formulas=formulas)
+        # The service decides where the rows go, so the formats are set in the cells themselves.
         for (row, column), date_format in date_formats.items():
             cell_format = {"numberFormat": {"type": date_format, "pattern": FORMATS[date_format]}}
             cells[row]["values"][column]["userEnteredFormat"] = cell_format

@@ -240,7 +240,7 @@ class WebSearch(Connection[WebSearchSettings]):
         http_transport = async_transport(httpx, verify=default_context())
         try:
             async with (
-                asyncio.timeout(seconds),
+                asyncio.timeout(seconds),  # of the whole answer; httpx limits each read alone
                 httpx.AsyncClient(
                     transport=http_transport, timeout=seconds, headers=headers
                 ) as client,
