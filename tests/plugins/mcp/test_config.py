@@ -77,6 +77,23 @@ def test_server_entry_is_parsed(entry, read, tmp_path):
     assert server_settings(path, "a", {}) == read
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('A="one # two" # why', "one # two"),
+        ("A='x'  # it's \"y\"", "x"),
+        ('A="say "hi""', 'say "hi"'),
+        ("A=\"x' # y", "\"x'"),
+        ("A=''", ""),
+    ],
+)
+def test_comment_may_follow_a_quoted_value(line, value, tmp_path):
+    (tmp_path / ".env").write_text(line)
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"a": {"command": "x", "envFile": ".env"}}}')
+    assert server_settings(path, "a", {})["env"] == {"A": value}
+
+
 def test_variable_syntax_of_another_program_is_refused(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_text('{"servers": {"a": {"command": "x", "args": ["${config:a.key}"]}}}')

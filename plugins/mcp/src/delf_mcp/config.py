@@ -26,6 +26,7 @@ _FOREIGN_VARIABLE: Final = re.compile(r"\$\{[a-zA-Z]+:[^}]*\}")
 _COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)")
+_QUOTED_VALUE: Final = re.compile(r"""(["'])(.*?)\1(?:\s+#.*)?""")
 
 
 def servers_in(path: Path) -> dict[str, dict[str, Any]]:
@@ -208,7 +209,7 @@ def _program_variables(
 def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
     """Return the variables that the lines ``NAME=value`` of a file define.
 
-    A value may be in quotes. After a value without quotes, a comment may follow.
+    A value may be in quotes, and a comment may follow it.
 
     Raises:
         ConnectionConfigurationError: If the file cannot be read.
@@ -224,9 +225,8 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
         match = _ASSIGNMENT.fullmatch(line.strip())
         if match is not None:
             value = match[2].strip()
-            is_quoted = len(value) > 1 and value[0] in ("'", '"') and value[-1] == value[0]
-            value_without_comment = value.partition(" #")[0].rstrip()
-            text = value[1:-1] if is_quoted else value_without_comment
+            quoted = _QUOTED_VALUE.fullmatch(value)
+            text = quoted[2] if quoted is not None else value.partition(" #")[0].rstrip()
             values[match[1]] = SourcedText(text, source)
     return values
 
