@@ -119,6 +119,14 @@ def test_configuration_error_names_the_place(config, tmp_path):
         server_settings(config, "a", {})
 
 
+@pytest.mark.parametrize("command", ["x", ["npx", "x"]])
+def test_arguments_that_are_no_list_are_refused(command, tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"servers": {"a": {"command": command, "args": "--all"}}}))
+    with pytest.raises(ConnectionConfigurationError, match=r"mcp.json: a: args is not a list"):
+        server_settings(path, "a", {})
+
+
 @pytest.mark.parametrize("metadata", [{}, {"_meta": None}, {"_meta": {"a": 1}}])
 @pytest.mark.parametrize("data", [[1, {"a": None}], [], "text", 5, False, {"value": 1}, {}])
 def test_structured_result_may_be_any_json(data, metadata):

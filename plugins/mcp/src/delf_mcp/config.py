@@ -130,14 +130,19 @@ def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -
     A list under ``command`` is the command and its first arguments. Arguments that are numbers
     become texts. The result is empty if neither ``command`` nor ``args`` is a list, because a plain
     command needs no conversion.
+
+    Raises:
+        ConnectionConfigurationError: If ``args`` is given and not a list.
     """
     command = expanded.get("command")
     args = expanded.get("args")
-    all_args = cast("list[Any]", args if isinstance(args, list) else [])
+    if args is not None and not isinstance(args, list):
+        raise ConnectionConfigurationError(f"{where}: args is not a list")
+    all_args = cast("list[Any]", args or [])
     if isinstance(command, list) and command:
         command, *first_args = cast("list[Any]", command)
         all_args = [*first_args, *all_args]
-    elif not isinstance(args, list):
+    elif args is None:
         return {}
     texts = [_as_text(arg, f"{where}: args", source) for arg in all_args]
     if command is not None:
