@@ -94,6 +94,14 @@ def test_comment_may_follow_a_quoted_value(line, value, tmp_path):
     assert server_settings(path, "a", {})["env"] == {"A": value}
 
 
+def test_project_folder_of_a_file_above_is_its_folder(tmp_path):
+    (tmp_path / "part").mkdir()
+    (tmp_path / ".env").write_text("A=1")
+    content = '{"servers": {"a": {"command": "x", "envFile": "${workspaceFolder}/.env"}}}'
+    (tmp_path / "mcp.json").write_text(content)
+    assert server_settings(tmp_path / "part/../mcp.json", "a", {})["env"] == {"A": "1"}
+
+
 def test_variable_syntax_of_another_program_is_refused(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_text('{"servers": {"a": {"command": "x", "args": ["${config:a.key}"]}}}')

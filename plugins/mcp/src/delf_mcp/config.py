@@ -74,7 +74,9 @@ def server_settings(
     entry = _entry_of(path, name)
     where = f"{path}: {name}"
     # The file may be in a folder such as .vscode inside the project's folder.
-    folder = path.parent.parent if path.parent.name.startswith(".") else path.parent
+    name_of_folder = path.parent.name
+    is_in_hidden_folder = name_of_folder.startswith(".") and name_of_folder != ".."
+    folder = path.parent.parent if is_in_hidden_folder else path.parent
     variables = {**_editor_variables(folder.absolute()), **environ}
     settings = cast("dict[str, Any]", _expand(_supported_settings(entry), variables, where, source))
     settings |= _command_and_args(settings, where, source)
