@@ -11,6 +11,7 @@ import pytest
 from delf.errors import ConnectionUnavailableError, ToolRefusedError
 from delf_calendar import Calendar
 from delf_docs import Docs
+from delf_drive import Drive
 from delf_gmail import Gmail
 from delf_google.errors import GoogleError, LoginError, LostAnswerError, Problem, QuotaError
 from delf_google.requests import Answer, Request
@@ -28,6 +29,28 @@ async def gmail(connect: Any) -> Any:
     made = connect(Gmail, timeout=5)
     yield made
     await made.aclose()
+
+
+@pytest.mark.parametrize(
+    ("kind", "action", "arguments"),
+    [
+        (Gmail, "search", {"query": "\ud83d"}),
+        (Gmail, "read", {"message": "\ud83d"}),
+        (Gmail, "send", {"to": "ada@example.com", "subject": "x", "text": "\ud83d"}),
+        (Gmail, "send", {"to": "ada@example.com", "subject": "\ud83d", "text": "x"}),
+        (Gmail, "send", {"to": "\ud83d <ada@example.com>", "subject": "x"}),
+        (Drive, "create", {"name": "x.txt", "content": "\ud83d"}),
+        (Drive, "search", {"text": "\ud83d"}),
+        (Calendar, "get", {"event": "\ud83d"}),
+    ],
+)
+async def test_half_of_a_character_is_refused(
+    connect: Any, kind: Any, action: str, arguments: dict[str, Any]
+) -> None:
+    connection = connect(kind)
+    with pytest.raises(ToolRefusedError, match="half of a character"):
+        await getattr(connection, action)(**arguments)
+    await connection.aclose()
 
 
 @pytest.mark.parametrize(

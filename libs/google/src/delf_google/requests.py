@@ -57,6 +57,8 @@ class Request:
             is_list = isinstance(value, (list, tuple))
             values = cast("Sequence[Any]", value) if is_list else (value,)
             pairs += [(name, _text(item)) for item in values if item is not None]
+        for _, text in pairs:
+            utf8(text, self.what)
         return pairs
 
     def payload(self) -> tuple[bytes | None, dict[str, str]]:
@@ -69,10 +71,7 @@ class Request:
         if self.body is None:
             return self.content, headers
         headers["Content-Type"] = "application/json"
-        try:
-            return json.dumps(self.body, ensure_ascii=False).encode(), headers
-        except UnicodeEncodeError:
-            raise ToolRefusedError(f"{self.what}: a text contains half of a character") from None
+        return utf8(json.dumps(self.body, ensure_ascii=False), self.what), headers
 
 
 class _Fields(dict[str, Any]):
@@ -115,16 +114,33 @@ class Answer:
         return data  # pyright: ignore[reportUnknownVariableType]
 
 
+def utf8(text: str, what: str) -> bytes:
+    """Encode a text that a script gave.
+
+    Args:
+        text: The text.
+        what: The purpose of the text, for the error message.
+
+    Raises:
+        ToolRefusedError: If the text contains half of a character, a lone surrogate.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ToolRefusedError(f"{what}: a text contains half of a character") from None
+
+
 def segment(text: str) -> str:
     """Percent-encode a text, such as an id, as one segment of a URL path.
 
     Raises:
-        ToolRefusedError: If the text is empty or consists of dots. The segment would be removed
-            from the path, which would then lead to something larger, such as a whole calendar.
+        ToolRefusedError: If the text contains half of a character, or if the text is empty or
+            consists of dots. Such a segment would be removed from the path, which would then lead
+            to something larger, such as a whole calendar.
     """
     if text in ("", ".", ".."):
         raise ToolRefusedError(f"{text!r} is not the id of anything")
-    return quote(text, safe="")
+    return quote(utf8(text, "an id"), safe="")
 
 
 def _text(value: Any) -> str:

@@ -36,7 +36,7 @@ from delf_google.addresses import address
 from delf_google.connection import GoogleConnection
 from delf_google.errors import LostAnswerError
 from delf_google.files import read_task_file
-from delf_google.requests import Request, segment
+from delf_google.requests import Request, segment, utf8
 from delf_google.uploads import upload
 
 _FILES: Final = "drive/v3/files"
@@ -253,7 +253,7 @@ class Drive(GoogleConnection):
         # does not allow that.
         if folder not in _ROOT_NAMES:
             body["parents"] = [await self._resolver.folder(folder)]
-        data = content.encode() if isinstance(content, str) else content
+        data = utf8(content, "store a file") if isinstance(content, str) else content
         is_native = media_type.startswith(NATIVE)
         if is_native and not data:
             return file_of(await self._make_empty(body))
@@ -330,7 +330,7 @@ class Drive(GoogleConnection):
         path = f"{_FILES}/{segment(str(record['id']))}"
         if content is None:
             return await self._patch("change a file", path, body, query)
-        data = content.encode() if isinstance(content, str) else content
+        data = utf8(content, "replace a file") if isinstance(content, str) else content
         media_type = _UPLOAD_TYPES.get(str(record["mimeType"]), str(record["mimeType"]))
         request = Request("replace a file", "PATCH", f"upload/{path}", query=query, body=body)
         return file_of(await upload(self.transport, request, data, media_type))

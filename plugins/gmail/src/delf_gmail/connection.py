@@ -30,7 +30,7 @@ from delf_google.addresses import People, address, addresses
 from delf_google.connection import GoogleConnection
 from delf_google.errors import GoogleError
 from delf_google.files import read_task_file
-from delf_google.requests import Request, segment
+from delf_google.requests import Request, segment, utf8
 from delf_google.uploads import upload
 
 _ME: Final = "gmail/v1/users/me"
@@ -599,7 +599,7 @@ def _sizes_and_digest(
         else:
             name = item["name"]
             content = item["data"]
-            data = content.encode() if isinstance(content, str) else content
+            data = utf8(content, "an attachment") if isinstance(content, str) else content
         key = name
         suffix = 2
         while key in sizes:

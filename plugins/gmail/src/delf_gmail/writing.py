@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
 from email.message import EmailMessage
 from email.policy import SMTP, Policy
@@ -53,6 +54,16 @@ class Attachment(TypedDict):
 People = str | Sequence[str]
 
 
+@contextmanager
+def _refusing_half_characters() -> Generator[None]:
+    """Convert the error of a text with a lone surrogate to a refusal."""
+    try:
+        yield
+    except UnicodeEncodeError:
+        raise ToolRefusedError("a text of the message contains half of a character") from None
+
+
+@_refusing_half_characters()
 def build(
     *,
     to: People,
@@ -77,7 +88,7 @@ def build(
         extra_headers: Additional headers by name.
 
     Raises:
-        ToolRefusedError: If an address or a header is not valid, or the message is too large.
+        ToolRefusedError: If an address or a text is not valid, or the message is too large.
     """
     size = sum(len(item["data"]) for item in attachments) * 4 // 3
     if size > MAX_BYTES:  # estimated before the encoding, which takes long for large files
