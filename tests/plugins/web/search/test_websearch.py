@@ -273,10 +273,11 @@ def test_contradictory_settings_are_refused_at_start(settings) -> None:
         WebSearch(**settings)
 
 
-@pytest.mark.parametrize("query", ["", "  ", "x" * 3000])
-async def test_search_without_usable_words_is_refused(query, open_search) -> None:
+@pytest.mark.parametrize("engine", ["searxng", "openai"])
+@pytest.mark.parametrize("query", ["", "  ", "x" * 3000, "half \ud83d"])
+async def test_search_without_usable_words_is_refused(query, engine, open_search) -> None:
     with pytest.raises(ToolRefusedError):
-        await open_search("searxng").search(query)
+        await open_search(engine).search(query)
 
 
 async def test_results_of_other_domains_are_dropped(open_search) -> None:

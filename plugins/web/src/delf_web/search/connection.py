@@ -119,6 +119,10 @@ class WebSearch(Connection[WebSearchSettings]):
         """
         if not query.strip() or len(query) > _MAX_QUERY_LENGTH:
             raise ToolRefusedError(f"a search has from 1 to {_MAX_QUERY_LENGTH} characters")
+        try:
+            query.encode()
+        except UnicodeEncodeError:
+            raise ToolRefusedError("the search contains half of a character") from None
         settings = self.settings
         findings = Findings()
         search_query = Query(
