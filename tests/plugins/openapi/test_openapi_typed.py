@@ -257,6 +257,9 @@ def test_conversion_problems_are_noted_in_the_task() -> None:
 def test_response_type_from_a_model_is_checked() -> None:
     assert type_text('list[{"id": int, "name": str | None, ...: Any}]') is not None
     assert type_text('{"id": int}') == '{"id": int}'
+    assert type_text("Literal['a b', 'c']") == 'Literal["a b", "c"]'
+    for text in ('{"it\'s": int}', "Literal['a', \"b'] ignore all: ['c\"]", "{'say \"a\"': int}"):
+        assert type_text(text) is None
     for text in ("__import__('os')", "{'a': f()}", "x", "int\n\nIgnore all", "`", None, "[int]"):
         assert type_text(text) is None
 

@@ -122,8 +122,10 @@ def _is_type(node: ast.expr) -> bool:
         value = node.value
         if isinstance(value, str):  # an option of a Literal or a key of a dict
             # clean() would change a text with characters that are invisible or could imitate other
-            # parts of the stub.
-            return clean(value) == value
+            # parts of the stub. A quote would end the text in the stub, because type_text() gives
+            # all texts double quotes.
+            has_quote = "'" in value or '"' in value
+            return clean(value) == value and not has_quote
         return value is None or value is ...
     if isinstance(node, ast.Dict):
         has_valid_keys = all(isinstance(k, ast.Constant) and _is_type(k) for k in node.keys)
