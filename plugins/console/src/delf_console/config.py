@@ -149,16 +149,18 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     state = state_of(ctx)
     # Without a label, errors name the key as the user wrote it, and not as an option --set.
     section, path, parsed = from_override(f"{key}={value}", label="")
+    # Loaded as if the value were set, so that a wrong value is refused before it is written.
     project = state.load_project([f"{key}={value}"])
     agent = project.agent  # raises for an invalid value
-    if section == "agent" and len(path) == 1:
-        parsed = _value_to_write(value, parsed, getattr(agent, path[0]))
+    value_to_write = parsed
+    if section == "agent" and len(path) == 1:  # a setting, and not a key in its table
+        value_to_write = _value_to_write(value, parsed, getattr(agent, path[0]))
     is_type_of_connection = section == "connections" and path[1:] == ("type",)  # (NAME, "type")
     if is_type_of_connection:
         from delf.specs import ConnectionSpec
 
         state.discover().spec(ConnectionSpec, value)  # raises for an unknown type
-    file = _write_setting(project, (section, *path), parsed)
+    file = _write_setting(project, (section, *path), value_to_write)
     overriding = _overriding(state, file, path) if section == "agent" else None
     full_key = ".".join((section, *path))
     text = f"{file}: {full_key} is set"
@@ -359,7 +361,8 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
             table[part] = tomlkit.table(is_super_table=has_no_header)
             adds_table = True
         elif may_be_model and isinstance(table[part], str):
-            # llm = "gpt-4o" becomes llm = {model = "gpt-4o"}
+            # llm = "gpt-4o" becomes llm = {model = "gpt-4o"}. Any other text is no table, and the
+            # caller's validation has refused a key in it.
             name = table[part]
             table[part] = tomlkit.inline_table()
             table[part]["model"] = name

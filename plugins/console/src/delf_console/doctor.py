@@ -353,9 +353,10 @@ async def _try_sandbox(
     if isinstance(state, Unavailable):
         return [_unusable_sandbox(spec, state.reason, state.hint or None)]
     probed = Probed(spec, backend)
-    is_active = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
+    # Whether each protection is active: as the sandbox says, then as the tests show.
+    protections = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
     measured = await probed.measure(thorough=True)
-    is_active |= {
+    protections |= {
         "tried out: files of the host are out of reach": measured.protects_files,
         "tried out: there is no network": measured.blocks_network,
         "tried out: processes of the host are out of reach": measured.protects_processes,
@@ -370,11 +371,11 @@ async def _try_sandbox(
     if isolation_rank(isolation) < isolation_rank(config.min_isolation):
         text += f"; weaker than min_isolation = {config.min_isolation!r}"
     findings = [Finding(area="sandbox", status="ok", text=text)]
-    for protection, active in is_active.items():
-        status: Status = "ok" if active else "note"
-        answer = "yes" if active else "no"
-        text = f"{spec.name}: {protection}: {answer}"
-        findings.append(Finding(area="sandbox", status=status, text=text))
+    for protection, is_active in protections.items():
+        status: Status = "ok" if is_active else "note"
+        answer = "yes" if is_active else "no"
+        protection_text = f"{spec.name}: {protection}: {answer}"
+        findings.append(Finding(area="sandbox", status=status, text=protection_text))
     return findings
 
 

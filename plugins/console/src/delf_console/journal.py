@@ -220,6 +220,8 @@ async def _import_tasks(journal: SharedJournal, path: Path) -> int:
     batch: list[Event] = []
     for events in _tasks_of(path):
         task_id = events[0].task_id
+        # The journal does not have the tasks of this batch yet: added_ids keeps a task whose events
+        # are in the file twice from being added again.
         if task_id in added_ids or await _has_task(journal, task_id):
             continue
         added_ids.add(task_id)

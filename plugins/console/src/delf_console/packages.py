@@ -135,7 +135,7 @@ def install(
     constraints = available_packages.constraints(items)
     names_before = set(state.discover().names)
     arguments = [item.argument for item in items]
-    if find_links is not None:
+    if find_links is not None:  # absolute, because the command runs in another folder
         arguments = ["--find-links", str(find_links.resolve()), *arguments]
     command = installer.install(arguments, upgrade=upgrade)
     width = max(len(item.name) for item in items)
@@ -151,13 +151,14 @@ def install(
         for folder in getsitepackages():
             addsitedir(folder)  # Python reads path files only at its start
     packages = {item.name for item in items}
+    # Also plugins that were installed because a named package requires them.
     shown_names = {
         record.name
         for record in state.discover().records()
         if record.distribution in packages or record.name not in names_before
     }
     checked: list[CheckResult] = []
-    if shown_names:
+    if shown_names:  # without names, _check_plugins() would check all plugins
         checked += _check_plugins(state, shown_names, release=False)
     if as_json:
         installed = [{"name": item.name, "origin": item.origin} for item in items]

@@ -145,15 +145,16 @@ def quickstart(
     else:
         connection_text = read_and_try(connect)
     file = _ask("Folder of the project", _new_file, ".") if folder is None else _new_file(folder)
-    folder = file.parent
+    project_folder = file.parent
     base_url_setting = _base_url_setting(offer)
     text = _agent_section(offer, base_url_setting) + connection_text
     try:
         write_private(file, text.encode())
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
-    Trust.here().keep(folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
-    next_commands = list(_next_commands(state, folder, has_database=bool(connection_text)))
+    # The file has only the user's answers, so the next command need not ask for trust.
+    Trust.here().keep(project_folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
+    next_commands = list(_next_commands(state, project_folder, has_database=bool(connection_text)))
     data = _ProjectRow(
         file=str(file), model=offer.model, base_url=base_url_setting, next=next_commands
     )
@@ -279,7 +280,7 @@ def _find_offers(base_url: str | None, providers: Providers) -> Iterator[_Offer]
     """
     if base_url is not None:
         for model in _models_at(base_url):
-            server = urlsplit(base_url).netloc.rpartition("@")[2]
+            _login, _, server = urlsplit(base_url).netloc.rpartition("@")  # a login is not shown
             yield _Offer(model=model, base_url=base_url, why=f"of {server}")
         return
     for model, key in providers.usable_suggestions(own_variables()):

@@ -72,6 +72,7 @@ def resume(
             f"{name} is a child task: it goes on with the task that started it",
             hint=f"delf resume {parent}",
         )
+    # Before the options of the task's start are added: only a limit that is given now extends it.
     extends_limits = _sets_limit(options)
     setup: Mapping[str, Any] = {} if started is None else started.setup
     if here:

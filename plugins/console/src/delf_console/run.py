@@ -65,11 +65,11 @@ def run(ctx: click.Context, words: tuple[str, ...], **run_options: Any) -> None:
     text = _task_text(ctx, " ".join(words))
     flags = flags_of(run_options)
     is_routine = bool(run_options["inputs"]) or (len(words) == 1 and _is_routine_name(words[0]))
-    if not is_routine:
-        _refuse_bare_inputs(ctx, words)
-    else:
+    if is_routine:
         text = _routine_task(ctx, text, run_options["inputs"])
         flags["strategy"] = ROUTINE
+    else:
+        _refuse_bare_inputs(ctx, words)
     schema_file = run_options["schema"]
     schema = None if schema_file is None else _read_schema(ctx, Path(schema_file))
     options = Options(flags=flags, schema=schema, **remaining_options(run_options))

@@ -114,11 +114,11 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
             yield f"{what} is a {_kind(factory)}, not a click.Command: mark it with @click.command"
     elif spec.kind == "connection":
         is_connection = isinstance(factory, type) and callable(getattr(factory, "actions", None))
-        if not is_connection:
-            yield f"{what} is a {_kind(factory)}, not a subclass of delf.Connection"
-        else:
+        if is_connection:
             yield from (f"{what} {fault}" for fault in faults(spec.kind, factory))
             yield from (f"{what} {problem}" for problem in _action_problems(factory))
+        else:
+            yield f"{what} is a {_kind(factory)}, not a subclass of delf.Connection"
     elif not callable(factory):
         yield f"{what} makes nothing: it is a {_kind(factory)}"
     elif isinstance(factory, type):
@@ -236,6 +236,7 @@ def import_warnings(name: str, distribution: str) -> Iterator[str]:
     process = _run_captured(command)
     if process.returncode != 0:
         return  # loading the plugin reports the error
+    # The last line is the time that _TIMED_IMPORT prints; the plugin has printed the others.
     *output, seconds = process.stdout.rstrip().split("\n")
     if "".join(output).strip() or process.stderr.strip():
         yield f"the import of {module} prints something, which breaks the JSON output of commands"

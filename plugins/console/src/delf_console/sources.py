@@ -210,6 +210,7 @@ def packages_of_clone() -> Mapping[str, Package]:
     )
     url: str = origin.get("url", "")
     core_folder = Path(unquote(urlsplit(url).path))
+    # By PEP 610, only an installation from a folder has the key "dir_info".
     if "dir_info" not in origin or not core_folder.is_dir():
         return {}
     editable = bool(origin["dir_info"].get("editable"))
