@@ -322,6 +322,7 @@ async def send(
     if (refusal := refusal_reason(record, decider, decision)) is not None:
         raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
     if request.rule.get("two_of") and isinstance(decision, Approved):
+        # Since ``record`` was read, people may have voted in other processes.
         events = await journal.read(request.task_id, request.seq)
         check_vote(decider, votes_in(events, request.request_id))
     data = answer_data(request.request_id, request.digest, decision, decider)

@@ -120,6 +120,7 @@ def _effects_by_type(
 ) -> Iterator[Effect]:
     """Yield what a file makes delf do; the first test that fits decides."""
     suffix = path.suffix.lower()
+    # Python imports no file whose name ends in ".PY", so the case of this suffix counts.
     if path.suffix == ".py" or os.access(path, os.X_OK):
         yield Effect(kind="run", what=name, where=name)
     elif suffix == ".md":

@@ -61,7 +61,7 @@ def run_until_done(
         raise InterruptedRunError(stop.signal_number or signal.SIGINT) from None
     finally:
         _close(runner)
-        stop.close()
+        stop.close()  # last, because a signal during _close() is still written to its pipe
 
 
 def _keep_terminal_mode() -> Callable[[], None]:

@@ -133,6 +133,7 @@ async def find_id(journal: SharedJournal, text: str, project: CurrentProject) ->
         return await journal.resolve(text)
     page = await journal.find(_PAGE)
     while page:
+        # Each folder once, because owns() looks for delf.toml in it and in the folders above.
         folders = {task.folder for task in page}
         own_folders = set(filter(project.owns, folders))  # without a current project: all
         for task in page:

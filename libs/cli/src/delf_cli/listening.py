@@ -52,8 +52,9 @@ def listening(host: str, port: int) -> Generator[list[socket.socket]]:
                 bound_port = listeners[0].getsockname()[1]
                 listeners.append(stack.enter_context(bind("::1", bound_port)))
             except ConfigurationError as error:
+                # Any other error means that the machine has no IPv6: IPv4 alone is enough then.
                 if getattr(error.__context__, "errno", None) == errno.EADDRINUSE:
-                    raise  # otherwise the machine has no IPv6
+                    raise
         yield listeners
 
 

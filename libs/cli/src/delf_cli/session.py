@@ -283,7 +283,7 @@ class Setup:
         ``overrides`` take precedence over the project's configuration and components.
         """
         config = self.project.agent
-        if "timeout" not in config.model_fields_set:
+        if "timeout" not in config.model_fields_set:  # then the default in the help of --timeout
             approval_seconds = config.approval_timeout if config.wait_approvals else 0.0
             overrides = {"timeout": TIMEOUT_SECONDS + approval_seconds, **overrides}
         if self.options.conversation is not None:

@@ -187,6 +187,7 @@ def state_of(ctx: click.Context) -> State:
 
 def _store_flag(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Store a flag in the state; a flag may be before or after the command's name."""
+    # click calls this for both places: the empty value of one must not replace the other's.
     if value:
         state = ctx.find_root().ensure_object(State)
         name = str(parameter.name)

@@ -22,6 +22,7 @@ class Withheld:
         # A message often shows a value as its repr, as that of a KeyError does. The quotes around
         # the repr are not part of the value.
         forms = secrets | {repr(value)[1:-1] for value in secrets}
+        # The longest first: a secret that contains another one is replaced as a whole.
         self._values = sorted(forms, key=len, reverse=True)
 
     def redact_text(self, text: str) -> str:
