@@ -88,7 +88,7 @@ def lay_out(request: ApprovalRequest, discussion: Iterable[Event] = ()) -> LaidO
     headline, *other_facts = facts(request, discussion)
     files: dict[str, str] = {}  # _fact_text() adds each fact that is too long for a message
     texts = [_fact_text(fact, files) for fact in other_facts]
-    if len(headline.text) > _MAX_HEADER_SIZE:
+    if len(headline.text) > _MAX_HEADER_SIZE:  # the header then shows only the beginning
         texts.insert(0, _fact_text(headline, files))
     sections = _pack_sections(texts, _SECTION_CHARS)
     if len(sections) > _MAX_SECTIONS:  # so use fewer, longer sections

@@ -447,12 +447,14 @@ class SlackChannel:
         try:
             decision, make_form = _BUTTONS[kind]
             pending, problem = await self._find_request(client, action.get("value"), user, decision)
-            if pending is not None and problem is None and make_form is not None:
-                form = make_form(pending.request)
-                with convert_failures("open a form in Slack"):
-                    await client.views_open(trigger_id=str(payload.get("trigger_id")), view=form)
-            elif pending is not None and problem is None:
-                problem = await self._decide(client, pending, decision, user)
+            if pending is not None and problem is None:
+                if make_form is None:  # the button alone is the decision
+                    problem = await self._decide(client, pending, decision, user)
+                else:
+                    form = make_form(pending.request)
+                    trigger = str(payload.get("trigger_id"))
+                    with convert_failures("open a form in Slack"):
+                        await client.views_open(trigger_id=trigger, view=form)
             if problem is not None:
                 with convert_failures("answer a person in Slack"):
                     await client.chat_postEphemeral(
@@ -542,17 +544,16 @@ class SlackChannel:
                 "ask for an entry in the setting `names`."
             )
         known_person = await self._people.known(person)
-        if known_person is not None and (
-            known_person.revoked_at is not None or "decide" not in known_person.rights
-        ):
-            return f"You may not decide this: {known_person.name} has no right to decide in delf."
-        if pending.record is None:
+        record = pending.record
+        if known_person is not None:
+            name = known_person.name
+            if known_person.revoked_at is not None or "decide" not in known_person.rights:
+                return f"You may not decide this: {name} has no right to decide in delf."
+            if record is not None and not await self._people.sees(known_person, record.task.user):
+                return f"You may not decide this: {name} does not see the task in delf."
+        if record is None:  # the processes do not share the journal
             return None
-        if known_person is not None and not await self._people.sees(
-            known_person, pending.record.task.user
-        ):
-            return f"You may not decide this: {known_person.name} does not see the task in delf."
-        return refusal_reason(pending.record, await self._people.decider(client, user), decision)
+        return refusal_reason(record, await self._people.decider(client, user), decision)
 
     async def _decide(
         self, client: Any, pending: _PendingRequest, decision: Decision, user: Mapping[str, Any]

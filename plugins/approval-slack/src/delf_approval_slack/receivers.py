@@ -88,7 +88,7 @@ class Http:
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self.port)
         await site.start()
-        self.port = int(self._runner.addresses[0][1])
+        self.port = int(self._runner.addresses[0][1])  # the system chooses a port if it was 0
 
     async def aclose(self) -> None:
         """Stop listening."""

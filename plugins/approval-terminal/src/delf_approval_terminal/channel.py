@@ -137,10 +137,11 @@ class _Question(_Request):
         """Return the decision that answers the question; None if the person must be asked again."""
         question = self._request.question
         assert question is not None  # noqa: S101 - only questions come here
-        takes_any_text = not question.choices and question.answer == "text"
-        if input_ended or (not takes_any_text and answer.lower() in ("r", "reject")):
+        # If any text is an answer, "r" and "v" are answers, too, and no keys.
+        has_keys = bool(question.choices) or question.answer != "text"
+        if input_ended or (has_keys and answer.lower() in ("r", "reject")):
             return await self._reject(input_ended=input_ended)
-        if not takes_any_text and answer in ("v", "view"):
+        if has_keys and answer in ("v", "view"):
             self._show_request(whole=True)
             return None
         if answer in ("", "?"):
