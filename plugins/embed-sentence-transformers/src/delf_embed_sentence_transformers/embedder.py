@@ -223,4 +223,5 @@ def _encode(model: Any, name: str, texts: list[str], kind: EmbeddingKind) -> Any
         batch_size=len(texts) or 1,
         show_progress_bar=False,
     ).astype(np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(norms, 1e-12)  # a zero vector stays a zero vector

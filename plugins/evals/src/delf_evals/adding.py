@@ -97,6 +97,7 @@ def add_task(
     case: dict[str, Any] = {"name": name, "inputs": inputs}
     case["expected_output"] = last_event.value if has_typed_answer else last_event.text.strip()
     case["evaluators"] = _checks(events, judged=judged)
+    # The answer may have values that the YAML dumper does not know, such as decimals.
     case_of_plain_values = json.loads(json.dumps(case, default=str))
     _append_case(path, case_of_plain_values)
     return case
@@ -201,4 +202,5 @@ def _append_case(path: Path, case: Mapping[str, Any]) -> None:
     text_before = "".join(lines[:end_line])
     line_break = "" if text_before.endswith("\n") else "\n"
     text_after = "".join(lines[end_line:])
+    # The target of a link, because replace_file() would replace the link itself.
     replace_file(path.resolve(), f"{text_before}{line_break}{indented_case}{text_after}")

@@ -126,6 +126,7 @@ class Messages:
             limit = self.max_tokens(parts.facts)  # of the answer alone
             if _is_on(thinking):
                 limit += integer_field(thinking["thinking"], "budget_tokens")
+        # The API refuses a request for more tokens than the model can give; 0 if that is unknown.
         return min(limit, parts.facts.max_output_tokens or limit)
 
     def max_tokens(self, facts: Facts) -> int:

@@ -88,6 +88,7 @@ def facts(provider: str, model: str) -> Facts:
         provider: The provider's name.
         model: The model's name without the provider.
     """
+    # "openai-responses" has the prices of "openai", and Google also writes "models/gemini-…".
     models = _models().get(provider.removesuffix("-responses"), {})
     entry = models.get(model.removeprefix("models/"))
     if entry is None:

@@ -85,6 +85,7 @@ class HttpEmbedder:
             explain=lambda error: explain(error, self._endpoint, _TIMEOUT_SECONDS),
             policy=retry or RetryPolicy(),
         )
+        # Only the endpoint of Google itself has no base URL.
         self._base = (self._endpoint.base_url or _GOOGLE).rstrip("/")
         self._pool = Pool(is_encrypted=urlsplit(self._base).scheme == "https")
 

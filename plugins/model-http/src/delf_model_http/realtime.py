@@ -76,6 +76,7 @@ class Realtime:
         session: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
         if "max_tokens" in settings:
             session["max_output_tokens"] = settings["max_tokens"]
+        # Only the first request of a session has rules. They apply to the later ones, too.
         instructions = rules or self._session.get("instructions")
         if instructions is not None:
             session["instructions"] = instructions

@@ -187,7 +187,7 @@ class Spans:
 
     def _begin(self, event: TaskStarted | TaskResumed) -> None:
         """Remember the start of a task for the span that ends with the task."""
-        while len(self._tasks) >= _MAX_OPEN_TASKS:
+        while len(self._tasks) >= _MAX_OPEN_TASKS:  # forget the oldest task
             del self._tasks[next(iter(self._tasks))]
         parent = self._parent_of(event)
         attributes: dict[str, Attribute] = {
