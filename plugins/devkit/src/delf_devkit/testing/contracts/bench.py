@@ -19,6 +19,11 @@ from delf_devkit.testing.scripts import RecordingScriptHost
 _CHECK_SECONDS = 0.02
 _SET_CHILD_SUBREAPER = 36
 _GET_CHILD_SUBREAPER = 37
+# The indexes of fields in the result of _stat(), which leaves out the first two of a process's
+# ``stat``: the fields 3, 4 and 22 in the manual page proc(5).
+_STATE = 0
+_PARENT_PID = 1
+_START_TIME = 19
 """The numbers of two options of the Linux function ``prctl``."""
 
 
@@ -104,9 +109,9 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
     for folder in Path("/proc").glob("[0-9]*"):
         fields = _stat(folder)
         if fields:
-            pid, parent_pid, start_time = int(folder.name), int(fields[1]), fields[19]
-            parents[pid] = parent_pid
-            starts[pid] = start_time
+            pid = int(folder.name)
+            parents[pid] = int(fields[_PARENT_PID])
+            starts[pid] = fields[_START_TIME]
     processes: set[int] = set()
     generation = {os.getpid() if parent is None else parent}
     while generation:
@@ -124,9 +129,8 @@ def still_runs(process: tuple[int, str]) -> bool:
     fields = _stat(Path(f"/proc/{pid}"))
     if not fields:
         return False
-    state, start_time_of_pid = fields[0], fields[19]
-    is_zombie = state == "Z"  # ended, but its parent has not read the exit status
-    return start_time_of_pid == start_time and not is_zombie
+    is_zombie = fields[_STATE] == "Z"  # ended, but its parent has not read the exit status
+    return fields[_START_TIME] == start_time and not is_zombie
 
 
 @contextlib.contextmanager
@@ -169,4 +173,5 @@ def _stat(folder: Path) -> list[str]:
         text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
+    # The second field, the program's name in brackets, may itself have blanks and brackets.
     return text.rpartition(")")[2].split()

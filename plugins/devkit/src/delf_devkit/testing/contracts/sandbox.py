@@ -58,7 +58,7 @@ class SandboxContract(SandboxCalls):
     async def test_available_never_raises(
         self, backend: SandboxBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setenv("PATH", str(tmp_path))  # an empty folder, so no program is found
         try:
             state = await backend.available()
         except Exception as error:
