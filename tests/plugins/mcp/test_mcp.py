@@ -288,6 +288,15 @@ async def test_server_may_ask_the_model_after_approval(remote) -> None:
     assert response.trace.usage.total_tokens > 0
 
 
+async def test_paths_may_begin_with_the_home_folder(open_mcp, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    servers = {"srv": {"command": sys.executable, "args": [SERVER]}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    srv = open_mcp(config="~/mcp.json", command=None, args=[], roots=["~"], cwd="~")
+    assert await invoke(srv, "folders") == {"result": [tmp_path.as_uri()]}
+    assert [each.settings.command for each in MCP.from_file("~/mcp.json")] == [sys.executable]
+
+
 async def test_roots_are_sent_to_the_server(open_mcp, tmp_path) -> None:
     srv = open_mcp(roots=[str(tmp_path)])
     assert await invoke(srv, "folders") == {"result": [tmp_path.as_uri()]}

@@ -230,7 +230,9 @@ class ServerQuestions:
         self, _context: ClientRequestContext
     ) -> types.ListRootsResult | types.ErrorData:
         """Return the folders that the settings name."""
-        paths = await asyncio.to_thread(lambda: [Path(root).resolve() for root in self._roots])
+        paths = await asyncio.to_thread(
+            lambda: [Path(root).expanduser().resolve() for root in self._roots]
+        )
         roots = [{"uri": path.as_uri(), "name": path.name} for path in paths]
         return types.ListRootsResult(roots=[types.Root.model_validate(root) for root in roots])
 

@@ -166,7 +166,7 @@ class MCP(Connection[MCPSettings]):
         """
         return [
             cls(name=name.replace("-", "_"), config=str(path), server=name, **options)
-            for name in servers_in(Path(path))
+            for name in servers_in(Path(path).expanduser())
         ]
 
     async def actions(self) -> Sequence[Action]:
@@ -693,9 +693,8 @@ class MCP(Connection[MCPSettings]):
         """Return the settings with those of an ``mcp.json``, which take precedence."""
         settings = self.settings
         server = settings.server or self.name
-        from_file = server_settings(
-            Path(config), server, current_environ(), settings.source("config")
-        )
+        path = Path(config).expanduser()
+        from_file = server_settings(path, server, current_environ(), settings.source("config"))
         given = settings.model_dump(exclude_unset=True)
         # Leave out values from the environment, which for_instance() reads itself: if passed, they
         # would count as set in code.

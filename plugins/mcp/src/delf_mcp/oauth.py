@@ -497,7 +497,7 @@ class _RegisteredClient:
 
 def _token_path(name: str, settings: MCPSettings) -> Path:
     if settings.tokens is not None:
-        return Path(settings.tokens)
+        return Path(settings.tokens).expanduser()
     from platformdirs import user_data_path
 
     url_digest = hashlib.sha256((settings.url or "").encode()).hexdigest()[:12]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import httpx2
@@ -59,6 +60,8 @@ class Target:
         self._omitted = omitted
         self._name = name
         self._settings = settings
+        cwd = settings.cwd
+        self._working_folder = None if cwd is None else str(Path(cwd).expanduser())
         self._callbacks = callbacks
         self._add_secret = add_secret
         self._open_url = open_url
@@ -111,7 +114,8 @@ class Target:
         """
         settings = self._settings
         command = settings.command or ""
-        transport = running(command, settings.args, reveal_secrets(settings.env), settings.cwd, run)
+        env = reveal_secrets(settings.env)
+        transport = running(command, settings.args, env, self._working_folder, run)
         has_started = False
         try:
             async with self._client(transport, run) as client:
