@@ -204,8 +204,10 @@ async def test_ranges_names_and_links_are_resolved(
         await sheets.write(book, "Shet1!A1", [[1]])
     with pytest.raises(ToolRefusedError, match="ends before it begins"):
         await sheets.clear(book, "B2:A1")
-    with pytest.raises(ToolRefusedError, match="neither the id nor the address"):
-        await sheets.info("my bills!")
+    published = "https://docs.google.com/spreadsheets/d/e/2PACX-1vQ0/pubhtml"
+    for reference in ("my bills!", published):
+        with pytest.raises(ToolRefusedError, match="neither the id nor the address"):
+            await sheets.info(reference)
     link = f"https://docs.google.com/spreadsheets/d/{book}/edit#gid=0"
     assert (await sheets.info(link))["id"] == book
 

@@ -9,7 +9,10 @@ from typing import Final
 from delf import CallContext
 from delf.errors import ToolRefusedError
 
-_ADDRESS: Final = re.compile(r"https://[\w.-]+\.google\.com/.*?(?:/d/|/folders/|[?&]id=)([\w-]+)")
+# A file published to the web has another kind of id, after ``/d/e/``, which no API knows.
+_ADDRESS: Final = re.compile(
+    r"https://[\w.-]+\.google\.com/.*?(?:/d/|/folders/|[?&]id=)([\w-]{5,})"
+)
 _ID: Final = re.compile(r"[\w-]{5,200}")
 
 
