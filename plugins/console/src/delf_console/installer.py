@@ -47,6 +47,7 @@ def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
     options.append(_UV_SOURCES_OFF)
     receipt = uv_tool.receipt()
     if receipt is not None:  # `uv tool install` made this environment, and has to change it
+        # The first word of the command is the path of uv.
         return [*uv_tool.install(command[0], receipt, arguments), *options]
     return [*command, "install", "--quiet", *_python_option(), *options, *arguments]
 

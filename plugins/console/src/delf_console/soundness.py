@@ -412,15 +412,16 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
     from packaging.requirements import Requirement
 
     names: set[str] = set()
-    pending = [(distribution, True)]
+    pending = [(distribution, True)]  # each with whether its extras are included
     while pending:
         current, includes_extras = pending.pop()
         for line in current.requires or ():
             requirement = Requirement(line)
-            name, marker = normalise(requirement.name), str(requirement.marker or "")
+            name = normalise(requirement.name)
+            marker = str(requirement.marker or "")  # such as: extra == "test"
             is_for_tests = any(f'extra == "{extra}"' in marker for extra in _TEST_EXTRAS)
-            is_of_extra = "extra ==" in marker
-            if name in names or is_for_tests or (is_of_extra and not includes_extras):
+            is_of_omitted_extra = "extra ==" in marker and not includes_extras
+            if name in names or is_for_tests or is_of_omitted_extra:
                 continue
             names.add(name)
             if name == DISTRIBUTION or name in all_packages():
