@@ -76,7 +76,7 @@ class State:
 
         log_to_stderr(self.redact, debug=self.debug)
         trust = Trust.here(*self.trust)
-        while True:
+        while True:  # once more after the person has trusted the folder
             try:
                 return load_project(
                     overrides=overrides,

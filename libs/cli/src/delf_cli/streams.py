@@ -104,7 +104,7 @@ def prepare() -> None:
     Closed streams are opened on /dev/null. Text outside the encoding is escaped, and unbuffered
     streams write all data or raise.
     """
-    _open_closed_streams()
+    _open_closed_streams()  # first, because a closed stream is None in sys
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         raw = getattr(stream, "buffer", None)

@@ -88,11 +88,11 @@ def trust(ctx: click.Context, folder: str | None, as_json: bool, **flags: bool) 
             click.echo(line)
     if mode == "yes" and _needs_trust(folder_files):
         _trust(folder_files)
-    if as_json:
+    if as_json:  # for a program, which cannot answer a question
         data = state.redact_data(_as_data(folder_files))
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
-    may_ask = mode is None and not as_json  # a program cannot answer
-    if may_ask and _needs_trust(folder_files) and not _ask_trust(folder_files):
+        return
+    if mode is None and _needs_trust(folder_files) and not _ask_trust(folder_files):
         ctx.exit(1)
 
 

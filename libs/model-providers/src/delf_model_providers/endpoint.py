@@ -536,13 +536,14 @@ def _split_credentials(
         return None, headers
     parts = split_http_url(base_url)
     if parts is None:
+        address = base_url.rpartition("@")[2]  # without the login, which must not be shown
         raise ModelConfigurationError(
-            f"base_url {base_url.rpartition('@')[2]!r} is not an http:// or https:// address with "
+            f"base_url {address!r} is not an http:// or https:// address with "
             "a valid host and port",
             hint="the root of the API with its version, as http://localhost:11434/v1",
         )
-    userinfo, _, address = parts.netloc.rpartition("@")
+    userinfo, _, host_and_port = parts.netloc.rpartition("@")
     if userinfo and not any(name.lower() == "authorization" for name in headers):
         encoded = base64.b64encode(unquote(userinfo).encode()).decode("ascii")
         headers["Authorization"] = f"Basic {encoded}"
-    return urlunsplit(parts._replace(netloc=address)), headers
+    return urlunsplit(parts._replace(netloc=host_and_port)), headers

@@ -178,54 +178,51 @@ def by_status(
         endpoint: The endpoint.
         retry_after: The seconds that the provider asks to wait.
     """
-    original_status = status
-    status = _standard_status(status, provider_message, retry_after)
+    usual_status = _standard_status(status, provider_message, retry_after)
     label = endpoint.label
     model = endpoint.model
-    retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
+    retry: Retry = "yes" if usual_status in _TEMPORARY or usual_status >= 500 else "no"
     is_prompt_too_long = False
-    message: str = f"{label} answered {original_status}: {provider_message}"
+    message: str = f"{label} answered {status}: {provider_message}"
     hint: str | None = "the provider refuses this request: check the model and its settings"
-    if status == 401:
+    if usual_status == 401:
         message = f"{label} rejected the key ({endpoint.key_location}): {provider_message}"
         hint = "check the key; it may be mistyped, expired or of another provider"
         is_in_environment = endpoint.key_location.isupper()  # a name such as OPENAI_API_KEY
         if is_in_environment:
             hint += f"; delf keys set {endpoint.key_location} keeps another one"
-    elif status == 403:
+    elif usual_status == 403:
         message = f"{label} refuses access to {model!r}: {provider_message}"
         hint = "check what this key may use, and whether the provider serves this country"
-    elif status in (404, 405):
+    elif usual_status in (404, 405):
         message = f"{label} does not know the model {model!r}: {provider_message}"
         hint = "check the model's name"
         if endpoint.custom:
             hint += f" and the path of base_url (now {_path(endpoint)!r})"
-    elif status == 413 or (status in (400, 422) and _TOO_LONG.search(provider_message)):
+    elif usual_status == 413 or (usual_status in (400, 422) and _TOO_LONG.search(provider_message)):
         is_prompt_too_long = True
         message = f"the prompt is too long for {model!r} at {label}: {provider_message}"
         hint = "use a model with a longer context, fewer tools, or shorter inputs"
-    elif status == 407:
+    elif usual_status == 407:
         message = f"{proxy_of(endpoint) or 'a proxy'} wants a login (407): {message}"
         hint = "give it in the variable: http://user:password@host:port"
-    elif status == 402:
-        message = (
-            f"the account at {label} has no credit left ({original_status}): {provider_message}"
-        )
+    elif usual_status == 402:
+        message = f"the account at {label} has no credit left ({status}): {provider_message}"
         hint = "check its plan and billing with the provider; waiting does not help"
-    elif status == 429:
+    elif usual_status == 429:
         message = f"{label} limits the rate of calls (429): {provider_message}"
         hint = "wait, run fewer tasks at once, or raise the limit with the provider"
         if retry_after:
             hint = f"the provider asks to wait {retry_after:.0f} s; {hint}"
-    elif 300 <= status < 400:
-        message = f"{label} answered with a redirect ({status}), which is not followed"
+    elif 300 <= usual_status < 400:
+        message = f"{label} answered with a redirect ({usual_status}), which is not followed"
         hint = "set base_url to the address of the redirect"
-    elif status >= 500:
+    elif usual_status >= 500:
         hint = "the provider has a problem of its own: try again later, or another model"
     return Failure(
         message=message,
         provider=endpoint.provider,
-        status=status,
+        status=usual_status,
         hint=hint,
         retry=retry,
         retry_after=retry_after,
@@ -266,6 +263,7 @@ def failure_without_response(
     where = endpoint.address or "its server"
     server_hint = f"is the server at {where} running?" if endpoint.custom else "check the network"
     retry: Retry = "no"
+    # ``class_names`` also has base classes and causes, so the most specific names come first.
     if class_names & {"ConnectTimeout", "ConnectionTimeoutError"}:
         message = f"{label}: no connection to {where} in time"
         retry = "few"
