@@ -169,6 +169,7 @@ class SlackChannel:
         """
         client = await self.open()
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        # Before posting, because a person may press a button as soon as the message is there.
         self._waiting_by_request_id[request.request_id] = waiting
         decision_text: str | None = None
         posting = asyncio.create_task(self._post(client, request))
@@ -194,6 +195,7 @@ class SlackChannel:
     async def aclose(self) -> None:
         """Finish updating messages, and stop receiving button presses."""
         self._is_closing = True
+        # Before the client is dropped: these tasks replace buttons by decisions.
         if self._background_tasks:
             await asyncio.wait(self._background_tasks)
         receiver, self.receiver, self._client = self.receiver, None, None

@@ -44,6 +44,7 @@ class Editor:
         """Ask which argument to change, until an empty line or Ctrl-D."""
         while True:
             values = {**self.arguments}
+            # A person may also change an optional argument that the call omits.
             values |= {k: v for k, v in self._request.defaults.items() if k not in values}
             names = list(values)
             for number, name in enumerate(names, 1):

@@ -109,6 +109,7 @@ class CaseInputs(BaseModel):
             raise ConfigurationError(
                 f"{location}: {path} is not a recording: {_first_line(error)}"
             ) from None
+        # What the case itself says has precedence: the first result that fits a call is used.
         calls = [*self.calls, *recording.calls]
         context = {**recording.context, **self.context}
         update = {"files": files, "calls": calls, "context": context}

@@ -31,16 +31,14 @@ def path_of(root: Path, name: str) -> Path:
     Raises:
         ConfigurationError: If there is no such file.
     """
+    candidates = [root / FOLDER / f"{name}{suffix}" for suffix in _FILE_SUFFIXES]
     file_path = Path(name).expanduser()
     is_path = file_path.suffix in _FILE_SUFFIXES or len(file_path.parts) > 1
     if is_path:
-        if file_path.is_file():
-            return file_path
-    else:
-        for suffix in _FILE_SUFFIXES:
-            path = root / FOLDER / f"{name}{suffix}"
-            if path.is_file():
-                return path
+        candidates = [file_path]
+    for path in candidates:
+        if path.is_file():
+            return path
     names = names_of(root)
     raise ConfigurationError(
         f"there is no data set {name!r}{did_you_mean(name, names)}",

@@ -162,13 +162,13 @@ class Messages:
                 if delta.get("type") == "text_delta":
                     return answer.add_text(delta.get("text"))
                 if delta.get("type") in _THINKING_DELTAS and answer.signed_blocks:
-                    block = answer.signed_blocks[-1]
+                    block = answer.signed_blocks[-1]  # the block that has begun last is streamed
                     for name in ("thinking", "signature"):
                         block[name] = f"{block.get(name) or ''}{delta.get(name) or ''}"
                     answer.add_reasoning(delta.get("thinking"))
                 if delta.get("type") == "input_json_delta":
                     return answer.add_arguments(answer.last_call_index, delta.get("partial_json"))
-            case "message_delta":
+            case "message_delta":  # its counts are those of the whole message so far
                 delta = fields(piece.get("delta"))
                 answer.finish_reason = delta.get("stop_reason") or answer.finish_reason
                 answer.tokens = _tokens(piece.get("usage"), answer.tokens)

@@ -158,6 +158,7 @@ class HttpEmbedder:
             if self._is_google:
                 rows = [entry["values"] for entry in data["embeddings"]]
             else:
+                # A server may list the vectors in another order than the texts.
                 entries = sorted(data["data"], key=lambda entry: int(entry["index"]))
                 rows = [entry["embedding"] for entry in entries]
             vectors = [[float(value) for value in row] for row in rows]

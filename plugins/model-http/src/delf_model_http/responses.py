@@ -83,11 +83,11 @@ class Responses:
         for name, value in settings.items():
             if name in _SETTINGS and not (is_reasoning_model and name in _REFUSED_SETTINGS):
                 result[_SETTINGS[name]] = value
-        if is_reasoning_model:
+        if is_reasoning_model:  # with "store": False, delf has to send the reasoning back itself
             result["include"] = ["reasoning.encrypted_content"]
         thinking = dict(settings.get("thinking") or {})
         if effort := settings.get("reasoning_effort"):
-            thinking = {"effort": effort, **thinking}
+            thinking = {"effort": effort, **thinking}  # an effort in "thinking" has precedence
         if thinking:
             result["reasoning"] = thinking
         tools: list[dict[str, Any]] = [

@@ -43,7 +43,7 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
     """
     errors = list(chain(error))
     kinds = class_names_of(errors)
-    # Prefer the connection's own message to litellm's "Connection error."
+    # Prefer the connection's own message, the last of the chain, to litellm's "Connection error."
     connection_messages = [
         str(each) for each in errors if class_names_of([each]) & _CONNECTION_ERRORS
     ]

@@ -191,6 +191,7 @@ class LiteLLMModel(EndpointModel):
         """Make one call to the model, without streaming."""
         async with asyncio.timeout(self._timeout(request)):
             response = await self._call(request, stream=False)
+        # Without a choice, each getattr() of it below returns its default.
         choice = response.choices[0] if response.choices else None
         message: Any = getattr(choice, "message", None)
         text = getattr(message, "content", None) or ""
@@ -373,7 +374,7 @@ def _add_chunk(chunk: Any, collected: _StreamContent) -> list[ModelDelta]:
         index = collected.index_of(part)
         if index >= _MAX_CALLS:
             raise UnreadableError(f"more than {_MAX_CALLS} calls")
-        while len(collected.calls) <= index:
+        while len(collected.calls) <= index:  # a server may leave out numbers
             collected.calls.append(_Call())
         call = collected.calls[index]
         call.returned_fields |= convert.returned_fields_of_call(part)

@@ -269,6 +269,7 @@ class Spans:
             "gen_ai.tool.call.id": str(event.call_id),
             "delf.call.status": event.status,
         }
+        # A call that was refused before it began has no event of its start.
         start = event.at - event.duration_ms * _MILLISECOND
         if started is not None:
             start = started.at

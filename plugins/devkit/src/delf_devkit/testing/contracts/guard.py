@@ -188,6 +188,7 @@ def place_of(work: object) -> str:
         if names is None:
             break
         frame_name, inner_name = names
+        # An object that has ended has no frame.
         innermost_frame = getattr(current, frame_name) or innermost_frame
         current = getattr(current, inner_name)
     if innermost_frame is None:
@@ -351,9 +352,9 @@ async def watched_loop() -> AsyncGenerator[LoopWatch]:
     watching_thread.start()
     beating = asyncio.ensure_future(watch.beat())
     try:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the first beat comes before the work
         yield watch
-        watch.note_beat()
+        watch.note_beat()  # the pause since the last beat counts, too
     finally:
         beating.cancel()
         watch.end()

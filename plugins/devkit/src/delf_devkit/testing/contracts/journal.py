@@ -306,6 +306,7 @@ class JournalContract(Contract):
         for kind, stream in (("of one task", task_stream), ("of all tasks", all_stream)):
             received: list[int] = []
 
+            # The defaults bind the stream and the list of this round of the loop.
             async def receive(stream: Any = stream, received: list[int] = received) -> None:
                 while len(received) < len(events):
                     received.append((await anext(stream)).seq)
