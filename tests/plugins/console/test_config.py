@@ -158,6 +158,13 @@ def test_config_set_refuses_an_invalid_value(here, key, value, message):
     assert (here / "delf.toml").read_text() == FILE
 
 
+@pytest.mark.parametrize("key", ["agent.timeout", "connections.desk.allow.x"])
+def test_config_set_names_the_key_as_the_user_wrote_it(here, key):
+    error = config("set", key, "soon", status=2)
+    assert error.startswith(f"error: {'.'.join(key.split('.')[:2])}")
+    assert "--set" not in error
+
+
 def test_config_set_creates_a_file_and_warns_of_an_override(here):
     (here / "delf.toml").unlink()
     done = CliRunner().invoke(cli, ["config", "set", "timeout", "3"], env={"DELF_TIMEOUT": "4"})

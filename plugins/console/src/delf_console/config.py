@@ -20,6 +20,7 @@ from delf_console.findings import FindingsRow, write_findings
 
 if TYPE_CHECKING:
     from delf_cli.state import State
+    from delf_engine.config import AgentConfig
     from delf_engine.project.project import Project
 
 
@@ -149,9 +150,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     state = state_of(ctx)
     # Without a label, errors name the key as the user wrote it, and not as an option --set.
     section, path, parsed = from_override(f"{key}={value}", label="")
-    # Loaded as if the value were set, so that a wrong value is refused before it is written.
-    project = state.load_project([f"{key}={value}"])
-    agent = project.agent  # raises for an invalid value
+    project, agent = _load_with(state, f"{key}={value}")
     value_to_write = parsed
     if section == "agent" and len(path) == 1:  # a setting, and not a key in its table
         value_to_write = _value_to_write(value, parsed, getattr(agent, path[0]))
@@ -168,6 +167,21 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
         text = f"{text}\nbut in this folder, {overriding} overrides it"
     data = _ChangeRow(file=str(file), key=full_key, overridden_by=overriding)
     write_result(text, data, as_json=as_json)
+
+
+def _load_with(state: State, override: str) -> tuple[Project, AgentConfig]:
+    """Load the project and the agent's settings as if one more value were set.
+
+    Raises:
+        ConfigurationError: If the value is invalid, so that it is refused before it is written.
+    """
+    try:
+        project = state.load_project([override])
+        return project, project.agent
+    except ConfigurationError as error:
+        # The user has set the key without an option --set, which only load_project() was given.
+        error.message = error.message.removeprefix("--set ")
+        raise
 
 
 def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
