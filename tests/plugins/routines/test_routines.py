@@ -199,6 +199,15 @@ def test_rejected_repair_proposal_is_removed(repaired: Any, here: Any):
     assert (here / "routines/income.py").read_text() == before
 
 
+def test_invalid_repair_proposal_can_be_rejected(repaired: Any, here: Any):
+    (here / "routines/proposed/income.py").write_text("no header")
+    assert "a repaired script is proposed" in repaired("check").stdout
+    assert "does not begin with" in repaired("diff", "income").output
+    done = repaired("reject", "income", "--json")
+    assert json.loads(done.stdout) == {"name": "income", "deleted": True}, done.output
+    assert not list((here / "routines/proposed").iterdir())
+
+
 def test_changed_actions_are_accepted_as_a_diff(saved: Any, here: Any):
     lines = saved("diff", "income").stdout.splitlines()
     assert '-# [actions."send"]' in lines

@@ -447,7 +447,7 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
         else:
             row["ok"] = not any(drift.matters for drift in drifts)
             row["drift"] = list(map(str, drifts))
-            row["proposed"] = store.proposed(name) is not None
+            row["proposed"] = store.has_proposal(name)
     if as_json:
         click.echo(json_text(rows, indent=2))
     else:
@@ -529,7 +529,7 @@ def reject(ctx: click.Context, name: str, as_json: bool) -> None:
     """Delete the script that a model repaired for the routine NAME. The routine stays unchanged."""
     store = _store(state_of(ctx))
     store.find(name)  # raises if there is no such routine
-    proposed = store.proposed(name) is not None
+    proposed = store.has_proposal(name)
     store.drop_proposal(name)
     text = f"the proposal for {name} is deleted" if proposed else f"nothing is proposed for {name}"
     write_result(text, _DeletedRow(name=name, deleted=proposed), as_json=as_json)

@@ -87,6 +87,10 @@ class RoutineStore:
         self._write(self._proposed(routine.name), routine.text())
         self._write(self._proposed(routine.name).with_suffix(".json"), case)
 
+    def has_proposal(self, name: str) -> bool:
+        """Return True if a routine has a proposal, even if its file is invalid."""
+        return self._proposed(name).is_file()
+
     def proposed(self, name: str) -> tuple[Routine, bytes] | None:
         """Return the proposed version of a routine; None if there is no proposal.
 
