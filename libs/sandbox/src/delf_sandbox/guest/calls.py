@@ -358,7 +358,7 @@ class Caller:
         The wait blocks the thread if nothing else can run in the guest.
         """
         if self._is_task_of_ended_script():
-            await self._wait_until_cancelled()
+            await self._wait_until_cancelled()  # raises CancelledError in the end
         # Check before the call is sent, because a refused call must leave no trace on the host.
         self._refuse_too_many_calls_after_end()
         self._call_count += 1

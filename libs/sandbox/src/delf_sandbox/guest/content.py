@@ -107,10 +107,11 @@ def make_content(
     get_value = getattr(content, "getvalue", None)
     if callable(get_value):  # io.StringIO, io.BytesIO
         content = get_value()
-    is_plain = _is_bytes(content) or _is_plain(content)
-    table = None if is_plain else table_of(content)
-    if table is None and not is_plain:
-        content = _as_collection(name, content)
+    table: Table | None = None
+    if not _is_bytes(content) and not _is_plain(content):
+        table = table_of(content)
+        if table is None:
+            content = _as_collection(name, content)
     given_suffix = _suffix_of(name)
     added_suffix = "" if given_suffix else _default_suffix(content, table)
     suffix = given_suffix or added_suffix
@@ -381,7 +382,7 @@ def _format_cell(cell: Any) -> Any:
     The writers of text files write None as an empty cell.
     """
     kind = cast("Any", type(cell))
-    if kind is str or kind is int:
+    if kind is str or kind is int:  # the most frequent types, which need none of the tests below
         return cell
     if not isinstance(cell, (str, int, float, decimal.Decimal, dt.date, dt.time, type(None))):
         cell = plain_or_as_is(cell)

@@ -232,10 +232,10 @@ def _describe(value: Any, kind: str) -> str:
         text = f"{kind} of {len(value)} {' | '.join(shown_kinds)}"
         return text.rstrip()  # an empty list is ``list of 0``
     if _is_dict(value):
+        if not value:
+            return "empty dict"
         keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
-        if value:
-            return f"dict with {len(value)} keys: {keys}"
-        return "empty dict"
+        return f"dict with {len(value)} keys: {keys}"
     if issubclass(type(value), (str, bytes)):
         return f"{kind} of length {len(value)}"
     if is_a(value, type):

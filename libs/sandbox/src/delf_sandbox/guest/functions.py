@@ -68,7 +68,10 @@ class Functions:
         self.made_async: set[int] = set()
         """The plain functions that the rewriting makes async, by the ``id()`` of their scopes."""
         self.returning_awaitables: set[int] = set()
-        """The functions that may return an awaitable, by the ``id()`` of their scopes."""
+        """The functions that may return an awaitable, by the ``id()`` of their scopes.
+
+        :class:`DeferredCalls` finds them.
+        """
         self.calls_of: dict[int, list[CallPlace]] = {}
         """The calls that may call each function, by the ``id()`` of the function's scope."""
         for place in self.syntax.calls.values():

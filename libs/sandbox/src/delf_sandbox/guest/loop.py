@@ -108,6 +108,7 @@ class EventLog:
         self._events_to_replay = deque(
             starmap(_RecordedEvent, zip(iteration_numbers, events, strict=True))
         )
+        # The replayed events count, too, because new events continue the same recording.
         self._recordable_events_left = _MAX_EVENTS - len(events)
         self._new_recording.clear()
 

@@ -170,9 +170,9 @@ class GuestSession:
             else:  # the kind is ``exec``
                 number, source, start = fields
                 recorded_events: list[int] = []
-                if start is not None:
-                    # What a replay needs: the recorded clock reads, and the events of the event
-                    # loop, each after the number of its iteration.
+                if start is not None:  # None for a script that is never replayed
+                    # The clock reads and the events of the event loop that a replay repeats; no
+                    # reads and events in the first run.
                     seed, clock_reads, recorded_events = start
                     self._clock_and_random.begin(seed, clock_reads)
                 self._send_final_frame(await self._execute(number, source, recorded_events))

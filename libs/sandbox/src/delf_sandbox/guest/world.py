@@ -60,6 +60,7 @@ class RecordedClockAndRandom:
         self._seed = seed.encode()
         self._random_block_count = 0
         self._reads_to_replay = deque(clock)
+        # The replayed reads count, too, because new reads continue the same recording.
         self._reads_left_to_record = _MAX_READS - len(clock)
         random.seed(seed)
         # uuid1() contains the machine's hardware address, and continues from the time of the last
