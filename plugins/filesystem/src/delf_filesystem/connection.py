@@ -391,17 +391,12 @@ class Filesystem(Connection[FilesystemSettings]):
                 old, new = (str(arguments[key]).encode() for key in ("old_text", "new_text"))
                 if not old:
                     raise ToolRefusedError("old_text is empty")
-                path = arguments.get("path", ".")
-                pattern = arguments.get("pattern", "*")
-                for place in self._files_to_change(str(path), str(pattern)):
-                    content = self._content(place)
-                    # Each replacement gets the line ends, CRLF or LF, of the text that it replaces.
-                    replacement_for = _LineEnds(new, content).replacement_for
-                    changed = _pattern(old).sub(replacement_for, content)
-                    is_binary = b"\0" in content[:_BINARY_CHECK_BYTES]
-                    if changed != content and not is_binary:
-                        _check_encoding(place, content, new)
-                        yield Change(place, content, (changed,))
+                path = str(arguments.get("path", "."))
+                pattern = str(arguments.get("pattern", "*"))
+                for place in self._files_to_change(path, pattern):
+                    change = self._replace_change(place, old, new)
+                    if change is not None:
+                        yield change
 
     def _prepare_write(self, path: str, content: str | bytes) -> Change:
         """Return the change that writes a file; the file keeps its byte order mark.
@@ -447,6 +442,18 @@ class Filesystem(Connection[FilesystemSettings]):
     def _content(self, place: Place) -> bytes:
         with reading(place) as file:
             return _read_whole(place, file, "edit")
+
+    def _replace_change(self, place: Place, old: bytes, new: bytes) -> Change | None:
+        """Return the change that replaces a text in a file; None for no change or a binary file."""
+        content = self._content(place)
+        # Each replacement gets the line ends, CRLF or LF, of the text that it replaces.
+        replacement_for = _LineEnds(new, content).replacement_for
+        changed = _pattern(old).sub(replacement_for, content)
+        is_binary = b"\0" in content[:_BINARY_CHECK_BYTES]
+        if changed == content or is_binary:
+            return None
+        _check_encoding(place, content, new)
+        return Change(place, content, (changed,))
 
     def _content_before(self, place: Place) -> bytes | None:
         """Return the old content of a file to be replaced; None if it is missing or unreadable."""

@@ -30,11 +30,9 @@ def remaining_values(routine: Routine) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
             ignored.update(ast.walk(node.format_spec))  # such as ``.2f`` in f"{price:.2f}"
-        elif isinstance(node, ast.Expr):
-            # A bare text is a comment, unless it is the last statement, whose value is the answer.
-            is_answer = node == tree.body[-1]
-            if not is_answer:
-                ignored.add(node.value)
+        # A bare text is a comment, unless it is the last statement, whose value is the answer.
+        elif isinstance(node, ast.Expr) and node is not tree.body[-1]:
+            ignored.add(node.value)
     lines = re.split(r"\r\n?|\n", routine.script)
     warnings: list[str] = []
     for node in ast.walk(tree):
