@@ -17,8 +17,14 @@ import pyarrow as pa
 import pytest
 
 from delf.machine.filenames import check_file_name
+from delf.protocols.sandbox import Limits
 from delf.values.encoding import loads
 from delf_sandbox.guest.content import ContentTooLargeError, make_content
+from delf_sandbox.guest.limits import FileLimits
+from delf_sandbox.guest.output import FileSender
+from delf_sandbox.guest.records import Record
+from delf_sandbox.guest.scratch import Scratch
+from delf_sandbox.wire import limits_by_name
 
 
 class Colour(enum.Enum):
@@ -34,6 +40,17 @@ class Point(NamedTuple):
 class Item:
     id: int
     note: str = ""
+
+
+def test_record_with_the_items_of_an_open_file_is_written(tmp_path):
+    sent = []
+    sender = FileSender(lambda *frame: sent.append(frame))
+    sender.limits = FileLimits(limits_by_name(Limits()))
+    sender.scratch = Scratch(str(tmp_path))
+    (tmp_path / "a.csv").write_text("x")
+    sender("mail.json", Record(read=True, name="a.csv"))
+    ((_kind, name, _is_last, data),) = sent
+    assert (name, json.loads(data)) == ("mail.json", {"read": True, "name": "a.csv"})
 
 
 FRAME = pd.DataFrame({"n": [1.5, math.nan], "when": [pd.Timestamp("2026-01-02 03:04"), pd.NaT]})

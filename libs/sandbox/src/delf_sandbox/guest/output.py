@@ -235,8 +235,9 @@ def _find_written_file(scratch: Scratch, name: Any, content: Any) -> str | None:
     if isinstance(content, Path):
         return scratch.find(content)
     is_in_memory = hasattr(content, "getvalue")  # such as io.StringIO
-    is_open_file = hasattr(content, "read") and not is_in_memory
-    if not is_open_file:
+    # A record of a tool has its items as attributes, such as ``read`` of an email.
+    is_record = isinstance(content, dict)
+    if is_record or is_in_memory or not hasattr(content, "read"):  # no open file
         return None
     path = scratch.find(content)
     if path is not None and not content.closed:
