@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -25,7 +26,7 @@ from delf.protocols.sandbox import (
 )
 from delf.testing import ScriptedModel, TestHost
 from delf_sandbox_local import forkserver
-from delf_sandbox_local.backend import LocalBackend
+from delf_sandbox_local.backend import LocalBackend, guest_archive
 from support.scripting import NotingHost, local_session, run_script, session_spec
 from support.until import until
 
@@ -481,6 +482,18 @@ async def test_dead_template_is_replaced():
         assert (await session.execute("1", NotingHost())) == Done(value=1)
     finally:
         await backend.aclose()
+
+
+def test_archive_that_cannot_be_written_leaves_no_file(monkeypatch, tmp_path):
+    def fail(_descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(SandboxUnavailableError, match="cannot be written"):
+        guest_archive()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 _NAMELESS = """

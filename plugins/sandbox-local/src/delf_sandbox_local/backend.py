@@ -272,13 +272,22 @@ def guest_archive() -> Path:
                 continue
             if path.exists() and _is_only_writable_by_user(path):
                 return path
-            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-                file.write(guest_zipapp())
-                file.flush()
-                # Sync before the rename, or a loss of power could leave an empty file of this name.
-                os.fsync(file.fileno())
-            Path(file.name).replace(path)
+            _write_archive(path)
         except OSError:
             continue
         return path
     raise SandboxUnavailableError("the sandbox's program cannot be written to a cache folder")
+
+
+def _write_archive(path: Path) -> None:
+    """Write the guest's archive atomically; leave no partial file, for example on a full disk."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        try:
+            file.write(guest_zipapp())
+            file.flush()
+            # Sync before the rename, or a loss of power could leave an empty file of this name.
+            os.fsync(file.fileno())
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink()
+            raise
