@@ -71,6 +71,7 @@ class Confinement:
 
         cpu = max(1, math.ceil(limits.cpu_seconds))
         ulimit_values = {
+            # SIGXCPU reports the reason; a script that ignores it is killed one second later.
             "cpu": (cpu, cpu + 1),
             "core": (0, 0),
             "memlock": (0, 0),

@@ -672,6 +672,7 @@ def misuse_in(value: Any) -> TypeError | None:
         kind = cast("type[Any]", type(item))
         if issubclass(kind, _NoValue):
             return cast("_NoValue", item).__delf_misuse__()
+        # No more members than can still be inspected, because a collection may be huge.
         if kind is dict:
             pending_values += itertools.islice(cast("dict[Any, Any]", item).values(), remaining)
         elif kind in (list, tuple, set, frozenset):

@@ -456,7 +456,7 @@ def _titled_sheets(content: Any, max_bytes: int) -> list[tuple[str, Grid]] | Non
             if grid is None:
                 return None
             sheets.append((title, grid))
-        return sheets or None
+        return sheets or None  # a workbook needs a sheet
     grid = _rows_of_sheet(content, max_bytes)
     return None if grid is None else [("Sheet1", grid)]
 
@@ -471,10 +471,10 @@ def _rows_of_sheet(rows: Any, max_bytes: int) -> Grid | None:
         if table is not None:
             return _rows_with_header(table)
         rows = plain_or_as_is(rows)  # an object of another library may convert to a list
+        if not _is_list(rows):
+            return None
     # In the JSON for the host, each cell takes at least two bytes: a character and a comma.
-    if _is_list(rows):
-        return list(_rows_of_cells(rows, max_bytes // 2))
-    return None
+    return list(_rows_of_cells(rows, max_bytes // 2))
 
 
 def _rows_with_header(table: Table) -> Grid:

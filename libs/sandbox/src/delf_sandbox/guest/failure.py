@@ -132,7 +132,7 @@ def find_failed_call(error: BaseException | None) -> int | None:
         error: The exception; in an exception group, all members are searched.
     """
     chain = [error]
-    for _ in range(_MAX_CHAIN):
+    for _ in range(_MAX_CHAIN):  # a script can link exceptions in a circle
         if not chain:
             break
         current = chain.pop(0)

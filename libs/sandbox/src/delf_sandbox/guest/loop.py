@@ -103,7 +103,7 @@ class EventLog:
         """
         self.iteration_number = 0
         self._last_event_iteration = 0
-        iteration_numbers = recording[::2]
+        iteration_numbers = recording[::2]  # each is followed by an event of the iteration
         events = recording[1::2]
         self._events_to_replay = deque(
             starmap(_RecordedEvent, zip(iteration_numbers, events, strict=True))

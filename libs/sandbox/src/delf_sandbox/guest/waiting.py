@@ -354,12 +354,10 @@ class TolerantAsyncio:
 
     def _futures(self, arguments: tuple[Any, ...]) -> list[asyncio.Future[Any]]:
         """Return a future for each argument, or for each item of a collection passed alone."""
-        if (
-            len(arguments) == 1
-            and not inspect.isawaitable(arguments[0])
-            and _is_collection(arguments[0])
-        ):
-            arguments = tuple(arguments[0])
+        if len(arguments) == 1:
+            (only_argument,) = arguments
+            if _is_collection(only_argument) and not inspect.isawaitable(only_argument):
+                arguments = tuple(only_argument)
         futures: list[asyncio.Future[Any]] = []
         # An awaitable that is passed twice shares a future: a coroutine can be awaited only once.
         future_of_awaitable: dict[int, asyncio.Future[Any]] = {}
