@@ -96,18 +96,18 @@ def options_are_safe(command: Words, options: Sequence[str]) -> bool:
 
 def _git_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:
     """Return True if all words that wildcards matched are safe for git."""
-    position = 1
+    subcommand_index = 1
     # Skip git's own options, as in ``git -C folder log``.
-    while position < len(command) and command[position].startswith("-"):
-        position += 2 if command[position] in _GIT_OPTIONS_WITH_VALUE else 1
-    subcommand = command[position] if position < len(command) else ""
-    has_wildcard_in_options = any(index < position for index in wildcard_indexes)
+    while subcommand_index < len(command) and command[subcommand_index].startswith("-"):
+        subcommand_index += 2 if command[subcommand_index] in _GIT_OPTIONS_WITH_VALUE else 1
+    subcommand = command[subcommand_index] if subcommand_index < len(command) else ""
+    has_wildcard_in_options = any(index < subcommand_index for index in wildcard_indexes)
     # An argument such as ``ext::sh`` names a transport, for which git runs a program.
     may_name_transport = any("::" in command[index] for index in wildcard_indexes)
     if has_wildcard_in_options or may_name_transport:
         return False
     # The rule ``git *`` allows ``git log``, but not ``git commit``, which a rule has to name.
-    is_matched_by_wildcard = position in wildcard_indexes
+    is_matched_by_wildcard = subcommand_index in wildcard_indexes
     if is_matched_by_wildcard and subcommand in _GIT_CHANGES:
         return False
     return subcommand in _GIT_ALLOWED

@@ -76,20 +76,22 @@ class Rule:
         reads.
         """
         # ``grep *`` allows further words that are names of files to read, ``grep **`` any words.
-        end = self.words[-1] if len(self.words) > 1 and self.words[-1] in ("*", "**") else ""
-        pattern_words = self.words[:-1] if end else self.words
+        allows_any_word = len(self.words) > 1 and self.words[-1] == "**"
+        allows_files = len(self.words) > 1 and self.words[-1] == "*"
+        allows_further_words = allows_any_word or allows_files
+        pattern_words = self.words[:-1] if allows_further_words else self.words
         further_words = command[len(pattern_words) :]
-        if len(command) < len(pattern_words) or (further_words and not end):
+        if len(command) < len(pattern_words) or (further_words and not allows_further_words):
             return False
         if not all(map(_matches_word, pattern_words, command)):
             return False
-        if end == "*" and not all(map(_stays_in_folder, further_words)):
+        if allows_files and not all(map(_stays_in_folder, further_words)):
             return False
         # A matching word that differs from the word of the pattern was matched by a wildcard.
         wildcard_indexes = [
             index for index, word in enumerate(pattern_words) if word != command[index]
         ]
-        if end == "*":
+        if allows_files:
             wildcard_indexes += range(len(pattern_words), len(command))
         return wildcards_are_safe(command, wildcard_indexes)
 
