@@ -222,8 +222,8 @@ def propose(
         ConfigurationError: If the task cannot become a routine.
     """
     tools = list(tools)
-    script = "\n".join(re.split(r"\r\n?|\n", script))  # the line ends that Python reads
-    tree = ast.parse(script)
+    literal_script = "\n".join(re.split(r"\r\n?|\n", script))  # the line ends that Python reads
+    tree = ast.parse(literal_script)
     used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     used_names |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
@@ -235,10 +235,10 @@ def propose(
         task, used_names, frozenset(fixed), signatures, first_pass.suggested_names
     )
     finder.visit(tree)
-    for place in _find_in_f_strings(script, tree, finder.parameters.values()):
+    for place in _find_in_f_strings(literal_script, tree, finder.parameters.values()):
         if not any(map(place.overlaps, finder.replacements)):
             finder.replacements.append(place)
-    script = _apply_replacements(script, finder.replacements)
+    script_with_parameters = _apply_replacements(literal_script, finder.replacements)
     parameters = {item.name: item for item in finder.parameters.values()}
     # A later run that gets nothing from one of these actions is suspicious.
     actions_with_data = reads_with_data(events)
@@ -247,10 +247,13 @@ def propose(
         name=name,
         title=_title(task),
         task=task,
-        script=script,
+        script=script_with_parameters,
         parameters=parameters,
         actions=named_actions(
-            script, tools, called=actions_called(events), never_empty=actions_with_data
+            script_with_parameters,
+            tools,
+            called=actions_called(events),
+            never_empty=actions_with_data,
         ),
         saved_from=task_id,
         answer=shape_of_answer,
