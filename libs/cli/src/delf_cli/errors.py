@@ -104,7 +104,8 @@ def report(
         # The user interrupted the program on purpose, so the message is not labelled as an error.
         label = "" if message == _INTERRUPTED else "error"
         say(label, redact(message))
-        if hint and not (hint_to_omit and hint.startswith(hint_to_omit)):
+        is_omitted = hint_to_omit is not None and (hint or "").startswith(hint_to_omit)
+        if hint and not is_omitted:
             say("hint", redact(hint))
     except BrokenPipeError:
         streams.ignore_broken_pipe()

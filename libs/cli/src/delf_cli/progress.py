@@ -155,8 +155,9 @@ class Narrator:
 
         Otherwise, record the set-up warning as shown.
         """
-        is_setup_warning = not self._has_begun_steps
-        if not is_setup_warning or self._is_verbose or self._root is None:
+        # Only warnings about the set-up come again in each task of a project.
+        is_of_task = self._has_begun_steps
+        if is_of_task or self._is_verbose or self._root is None:
             return False
         is_new = mark_as_shown(f"{self._root}\n{event.message}")
         return not is_new

@@ -141,7 +141,8 @@ def prune_options(*, older_than_help: str, keep_help: str) -> Callable[[Callable
             age = older_than
             if age is None and keep is None:
                 age = DURATION.convert(_DEFAULT_AGE, None, None)
-            if not (dry_run or yes) and can_ask():
+            needs_consent = not (dry_run or yes)
+            if needs_consent and can_ask():  # a job without a terminal removes without a question
                 click.confirm(_question(age, keep), abort=True, err=True)
             pruning_options = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
             return command(*args, pruning=pruning_options, **options)

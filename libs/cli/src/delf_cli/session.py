@@ -318,7 +318,8 @@ class Setup:
             await self._start_in_time(agent)
         except JournalUnavailableError as error:
             is_chosen = error.chosen or self.journal_was_chosen
-            if require_journal or is_chosen or self.options.conversation is not None:
+            continues_conversation = self.options.conversation is not None
+            if require_journal or is_chosen or continues_conversation:
                 raise
             errors.say("warning", f"nothing of this task is kept: {error.message}")
         else:

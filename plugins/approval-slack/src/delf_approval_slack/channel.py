@@ -534,6 +534,7 @@ class SlackChannel:
             pending.request.request_id not in self._incompletely_shown
             and lay_out(pending.request, votes_and_comments).shows_all_facts
         )
+        # A person may reject without having seen all facts, and may not approve without them.
         if not is_rejection and not is_shown_completely:
             return f"{incomplete_text(pending.request)} Decide on the page or with delf."
         person = str(user.get("id") or "")

@@ -41,9 +41,11 @@ class People:
         """Return True if a person is an approver."""
         approvers = self._settings.approvers
         person = str(user.get("id") or "")
-        if person and person in approvers:
+        if not person:
+            return False
+        if person in approvers:
             return True
-        if person and "*" in approvers and await self._is_colleague(client, user):
+        if "*" in approvers and await self._is_colleague(client, user):
             return True
         return not (await self.groups_of(client, person)).isdisjoint(approvers)
 

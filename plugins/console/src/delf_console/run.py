@@ -90,7 +90,8 @@ def _is_routine_name(word: str) -> bool:
 def _refuse_bare_inputs(ctx: click.Context, words: Sequence[str]) -> None:
     """Raise if the words are a routine's name and its inputs, which a model would get as a task."""
     name, *inputs = words
-    if not inputs or not _is_routine_name(name) or not all("=" in word for word in inputs):
+    has_inputs = bool(inputs) and all("=" in word for word in inputs)
+    if not (has_inputs and _is_routine_name(name)):
         return
     if (state_of(ctx).load_project().root / "routines" / f"{name}.py").is_file():
         options = "".join(f" --input {shlex.quote(word)}" for word in inputs)

@@ -285,7 +285,8 @@ def write_package(target: Path, files: Mapping[str, str]) -> None:
         click.ClickException: If the folder is not empty or not writable.
     """
     try:
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        is_empty_folder = target.is_dir() and not any(target.iterdir())
+        if target.exists() and not is_empty_folder:
             raise click.ClickException(f"{target} exists already and is not an empty folder")
         for name, text in files.items():
             path = target / name

@@ -48,7 +48,7 @@ def parent_in(setup: Mapping[str, Any]) -> Parent | None:
         return None
     trace_id = int(match[1], 16)
     span_id = int(match[2], 16)
-    if not trace_id or not span_id:
+    if trace_id == 0 or span_id == 0:  # the W3C's format uses 0 for an invalid id
         return None
     return Parent(
         trace_id=trace_id, span_id=span_id, sampled=bool(int(match[3], 16) & _SAMPLED_FLAG)

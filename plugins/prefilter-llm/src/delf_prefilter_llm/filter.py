@@ -41,6 +41,7 @@ class FilterPrefilter:
         actions = "\n".join(map(line, catalog))
         reply = await answer(ask, _QUESTION.format(actions=actions, task=task))
         names = named_in(reply, catalog)
-        if not names and not _NONE.fullmatch(reply):
+        says_none_fits = _NONE.fullmatch(reply) is not None
+        if not names and not says_none_fits:
             raise PrefilterError("the light model named no existing action")
         return Selection(names=names)

@@ -171,7 +171,7 @@ class CommandContract(Contract):
         for path, each in _commands(command, (self._name,)):
             for option in each.params:
                 if not isinstance(option, click.Option) or option.is_flag or option.count:
-                    continue
+                    continue  # without a text, the option takes no secret
                 if not is_secret_name(str(option.name)):
                     continue
                 assert option.envvar or option.prompt or option.hide_input, (

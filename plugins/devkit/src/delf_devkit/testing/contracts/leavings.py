@@ -203,7 +203,8 @@ def open_files() -> list[str]:
             path = str(link.readlink())
             # Shared memory is not a device: a plugin has to close it like a file.
             is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")  # noqa: S108
-            if path.startswith("/") and not path.startswith(_SYSTEM_PATHS) and not is_device:
+            is_file = path.startswith("/") and not is_device  # not such as "pipe:[4711]"
+            if is_file and not path.startswith(_SYSTEM_PATHS):
                 paths.append(path)
     return paths
 
