@@ -148,8 +148,9 @@ class EndpointModel(ABC):
             try:
                 return await self._complete_once(request)
             except Exception as error:
-                is_stream_wanted = self._is_unexpected_stream(error)
-                if not is_stream_wanted and not self._is_mode_refused(error, request):
+                is_refused = self._is_mode_refused(error, request)
+                must_stream = is_refused or self._is_unexpected_stream(error)
+                if not must_stream:
                     raise
                 # The server only streams, so the reply is requested as a stream below.
             self._always_streams = True
@@ -174,8 +175,9 @@ class EndpointModel(ABC):
             except Exception as error:
                 if has_started:
                     raise
-                is_stream_missing = self._is_missing_stream(error)
-                if not is_stream_missing and not self._is_mode_refused(error, request):
+                is_refused = self._is_mode_refused(error, request)
+                cannot_stream = is_refused or self._is_missing_stream(error)
+                if not cannot_stream:
                     raise
                 # The server does not stream, so the reply is requested as a whole below.
             self._never_streams = True  # later requests are not refused first

@@ -108,7 +108,8 @@ class Messages:
             result["system"] = system
         refuses_sampling = parts.facts.refuses_sampling or _is_on(thinking)
         for name, value in parts.settings.items():
-            if name in _SETTINGS and not (refuses_sampling and name in _SAMPLING):
+            is_refused = refuses_sampling and name in _SAMPLING
+            if name in _SETTINGS and not is_refused:
                 result[_SETTINGS[name]] = listed(value) if name == "stop" else value
         if tools := _tools(parts):
             result["tools"] = tools

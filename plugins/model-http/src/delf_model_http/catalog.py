@@ -74,6 +74,7 @@ class Facts:
 
     def cost(self, tokens: Tokens | None) -> float | None:
         """Return the cost of an answer in USD; None if prices or tokens are unknown."""
+        # Each request has input tokens, so counts that are all 0 are unknown.
         if self.rates is None or tokens is None or tokens == Tokens():
             return None
         if self.long_rates is not None and tokens.input > self.long_from:

@@ -158,13 +158,16 @@ def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
     call_id = call.get("id")
     server_index = call.get("index")
     next_index = answer.last_call_index + 1
+    has_new_id = bool(call_id) and not answer.is_last(call_id)
+    is_first_call = bool(name) and not answer.has_calls
     if isinstance(server_index, int):
         index = answer.index_of(server_index)
-    elif (call_id and not answer.is_last(call_id)) or (name and not answer.has_calls):
+    elif has_new_id or is_first_call:
         index = next_index
     else:
         index = answer.last_call_index
-    if index == next_index or (name and answer.is_new_call(index, call_id)):
+    reuses_index = bool(name) and answer.is_new_call(index, call_id)
+    if index == next_index or reuses_index:
         return next_index
     # A complete call gets no more pieces, so that its index then means the latest call.
     return answer.last_call_index if index >= 0 and answer.is_emitted(index) else index

@@ -81,7 +81,8 @@ class Responses:
             "store": False,
         }
         for name, value in settings.items():
-            if name in _SETTINGS and not (is_reasoning_model and name in _REFUSED_SETTINGS):
+            is_refused = is_reasoning_model and name in _REFUSED_SETTINGS
+            if name in _SETTINGS and not is_refused:
                 result[_SETTINGS[name]] = value
         if is_reasoning_model:  # with "store": False, delf has to send the reasoning back itself
             result["include"] = ["reasoning.encrypted_content"]
