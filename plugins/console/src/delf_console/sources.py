@@ -291,6 +291,7 @@ def _wheel(path: Path) -> Package | None:
     """Read the package in a wheel; None for a file that is no wheel."""
     try:
         name = parse_wheel_filename(path.name)[0]
+        # The folder has the name and the version as they are written in the name of the file.
         file_parts = path.name.split("-")  # name, version and tags
         info_folder = f"{file_parts[0]}-{file_parts[1]}.dist-info/"
         requires = metadata.PathDistribution(zipfile.Path(path, info_folder)).requires
