@@ -461,10 +461,11 @@ async def _wait_for_event(
     """
     request_id, task_id = record.requested.request_id, record.requested.task_id
     last_seq = record.requested.seq
+    current = record
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:
         # Read the state first: if the task is over, the events that are read then are complete.
-        record = replace(record, task=await journal.task(task_id))
+        current = replace(current, task=await journal.task(task_id))
         for event in await journal.read(task_id, last_seq):
             last_seq = event.seq
             # ``note`` is the position of the message that the process has turned into the event.
@@ -472,8 +473,8 @@ async def _wait_for_event(
             if is_of_request and isinstance(event, kinds) and event.note == position:
                 return event
             if is_of_request and isinstance(event, ApprovalDecided):
-                record = replace(record, decided=event)
-        _require_waiting(record)
+                current = replace(current, decided=event)
+        _require_waiting(current)
         await asyncio.sleep(_POLL_SECONDS)
     raise _no_response(request_id)
 

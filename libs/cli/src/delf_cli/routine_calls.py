@@ -52,7 +52,7 @@ class RoutineCall:
         text = task.strip()
         if text.isidentifier():
             text += "()"
-        error = ConfigurationError(
+        not_a_call = ConfigurationError(
             f"{task[:80]!r} is not a call of a routine",
             hint='a task that runs a routine is written as report(month="2026-10")'
             + (f', or report(mail={ITEM}["id"]) for each item' if with_item else ""),
@@ -60,9 +60,9 @@ class RoutineCall:
         try:
             name, arguments = parse_call(text, _read_value if with_item else ast.literal_eval)
         except ConfigurationError:
-            raise error from None
+            raise not_a_call from None
         if not name.isidentifier():
-            raise error
+            raise not_a_call
         values: dict[str, Any] = {}
         item_paths: dict[str, Sequence[str | int]] = {}
         for parameter, value in arguments.items():

@@ -325,12 +325,10 @@ class Setup:
         else:
             return agent
         # The chat would be stored in the same unwritable journal.
-        chat = agent.chat
-        if chat is not None:
-            chat = chat.in_memory()
-        agent = self.agent(journal=IN_PROCESS, chat=chat)
-        await self._start_in_time(agent)
-        return agent
+        chat = None if agent.chat is None else agent.chat.in_memory()
+        agent_without_journal = self.agent(journal=IN_PROCESS, chat=chat)
+        await self._start_in_time(agent_without_journal)
+        return agent_without_journal
 
     async def _start_in_time(self, agent: Agent) -> None:
         """Start the agent within the task's timeout, if the user configured a timeout.
