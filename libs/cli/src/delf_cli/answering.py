@@ -14,6 +14,7 @@ from delf.errors import (
     UnknownRequestError,
 )
 from delf.events import (
+    DECISION_WORDS,
     ApprovalAssigned,
     ApprovalCommented,
     ApprovalDecided,
@@ -409,10 +410,10 @@ def _require_waiting(record: RequestRecord) -> None:
     name = record.requested.request_id
     decision = record.decided
     task = record.task
-    if decision is not None and decision.decision == "expired":
-        raise _not_pending_error(name, "it expired")
     if decision is not None:
-        raise _not_pending_error(name, f"it was {decision.decision} by {decision.by}")
+        words = DECISION_WORDS[decision.decision]
+        by = "" if decision.decision == "expired" else f" by {decision.by}"
+        raise _not_pending_error(name, words + by)
     if task.state is TaskState.INTERRUPTED:
         raise UnknownRequestError(
             f"the request {name!r} does not wait: the process that worked on its task is gone",

@@ -97,7 +97,7 @@ class Narrator:
                 about = event.message if event.is_question else event.action
                 say(f"{requested} needed", f"{about}; delf approvals show {event.request_id}")
             case ev.ApprovalDecided() if _is_from_other_process(event):
-                self._screen.line(f"{event.decision} by {event.by}", "dim")
+                self._screen.line(f"{ev.DECISION_WORDS[event.decision]} by {event.by}", "dim")
             case ev.Noted() if event.topic == "notification" and event.text:
                 self._screen.line(f"{event.topic}: {event.text}", "dim")
             case _ if self._is_verbose:

@@ -253,12 +253,13 @@ class Transport:
             target, root = urlsplit(url), urlsplit(self._root)
         except ValueError:
             return False
-        is_path = "://" not in url
+        is_path = "://" not in url  # also "//host/x", which is appended to the base URL, too
         has_base_url = (target.scheme, target.netloc) == (root.scheme, root.netloc)
         if is_path or has_base_url:
             return True
         is_of_google = (target.hostname or "").endswith(".googleapis.com")
-        return target.scheme == "https" and is_of_google and "@" not in target.netloc
+        has_login = "@" in target.netloc
+        return target.scheme == "https" and is_of_google and not has_login
 
     async def aclose(self) -> None:
         """Close all HTTP connections; the next request opens new ones."""

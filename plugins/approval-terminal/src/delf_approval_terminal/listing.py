@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from delf.events import DECISION_WORDS
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.facts import Fact, FactKind, as_edited, facts, value_text
 from delf.protocols.journal import RequestRecord
@@ -128,7 +129,7 @@ def show(record: RequestRecord) -> None:
     if decided is not None:
         note = decided.reason if decided.answer is None else value_text(decided.answer)
         why = f": {one_line(note)}" if note else ""
-        click.echo(wrap_text(f"{decided.decision} by {one_line(decided.by)}{why}"))
+        click.echo(wrap_text(f"{DECISION_WORDS[decided.decision]} by {one_line(decided.by)}{why}"))
     click.echo("")
     for piece in facts_of(record):
         click.echo(piece)

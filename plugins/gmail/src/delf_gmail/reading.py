@@ -163,7 +163,7 @@ def verified_sender(payload: Resource) -> str | None:
     """
     senders = [person.address for _, person in _people(payload, "From")]
     results = headers_of(payload).get("authentication-results", "").strip().lower()
-    # The check is about one sender, and of two results, the sender may have written one.
+    # Gmail checks the domain of one sender only. Of two "dmarc=", one may be the sender's own text.
     if len(senders) != 1 or results.count("dmarc=") != 1:
         return None
     server, *checks = _QUOTED.sub("", results).split(";")

@@ -236,6 +236,7 @@ def _check_encodable(texts: Iterable[str]) -> None:
 
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return an operation's summary, and the rest of its descriptions."""
+    # Of the summary, too, the rest has what follows its first sentence.
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
     summary = sentence(raw.get("summary")) or sentence(raw.get("description"))
     with contextlib.suppress(SpecError):

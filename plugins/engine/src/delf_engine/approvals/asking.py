@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from delf.errors import DelfError, UndecidedCallError, UnknownRequestError
+from delf.events import DECISION_WORDS
 from delf.protocols.approval import ApprovalRequest, Expired, Rejected
 from delf_engine.approvals.ballot import Ballot
 from delf_engine.approvals.channels import NamedChannel
@@ -22,12 +23,6 @@ _log = logging.getLogger(__name__)
 
 # The maximum length of a channel's error message in the reason of a rejection.
 _MAX_FAILURE_LENGTH: Final = 200
-# By the kind of decision, what has become of a request; for an answer that comes too late.
-_OUTCOMES: Final = {
-    "expired": "it expired",
-    "changes_requested": "it was sent back for changes",
-    "already_done": "it was declared as already done",
-}
 _UNASKED: Final = "it needs a person's approval and nobody could be asked"
 _ADVICE: Final = (
     "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
@@ -84,13 +79,13 @@ class Asking:
         pending_answer = self._pending.open(
             self._request, self._ballot.take_answer, self._remarks.schedule_recording
         )
-        outcome = "it was cancelled"
+        outcome = "cancelled"
         try:
             await announced
             await self._ask_until_timeout(pending_answer, was_asked_before=was_asked_before)
             answer = await pending_answer
             kind = answer.decision.kind
-            outcome = _OUTCOMES.get(kind, f"it was {kind}")
+            outcome = DECISION_WORDS[kind]
             # The caller records the answer next. In the journal, earlier remarks come first.
             await self._remarks.wait_until_recorded()
             return answer

@@ -50,7 +50,7 @@ class PendingRequests:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, PendingRequest] = {}
-        # How the latest requests ended, such as "it was approved"; by id, for late answers.
+        # How the latest requests ended, such as "approved"; by id, for late answers.
         self._outcomes: dict[str, str] = {}
         reset_in_forks(self)
 
@@ -92,7 +92,7 @@ class PendingRequests:
 
         Args:
             request_id: The request.
-            reason: The outcome, such as "it was approved" or "it expired".
+            reason: The outcome, such as "approved" or "expired".
         """
         with self._lock:
             self._waiting.pop(request_id, None)
@@ -139,7 +139,7 @@ class PendingRequests:
             pending = self._waiting.pop(request_id, None)
             if pending is None:
                 return
-            self._outcomes[request_id] = "it was answered"
+            self._outcomes[request_id] = "answered"
         pending.answer.get_loop().call_soon_threadsafe(_set_result, pending.answer, answer)
 
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
@@ -167,7 +167,7 @@ class PendingRequests:
                 return
             # Removed at once, so that a second answer fails.
             del self._waiting[request_id]
-            self._outcomes[request_id] = "it was answered"
+            self._outcomes[request_id] = "answered"
         # The answer may come from any thread, and the future belongs to the agent's loop.
         pending.answer.get_loop().call_soon_threadsafe(_set_result, pending.answer, answer)
 

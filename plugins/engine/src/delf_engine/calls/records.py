@@ -133,8 +133,8 @@ class CallRecords:
             return
         if not call.has_start_event:
             # In the journal, an end without a start means an invalid call. So record a start, too.
-            # If this is cancelled as well, begin() itself records the end. The caller raises the
-            # error of the first cancellation.
+            # If another cancellation interrupts begin(), begin() has recorded the end. The caller
+            # raises the error of the first cancellation.
             with contextlib.suppress(asyncio.CancelledError):
                 await self.begin(call)
         await self._end_not_started(call)  # no-op if begin() has recorded the end

@@ -125,7 +125,7 @@ class Origins:
         self._read_files = files
         # The number of events that follow() has processed, and skips when it is called again.
         self._processed_event_count = 0
-        # The words of a task that a script wrote, and not the user, count as untrusted data.
+        # A task without the user's words was written by a script, perhaps from untrusted data.
         is_written_by_script = not task
         self.has_received_untrusted = has_received_untrusted or is_written_by_script
         """True if untrusted data has reached the task, even if no model has read the data."""
