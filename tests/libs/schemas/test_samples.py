@@ -104,6 +104,14 @@ def test_keys_that_are_data_are_not_learned(value: Any) -> None:
     assert shape_of(value) == {"type": "object"}
 
 
+def test_dict_with_very_many_keys_is_not_searched_for_names() -> None:
+    class Large(dict[str, int]):
+        def __iter__(self) -> Any:
+            raise AssertionError("the keys are read")
+
+    assert shape_of(Large((f"n{'x' * number}", 1) for number in range(99))) == {"type": "object"}
+
+
 @pytest.mark.parametrize("literal", ["{1: 'a'}", "{None: 1, 'a': 2}", "{b'k': 1}", "{(1, 2): 3}"])
 def test_literal_with_other_keys_than_texts_is_a_dict(literal: str) -> None:
     assert type_of(literal) == f"{LITERAL_OF}: dict)"

@@ -234,10 +234,12 @@ def _shape_of_list(value: list[Any], depth: int) -> dict[str, Any]:
 
 
 def _shape_of_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    if len(value) > _MAX_KEYS:  # a result may have many thousands of keys, which take long to check
+        return {"type": "object"}
     # Keys that are not names, such as ids and dates, are data, and a schema must not contain data.
     # Keys of Python literals may have any type.
     has_only_names = all(isinstance(key, str) and _is_name(key) for key in value)
-    if len(value) > _MAX_KEYS or not has_only_names:
+    if not has_only_names:
         return {"type": "object"}
     shapes = {name: shape_of(item, depth + 1) for name, item in value.items()}
     if _is_keyed_by_id(list(shapes.values())):
