@@ -369,8 +369,8 @@ _CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text.
 
-    A complete answer has no ``broken_by``. It counts as broken off, too, if the model was asked to
-    continue an answer, and the two answers do not fit together.
+    A reply without ``broken_by`` is complete, but does not fit the truncated answer that the model
+    was asked to continue. The error then says that the answer broke off.
     """
     cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens

@@ -14,11 +14,11 @@ V = TypeVar("V")
 
 
 class FixedAttributes:
-    """Base class whose public attributes cannot be set once the object has them.
+    """Base class of objects whose public attributes can be assigned only once.
 
-    An object reads most of its options when it is made: a later assignment would have no effect, so
-    it raises. Assigning an attribute that does not exist raises, too, unless a method of the object
-    itself makes the attribute. A property with a setter can be set.
+    An object reads most of its options when it is made. A later assignment would have no effect,
+    and therefore raises. Assigning an unknown attribute raises, too, unless a method of the object
+    itself makes the assignment. A property with a setter can be set.
     """
 
     # Constructor arguments that are not stored as attributes.

@@ -38,7 +38,7 @@ _LONG_BLANKS: Final = re.compile(r"[^\S\r\n]{256}")
 
 
 class SourcedText(str):
-    """A text with the kind of place where the text was set.
+    """The text of a setting, with the kind of place that the text comes from.
 
     Args:
         text: The text.
@@ -56,11 +56,11 @@ class SourcedText(str):
 
 
 class FileText(SourcedText):
-    """A text of ``delf.toml`` with the location of its file, for relative paths.
+    """The text of a setting in ``delf.toml``, with the folder from which relative paths start.
 
     Args:
         text: The text, with its ``${NAME}`` references expanded.
-        folder: The file's folder.
+        folder: The folder of ``delf.toml``.
     """
 
     __slots__ = ("folder",)
@@ -239,7 +239,7 @@ def _env_file_variables() -> dict[str, str]:
 
 
 def call_in_empty_context(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in an empty context that keeps only what :func:`using_environ` set.
+    """Call a function in a context that has only what :func:`using_environ` set.
 
     The objects that the function creates may be shared with other tasks, which must not see the
     caller's ContextVars.

@@ -252,9 +252,9 @@ class ConnectionUnavailableError(DelfError):
 
 
 class ToolExecutionError(DelfError):
-    """A tool failed while it ran: the base class of such errors, for programs that catch them.
+    """Base class of the errors of a tool that failed while it ran.
 
-    An author of tools raises :class:`ToolException`.
+    Programs catch this class. An author of tools raises :class:`ToolException`.
     """
 
     code = "ERR-TOOL-001"
@@ -579,7 +579,7 @@ def raise_because(error: DelfError, cause: BaseException) -> NoReturn:
 
 
 def _declared_keywords(method: Callable[..., Any]) -> list[str]:
-    """Return the names of a method's parameters, without those for any further arguments."""
+    """Return the names of a method's parameters, without ``*args`` and ``**options``."""
     import inspect
 
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -148,7 +148,7 @@ class TaskQueued(_Event):
     process works on the task. Runners take tasks with a lower ``priority`` first, and no task
     before its Unix time ``not_before``. ``user`` is the user for whom the task runs: a queue limits
     the tasks of each user. After an outage the task is attempted again up to ``retries`` times, for
-    the first time after ``retry_after`` seconds; None uses the queue's setting.
+    the first time after ``retry_after`` seconds; where one is None, the queue's setting applies.
     """
 
     task: str
@@ -682,7 +682,7 @@ class ApprovalDecided(_Event):
         user: The user of the later tasks for which a decision remembered ``until_revoked`` holds;
             None for the local user.
         project: The folder of these later tasks.
-        person: The deciding person, as the ``user`` of their own tasks; None for the local user.
+        person: The ``user`` of the tasks of the person who decided; None for the local user.
     """
 
     request_id: str
@@ -805,10 +805,9 @@ class ClockRead(_Event):
     """The script read the time; a resumed task gets the same times.
 
     ``readings`` are the times in nanoseconds, in the order in which the script read them. Each is a
-    Unix time, a processor time, or a time of the script's event loop. ``turns`` has pairs of an
-    iteration of that loop and an event, in a flat list: a positive event is the number of a call
-    that was answered, from 1, a negative one that of a timer that fired, and 0 any other act of the
-    script long after the last event.
+    Unix time, a processor time, or a time of the script's event loop. ``turns`` says in which
+    iteration of that loop calls were answered and timers fired, as in
+    :meth:`delf.protocols.sandbox.ScriptHost.turns_taken`.
     """
 
     readings: tuple[int, ...] = ()
@@ -1070,7 +1069,7 @@ def encode(event: Event) -> dict[str, Any]:
 
 
 def with_user(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return stored fields with a field ``user``, which earlier versions called ``key``."""
+    """Return stored fields; a field ``key``, as earlier versions named it, becomes ``user``."""
     if "user" in stored or "key" not in stored:
         return stored
     return {"user" if name == "key" else name: value for name, value in stored.items()}

@@ -199,7 +199,10 @@ class LLMConfig:
 
 
 def _values_without_fallbacks(config: LLMConfig) -> list[Any]:
-    """Return the type, the secrets and the values of all fields but the fallbacks, to compare."""
+    """Return the values by which two configurations are compared, without the fallbacks.
+
+    The values are the type, the secrets and all other fields.
+    """
     # The key and the headers are no fields, so that their values are shown nowhere.
     values = [getattr(config, item.name) for item in fields(config) if item.name != "fallbacks"]
     return [type(config), config.api_key, config.headers, *values]

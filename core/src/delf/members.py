@@ -14,9 +14,9 @@ else:
 class ProtocolMeta(_TypeOfProtocol):
     """The metaclass of protocols that ``isinstance`` checks.
 
-    From Python 3.12 on, the check of :mod:`typing` does not call ``__getattr__``. An object that
-    wraps another one and forwards its optional methods, such as ``aclose``, would lose them there.
-    This check finds them on each version of Python.
+    From Python 3.12 on, the check of :mod:`typing` does not call ``__getattr__``. The check would
+    miss optional methods, such as ``aclose``, that an object forwards to a wrapped object. This
+    class finds such methods on each version of Python.
     """
 
     def __instancecheck__(cls, instance: object) -> bool:  # noqa: N805 - of a metaclass

@@ -107,9 +107,9 @@ class Providers:
         return tuple(dict.fromkeys(key for provider in self.all for key in provider.keys))
 
     def usable_suggestions(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """Yield the suggested model of each provider with an API key in the environment.
+        """Yield the suggested model of each provider whose API key is in the environment.
 
-        Yields pairs of the model's name and the name of the environment variable with the key.
+        An item is a pair: the model's name and the name of the environment variable with the key.
         """
         for provider in self.all:
             key = next((name for name in provider.keys if environ.get(name)), None)

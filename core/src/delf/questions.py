@@ -143,7 +143,10 @@ class Question:
 
 
 def _comparable(text: object) -> str:
-    """Normalise an answer for comparison: spaces and case are ignored; empty for other types."""
+    """Normalise the spaces and the case of a text answer, to compare it with other answers.
+
+    Return an empty text for an answer that is not a text.
+    """
     return " ".join(text.split()).casefold() if isinstance(text, str) else ""
 
 

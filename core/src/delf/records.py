@@ -53,7 +53,7 @@ _BASES_LOCK: Final = threading.RLock()
 
 
 def _with_fields(cls: type, *, frozen: bool, slots: bool, kw_only: bool) -> Any:
-    """Return a class with its fields and slots as a dataclass, but without methods.
+    """Return a class as a dataclass with fields and slots, but without generated methods.
 
     Raises:
         TypeError: If a base class is frozen and the class is not, or vice versa.

@@ -188,8 +188,9 @@ class PluginSettings(BaseModel):
     then in ``.env``; ``delf.toml`` comes last.
 
     A secret from the environment is never sent to an address from a project's file. A secret
-    declares its addresses with :class:`SentTo`; otherwise a field counts as an address if its name
-    is like ``base_url``, ``host`` or ``spec``, or if its value contains ``://``.
+    declares its addresses with :class:`SentTo`. For a secret without this annotation, an address is
+    any field whose name is like ``base_url``, ``host`` or ``spec``, or whose value contains
+    ``://``.
     """
 
     model_config = ConfigDict(
@@ -340,10 +341,9 @@ def _check_addresses(
 
 
 def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...] | None:
-    """Return the names of the fields with the addresses to which a secret is sent.
+    """Return the names of the address fields in the annotation :class:`SentTo` of a secret.
 
-    They are declared by the annotation :class:`SentTo` of the secret's field; without the
-    annotation, return None.
+    Return None for a secret without this annotation.
     """
     markers = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
     return markers[-1].fields if markers else None

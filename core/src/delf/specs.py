@@ -245,7 +245,7 @@ class EmbedderSpec(Spec):
         return (*self.serves, f"{self.name}:*")
 
     def arguments(self, value: str) -> Mapping[str, Any]:
-        """Return the requested model; empty for the spec's own name, its default model."""
+        """Return the factory's argument ``model``; no argument if the user named only the spec."""
         return {} if value == self.name else {"model": value}
 
 
@@ -498,9 +498,9 @@ class ObserverSpec(Spec):
 
     Args:
         opt_in: Whether the observer is used only if the setting ``observers`` names it.
-        setup: ``"module:attribute"`` of a function without arguments, called where a task is
-            submitted, in the submitter's context. It returns plain data that stays with the task,
-            in ``setup`` of its events, also if the task is resumed elsewhere.
+        setup: ``"module:attribute"`` of a function without arguments, which is called in the
+            context of the code that submits a task. The function returns plain data, which is
+            stored in ``setup`` of the task's events, and so is known wherever the task is resumed.
     """
 
     kind: ClassVar[str] = "observer"

@@ -209,7 +209,10 @@ def _escape_letter(letter: str) -> str:
 
 
 def _encode_label(label: str) -> str:
-    """Return the ASCII form of a label that is not ASCII, or the dot for a separator of labels."""
+    """Return the ASCII form (``xn--…``) of a label of a host name that is not ASCII.
+
+    A separator of labels, such as the ideographic full stop, becomes an ordinary dot.
+    """
     if label in _DOTS:  # such as the ideographic full stop
         return "."
     return f"xn--{label.encode('punycode').decode('ascii')}"
@@ -229,12 +232,13 @@ def _is_lookalike(name: str) -> bool:
 
 
 def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
-    """Wrap a text between words if a terminal would break a word.
+    """Wrap lines that are too long for a terminal between words, not inside a word.
 
     Args:
         text: The text; its line breaks are kept.
         indent: The number of spaces before each line but the first.
-        head: The number of columns after the indent that are used in front of the first line.
+        head: The number of columns in front of the first line that are in use already, such as by
+            a label.
         stream: The output stream; stdout when omitted.
 
     Returns:

@@ -51,7 +51,7 @@ def _run() -> int:
 
 
 def _end_process_at_interrupt() -> None:
-    """Make Ctrl-C end the process, unless the process ignores Ctrl-C, as a shell's job does."""
+    """Make Ctrl-C end the process, unless Ctrl-C is ignored, as in a shell's background job."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -47,7 +47,7 @@ def finalize_in_owner(
 ) -> weakref.finalize[..., Any]:
     """Clean up when an object is deleted, or at the exit of the process that made the object.
 
-    Unlike ``weakref.finalize``, a forked process does not clean up what belongs to its parent.
+    With ``weakref.finalize`` alone, a forked process would clean up what belongs to its parent.
 
     Args:
         item: The object.

@@ -67,8 +67,9 @@ def label_in_page(page: bytes) -> str | None:
         page: The page, in an encoding in which ASCII characters have their usual bytes.
 
     Returns:
-        The charset in lower case; None if the page declares no charset. None also for UTF-16: that
-        declaration is wrong, because the pattern finds none in a page that really is in UTF-16.
+        The charset in lower case; None if the page declares no charset, or UTF-16. A declaration of
+        UTF-16 that is found here is wrong, because a page that really is in UTF-16 has two bytes
+        for each ASCII character.
     """
     for match in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
         name = match[1] or match[2]  # in <?xml encoding="…"?> or <meta charset="…">

@@ -204,7 +204,7 @@ class Attempts(Generic[A]):
         retries: The maximum number of retries.
         is_repeatable: Whether the request is idempotent.
         retry_rule: Returns the :class:`Retry` to make after a response; None to accept the
-            response, also because the server asks for a longer pause than the rule allows.
+            response, as when the server asks for a longer pause than the rule allows.
         sleep: Awaitable sleep between attempts.
     """
 

@@ -15,7 +15,7 @@ _LOGIN_OF_INVALID_URL: Final = re.compile(r"^([^/]*?://)?[^/]*@")
 def split_url(url: str) -> SplitResult | None:
     """Split a URL; None if its host or port is invalid, as in ``http://[::1`` or ``http://a:99999``.
 
-    ``urllib`` raises only when the port is read, which may be much later than here.
+    ``urllib`` raises for an invalid port only when the port is read, so this function reads it.
     """
     try:
         parts = urlsplit(url)

@@ -67,7 +67,7 @@ class Catalog:
 
     Args:
         records: The plugins after loading, in any order.
-        prefer: Plugins or distributions whose names win a dispute, in order.
+        prefer: Plugins or distributions to prefer if several plugins offer a name; the first wins.
     """
 
     def __init__(self, records: Sequence[PluginRecord], prefer: Sequence[str] = ()) -> None:
@@ -295,7 +295,7 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
 
     Args:
         plugins: The plugins that offer the name, at least one.
-        prefer: Plugins or distributions that win, in order.
+        prefer: Plugins or distributions to prefer; the first wins.
         purpose: The subject of error messages, such as ``the name 'mail'``.
 
     Raises:
@@ -340,7 +340,7 @@ def _names_of_plugins(plugins: Iterable[Candidate]) -> str:
 
 
 def _has_patterns(kind: str) -> bool:
-    """Return whether a value other than a spec's name can select a spec of a kind."""
+    """Return whether specs of a kind can be selected by a pattern, and not only by name."""
     spec_classes = (each for each in Spec.__subclasses__() if each.kind == kind)
     return any(each.patterns is not Spec.patterns for each in spec_classes)
 

@@ -249,7 +249,7 @@ def _make_candidates(
 def _broken_candidates(read_text: ReadText, problem: str) -> list[Candidate]:
     """Return one candidate with a problem for a distribution whose entry points cannot be read.
 
-    Return no candidate if the distribution's keywords do not say that it is a plugin of delf.
+    Return no candidate for a distribution that is no plugin of delf according to its keywords.
     """
     try:
         headers = _read_headers(read_text)

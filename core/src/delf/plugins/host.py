@@ -128,8 +128,8 @@ class PluginHost:
 
         Raises:
             PluginError: If the name is unknown (with a suggestion or the package to install), if
-                several plugins provide the name and none is preferred, or if its plugin could not
-                be used (with the reason).
+                several plugins provide the name and none is preferred, or if the plugin that
+                provides the name could not be used (with the reason).
         """
         return cast("SpecT", self._loaded_catalog().find(spec_class.kind, name))
 
@@ -230,7 +230,10 @@ class PluginHost:
             return self._resolved[spec.factory]
 
     def project_files(self, folder: UntrustedFolder) -> Iterator[Path]:
-        """Yield the files of a project that the functions in ``project_files`` of specs return.
+        """Yield the files of a project that configure plugins.
+
+        A spec can name a function in :attr:`delf.specs.Spec.project_files`, which returns the files
+        for its plugin.
 
         Args:
             folder: The folder of the project.

@@ -146,9 +146,10 @@ def explain(error: BaseException) -> str:
 
 
 def _place_in_plugin(error: BaseException) -> str:
-    """Return the innermost file and line of an exception outside of Python and the core, if any.
+    """Return the innermost line of a traceback outside of Python and the core, if any.
 
-    The caller, which caught the exception, does not count.
+    The result is a text such as ``mail.py, line 7``, or empty. The function that caught the
+    exception does not count.
     """
     place = ""
     traceback = error.__traceback__ and error.__traceback__.tb_next

@@ -41,7 +41,7 @@ class ImportWatch:
             thread.join()  # forking is only safe without threads
 
     def importing(self, plugin: Candidate) -> None:
-        """Start the timer for the import of a plugin, instead of that of an earlier plugin."""
+        """Start the timer for the import of a plugin; the timer of an earlier import stops."""
         self._importing = plugin, time.monotonic()
 
     def _warn_when_slow(self) -> None:

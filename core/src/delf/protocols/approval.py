@@ -125,8 +125,8 @@ class Answered:
     """The answer to a question of a script.
 
     Args:
-        answer: A text, one of the options, a number, or a bool; a text that can be read as the
-            required kind is accepted, such as ``yes``.
+        answer: A text, one of the options, a number, or a bool. A text such as ``yes`` or ``7`` is
+            accepted for a bool or a number, too.
     """
 
     kind: ClassVar[DecisionKind] = "answered"
@@ -148,7 +148,7 @@ class Decider:
     Args:
         name: The person's name; for the local user, who has no name, the name of the channel, such
             as ``terminal``.
-        user: The person, as the ``user`` of their own tasks on a server; None for the local user.
+        user: The ``user`` of the person's own tasks on a server; None for the local user.
         teams: The teams to which the person belongs.
         via: The channel and address of the decision, such as ``page, 203.0.113.9`` or ``mail``.
     """

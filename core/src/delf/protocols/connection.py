@@ -142,7 +142,7 @@ class ProposedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """Base class of results of a check, with what a person sees of a call.
+    """Base class of verdicts that do not refuse a call, with what a person is shown of the call.
 
     A field that :class:`delf.events.ApprovalRequest` has under the same name is copied to the
     request. If a person edits the call, the request loses these fields.

@@ -57,7 +57,7 @@ class PluginContext:
         embedder: Returns the shared embedder of a name, or the agent's own for None; raises
             ``PluginError`` if no plugin provides it.
         conversations: Opens the journal for conversations: the agent's own for None, else by file
-            or URL. The caller closes the journal. Raises ``PluginError`` if there is none.
+            or URL. The caller closes the journal. Raises ``PluginError`` if no journal is found.
     """
 
     data_dir: Path = field(default_factory=_data_dir)

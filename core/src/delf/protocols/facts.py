@@ -166,7 +166,7 @@ def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str
 
     Args:
         facts_to_show: The facts of a request.
-        mark: The prefix of labelled facts that are required and not mere information.
+        mark: The prefix of each fact that has a label, is required, and is more than information.
     """
     for fact in facts_to_show:
         text = fact.text

@@ -109,7 +109,8 @@ class Peek(NamedTuple):
         total: The approximate number of rows; None if unknown without reading the file.
         columns: Column names and types declared by the file; None if a header row names the
             columns.
-        last: The last rows that are not among ``rows``, if the format gets them quickly.
+        last: The last rows of the table, without those in ``rows``; empty if the format can get
+            the last rows only slowly.
     """
 
     rows: Sequence[tuple[int, list[Any]]]

@@ -31,7 +31,7 @@ from delf.types import TaskState
 def column(
     heading: str | None, *, filter_help: str | None = None, setup_keys: Sequence[str] = ()
 ) -> Any:
-    """Declare an optional field of a record that lists of tasks show. The default is None.
+    """Declare an optional field of a record, to be shown in lists of tasks. The default is None.
 
     The terminal, HTTP and the web page show the column if a task has a value.
 
@@ -39,8 +39,8 @@ def column(
         heading: The heading of the column; None if lists show the value in their own way.
         filter_help: The help text of a filter by the field, if searches can filter by it. The
             field's name is then a command option, an HTTP query parameter and an input of the page.
-        setup_keys: The keys of a text in the ``setup`` of the task's first event, if journals take
-            the value from there; the first existing key counts.
+        setup_keys: Keys in the ``setup`` of the task's first event. A journal takes the field's
+            value, a text, from the first of these keys that exists.
     """
     metadata = {"heading": heading, "filter": filter_help, "setup_keys": setup_keys}
     return field(default=None, metadata=metadata)
@@ -166,7 +166,7 @@ def filterable_fields() -> Mapping[str, str]:
 
 @functools.cache
 def fields_of_setup() -> Mapping[str, Sequence[str]]:
-    """Return the fields of records with values from the setup of tasks, each with its keys."""
+    """Return the fields whose values come from a task's ``setup``, each with its keys there."""
     named = {item.name: item.metadata.get("setup_keys") for item in fields(TaskRecord)}
     return {name: keys for name, keys in named.items() if keys}
 

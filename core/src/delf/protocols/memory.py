@@ -18,7 +18,7 @@ class Fact:
     Args:
         content: The text.
         saved_at: The time at which the fact was saved.
-        namespace: The memory in the store.
+        namespace: The namespace of the store to which the fact belongs.
         source: The document or person from which somebody took the text; None for a fact that delf
             has learned. A text with a source never counts as the user's own words.
     """

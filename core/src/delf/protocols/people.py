@@ -325,9 +325,8 @@ def name_of_user(user: str | None) -> str:
     """Return the display name of a task's user.
 
     Args:
-        user: The user, as in :attr:`Person.user`, ``NAME:UID``; for an API key in a
-            server's settings, with a digest in place of the uid; for a program's own name, without
-            both. None for the local user.
+        user: The user: ``NAME:UID`` for a person, ``NAME:DIGEST`` for an API key in a server's
+            settings, or ``NAME`` as a program chose it. None for the local user.
     """
     if user is None:
         return LOCAL

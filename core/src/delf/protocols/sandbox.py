@@ -68,7 +68,7 @@ def limit(default: Any, *, prompt: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one session; exceeding one ends the script with a clear error.
+    """The limits of a session; a script that exceeds a limit ends with a clear error.
 
     The scripts of a task usually share one session. If a limit is exceeded, the session ends. A new
     session replaces the ended one, and gets what is left of the processor time, output files and
@@ -388,8 +388,8 @@ class Crashed:
 
     Args:
         message: A description of the failure.
-        by_script: Whether the script ended the sandbox itself, for example by exiting. Such a
-            script is not run again in another sandbox; after any other crash it is.
+        by_script: Whether the script ended the sandbox itself, for example by exiting. If False,
+            the script is run again in another sandbox.
     """
 
     message: str

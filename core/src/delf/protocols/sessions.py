@@ -14,8 +14,8 @@ class SessionRecord:
         name: The name of the person.
         began: The Unix time at which the session began.
         until: The Unix time at which the session expires.
-        user: The person, as the ``user`` of their own tasks; unique even if another person had the
-            same name.
+        user: The ``user`` of the person's own tasks; unique even if another person had the same
+            name.
         key: The digest of the API key used to log in, if any; revoking the key ends the session.
         way: The login method, ``key`` or ``oidc``.
         client: The client's network address.

@@ -182,7 +182,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol, metaclass=ProtocolMet
                 only new notes are yielded.
 
         Without ``after``, the subscription misses notes that other processes post right after this
-        call. It misses none that come after the next operation, such as ``await journal.notes()``.
+        call. After the next operation, such as ``await journal.notes()``, no new note is missed.
         """
         ...
 

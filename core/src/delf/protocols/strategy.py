@@ -245,7 +245,7 @@ class StrategyHost(Protocol):
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of further scripts that a task may request after a change of data."""
+        """The maximum number of further scripts that a task may request after it changed data."""
         ...
 
     def begin(self, rules: str) -> tuple[Message, ...]:

@@ -47,7 +47,7 @@ def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry,
 
 
 def find_positions(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
-    """Return the positions in the catalog of the actions that :func:`search` returns."""
+    """Return what :func:`search` finds, as the positions of the actions in the catalog."""
     return _ranking(catalog).find(words, limit)
 
 
@@ -64,7 +64,7 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
 
     The score of an action is its mean score in two searches, for the whole task and for the step
     that the action matches best, each relative to the best action of that search. All scores are
-    multiplied by the best score for the whole task, so they are low if no action matches it well.
+    multiplied by the best score for the whole task, so all are low if no action fits that task.
 
     Args:
         catalog: The actions.
@@ -130,11 +130,11 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
 
 
 def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
-    """Return positions in the catalog of actions that change a resource that a step names.
+    """Return the actions that change a resource named in a step, by position in the catalog.
 
-    Word search misses some of these: the step "mark the task as done" needs ``update_task``, but
-    shares only one word with that name. The action ``update_task`` is found by its noun ``task``
-    and its kind of change, an update.
+    Word search misses some of these actions: the step "mark the task as done" needs
+    ``update_task``, but shares only one word with that name. The action ``update_task`` is found by
+    its noun ``task`` and its kind of change, an update.
     """
     kinds = kinds_of_change(step)
     if not kinds:
@@ -183,7 +183,7 @@ class _RankedChange(NamedTuple):
     """An action that may do a step; the better action of two is the smaller tuple.
 
     Args:
-        first_noun: The position in the step of the first noun of the action's name.
+        first_noun: The index of the first word of the step that is a noun of the action's name.
         is_apart: Whether other words are between the nouns: "the label of an issue" has the nouns
             of ``issue_label`` apart.
         negative_noun_count: The negated number of nouns, so that more nouns are better.

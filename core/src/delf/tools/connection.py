@@ -97,7 +97,7 @@ class _KeptSecrets:
                 redactor.learn(source, self._secrets)
 
     def add_redactor(self, source: str, redactor: SecretsKeeper) -> None:
-        """Pass all secrets to a redactor, now and whenever one is added.
+        """Pass all secrets to a redactor, now and each time that a secret is added.
 
         Args:
             source: The name of the connection.
@@ -312,7 +312,7 @@ def _checked_trust(trust: Any, name: str) -> Trust | Mapping[str, Trust] | None:
 
 
 def _checked_contents(contents: Any, name: str) -> Mapping[str, tuple[str, ...]]:
-    """Return ``contents``, which maps an action to its parameters that carry content, as tuples.
+    """Check ``contents``, such as ``{"send": ["text"]}``; return ``{"send": ("text",)}``.
 
     Raises:
         ConnectionConfigurationError: If the value is not such a mapping.

@@ -222,7 +222,7 @@ class CallContext:
         self._call_on_loop(self._say, text)
 
     def add_output_file(self, name: str, data: bytes) -> None:
-        """Add a file to the task's output, such as ``add_to_output_files`` does in a script.
+        """Add a file to the task's output, as ``add_to_output_files`` does in a script.
 
         The file is written in the background, before the next call is made. Thread-safe.
 
@@ -317,7 +317,7 @@ class CallContext:
 
         Args:
             question: The question, in plain words.
-            arguments: The values that the person approves, and may edit before.
+            arguments: The values to approve; the person may edit the values before the approval.
             name: The question's name; people see ``<connection>.<name>``.
             fit: Validates values that the person edited and returns them converted; raises
                 ``ToolRefusedError`` for invalid values. None to accept any values.

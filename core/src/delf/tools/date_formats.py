@@ -11,12 +11,12 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class FormatKeyword:
-    """Checks the keyword ``format`` of JSON Schema, as ``jsonschema-rs`` asks.
+    """The check of the keyword ``format`` of JSON Schema that ``jsonschema-rs`` calls.
 
-    The formats ``date`` and ``date-time`` are checked. All other formats are left to the owner of
-    the schema: the drafts of JSON Schema disagree about whether they restrict values, and services
-    about their meaning. A ``date-time`` may lack its zone: many services use the format for local
-    times, too.
+    Only the formats ``date`` and ``date-time`` are checked. Any value passes for another format,
+    because the drafts of JSON Schema disagree about whether a format restricts values, and services
+    disagree about what a format means. A ``date-time`` may lack its zone: many services use the
+    format for local times, too.
 
     Args:
         parent_schema: The schema with the keyword.

@@ -463,8 +463,9 @@ def _is_root_model(hint: Any) -> bool:
 def _bindings(hint: Any) -> dict[Any, Any]:
     """Return the types bound to the type variables of a class and its bases.
 
-    For ``Page[int]`` the result is ``{T: int}``, if ``T`` is the type variable of ``Page``. A
-    variable of several classes has the type of the class itself, or else of its first base.
+    For ``Page[int]`` the result is ``{T: int}``, if ``T`` is the type variable of ``Page``. If
+    several of these classes use the same variable, the type in the class itself counts, or else
+    the type in the first base that uses the variable.
     """
     own_arguments = _arguments_of(hint)
     bindings = dict(own_arguments)

@@ -260,7 +260,7 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     """Convert an error of ``jsonschema_rs`` to a :class:`Fault`.
 
     If no alternative of ``anyOf`` or ``oneOf`` matches, return the error of the alternative that
-    fails deepest in the value: its author probably meant this alternative.
+    fails deepest in the value: the value's author probably meant this alternative.
     """
     alternatives: list[list[Any]] = getattr(error.kind, "context", None) or []
     all_errors = list(chain.from_iterable(alternatives))

@@ -70,7 +70,7 @@ def check_groups(actions: Sequence[Action], place: str) -> None:
 def check_permission_names(
     value: Permission, option: str, place: str, actions: Sequence[Action]
 ) -> None:
-    """Raise for a value of ``allow`` or ``confirm`` that names no action or group.
+    """Raise if ``allow`` or ``confirm`` has a name that is neither an action's nor a group's.
 
     Raises:
         ConnectionConfigurationError: For an unknown name in ``allow``.

@@ -70,8 +70,8 @@ _SYNONYMS: Final = {
 def words_of(text: str) -> list[str]:
     """Split a text or name into words, normalised to singular, without stop words.
 
-    In writing systems without spaces, such as Chinese, each pair of letters counts as a word. An
-    accent counts the same as a part of its letter and as a character of its own.
+    In writing systems without spaces, such as Chinese, each pair of letters counts as a word. The
+    result is the same whether Unicode encodes a letter and its accent as one character or as two.
 
     Args:
         text: Plain words, ``snake_case`` or ``camelCase``.

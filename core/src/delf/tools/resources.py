@@ -157,8 +157,9 @@ def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
 def kinds_of_change(step: str) -> frozenset[str]:
     """Return the kinds of change that a step requests; empty if the step only reads.
 
-    A step without a word such as *create* or *delete* updates, also with an unknown verb, such as
-    *mark*. All words count as verbs, because "Set up and create a ticket" creates.
+    A verb such as *create* or *delete* counts at any place of the step, as in "Set up and create a
+    ticket". A step without such a verb, such as "Mark the ticket", requests an update. Any other
+    step may request an update, too, if it has the word *to* or *from*.
 
     Args:
         step: Plain words.

@@ -15,7 +15,7 @@ _MIN_NAMED_LENGTH: Final = 80
 
 
 class Result(NamedTuple):
-    """A result type of tools that contains a named record.
+    """A tool's result type, in which a name stands for a record.
 
     Args:
         name: The name of the record, such as ``FlowRun``.

@@ -114,8 +114,8 @@ class _Limits(NamedTuple):
 
     Args:
         usual: The limits of most tools.
-        best: The limits of the tools that match the task best. Of each limit and the same one in
-            ``usual``, the larger applies.
+        best: The limits of the tools that match the task best. A limit that is larger in ``usual``
+            is taken from there.
         best_names: The names of the tools that match the task best.
     """
 
@@ -197,7 +197,7 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     budget = _budget_without_notes(choice.budget)
 
     def is_too_long(tool_count: int) -> bool:
-        """Return True if the first stubs, with the names of all other tools, exceed the budget."""
+        """Return True if the stubs of so many tools and the names of the others are too long."""
         shown_names = frozenset(wanted_names[:tool_count])
         omitted_names = [name for name in matches if name not in shown_names]
         max_size = budget - len(omitted_names_text(omitted_names, budget))

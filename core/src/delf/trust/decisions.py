@@ -67,7 +67,7 @@ class Trusted:
     digests: Mapping[str, Mapping[str, str]] = field(repr=False)
 
     def changes(self, items: Items) -> Iterator[Change]:
-        """Yield the changes since the folder was trusted, ignoring files that ``items`` lacks."""
+        """Yield the changes since the folder was trusted; only files in ``items`` are compared."""
         for file, parts in items.items():
             trusted_digests = self.digests.get(file)
             if trusted_digests is None:
@@ -158,9 +158,9 @@ class Trust:
 
 
 def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
-    """Return the path of a trusted file in a folder, mapped to the digest of its content.
+    """Return the item of a file that the user trusts as a whole: ``{path: {"": digest}}``.
 
-    For a file outside of the folder, the result is empty.
+    The path is relative to the folder. For a file outside of the folder, the result is empty.
 
     Args:
         path: The file.

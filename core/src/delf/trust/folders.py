@@ -81,7 +81,7 @@ def _upwards(start: Path) -> Iterator[Path]:
 
 
 def _repository_of(folder: Path) -> Path | None:
-    """Return the root of the repository that has a folder; None outside of a repository."""
+    """Return the root of the repository that contains a folder; None outside of a repository."""
     for candidate in (folder, *folder.parents):
         if _is_repository(candidate):
             return candidate

@@ -169,7 +169,7 @@ def check_size(value: Any, max_size: int, most_values: int | None = None) -> Non
 
     Args:
         value: Any value.
-        max_size: The maximum number of characters and bytes.
+        max_size: The maximum total length of all texts and byte strings.
         most_values: The maximum number of values; :data:`MAX_VALUES` when omitted.
 
     Raises:
@@ -345,8 +345,8 @@ def from_jsonable(value: Any) -> Any:
 def _encode(value: Any) -> Any:
     """Convert a value to JSON types.
 
-    The exact types that most values have come first; for speed, a plain item of a list or dict is
-    not passed to this function.
+    Exact types, which most values have, are tried before subclasses. For speed, a plain item of a
+    list or dict is not passed to this function.
     """
     kind = _type_of(value)
     if kind in PLAIN:

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 
 def one_or_more(value: Any) -> tuple[Any, ...]:
-    """Return the values of an option that takes several; one value counts as a list of it.
+    """Return the values of an option as a tuple; a single value gives ``(value,)``.
 
-    A text would otherwise count as the list of its letters.
+    A text, bytes or a mapping is a single value, although Python could iterate over its parts.
 
     Args:
         value: A list or another iterable; or one value, such as a text, a path or a table.

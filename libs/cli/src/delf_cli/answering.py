@@ -77,7 +77,7 @@ class DecisionRow(TypedDict):
         answer: The answer, if the request was a question.
         at: The Unix time of the decision.
         via: The place from which the decision was given, such as ``slack``.
-        others: The people who approved the request before, if a rule needs two.
+        others: The people who approved the request before, if a rule requires two approvers.
         is_final: False if another person has to approve the request, too.
     """
 
@@ -101,11 +101,11 @@ class RememberedRow(TypedDict):
     Args:
         request_id: The request that was approved; its id is also the id of the decision.
         task_id: The task of the request.
-        worker: The worker that asked, if one did.
+        worker: The worker whose task made the request, if any.
         action: The action that needs no approval.
         covers: The calls that pass: ``call`` (the same arguments) or ``action`` (all calls).
         arguments: The arguments of the calls that pass, unless all calls do.
-        flow_rules: The flows of others' words that are allowed, too.
+        flow_rules: The flows of untrusted data that are allowed, too, as ``source -> target``.
         by: The person who approved the request.
         user: The user of the tasks for which the decision holds, unless it is the local user.
         project: The folder of the project of these tasks.

@@ -161,7 +161,10 @@ def _has_front_matter(path: Path, root: Path) -> bool:
 
 
 def _begins_like_json(path: Path, root: Path) -> bool:
-    """Return True if a file begins like an object or a list, or a comment above it."""
+    """Return True if a file begins like JSON: with ``{``, ``[``, or the ``/`` of a comment.
+
+    Return True, too, if the file cannot be read.
+    """
     return _begins_with(path, root, ("{", "[", "/"))
 
 
@@ -300,9 +303,10 @@ def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
 def _setting_path(variable: str) -> tuple[str, ...]:
     """Return the path of the setting that an environment variable sets.
 
-    - ``DELF_LLM__BASE_URL`` has the path ``("agent", "llm", "base_url")``.
-    - ``DELF_SHOP_URL``, of a connection ``shop``, has the path ``("shop_url",)``.
-    - ``DELF_SHOP_AUTH__COMMAND`` has the path ``("command",)``.
+    The path of an agent's setting is complete: ``DELF_LLM__BASE_URL`` gives
+    ``("agent", "llm", "base_url")``. Of any other setting, only the last key is returned, because
+    it tells the effect: ``DELF_SHOP_URL`` gives ``("shop_url",)``, and ``DELF_SHOP_AUTH__COMMAND``
+    gives ``("command",)``.
     """
     keys = variable.removeprefix(PREFIX).lower().split("__")
     if keys[0] in AgentConfig.model_fields:
@@ -330,9 +334,10 @@ def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Ite
 
 
 def _list_effects(path: tuple[str, ...], value: Any, file: str) -> Iterator[Effect]:
-    """Yield the effects of the items of a list, and of the values in its tables.
+    """Yield the effects of the items of a list.
 
-    An item counts as a value at the list's own path; see :func:`_value_effects`.
+    An item counts as a value at the list's own path; see :func:`_value_effects`. An item that is a
+    table has the effects of its values.
     """
     if not isinstance(value, list):
         return
