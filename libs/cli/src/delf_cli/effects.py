@@ -94,7 +94,7 @@ class _YamlLimit:
         self._remaining_bytes = _MAX_YAML_BYTES
 
     def is_exceeded_by(self, path: Path) -> bool:
-        """Count the bytes of a file; return True if the folder's files now exceed the limit."""
+        """Add a file's size to those of earlier files; return True if the sum exceeds the limit."""
         if is_file(path):
             self._remaining_bytes -= path.stat().st_size
         return self._remaining_bytes < 0

@@ -16,7 +16,8 @@ def format_usd(cost: float | None, digits: int = 4) -> str:
 
     Args:
         cost: The amount.
-        digits: The number of decimals; a single call of a model may cost less than $0.0001.
+        digits: The number of decimals. More than 4 are useful for a single call of a model, which
+            may cost less than $0.0001.
     """
     return "unknown" if cost is None else f"${cost:.{digits}f}"
 
@@ -38,7 +39,7 @@ def format_duration(milliseconds: float | None) -> str:
 
 
 def format_age(at: float) -> str:
-    """Format the age of a Unix time, such as ``5 min ago``; the date after two days."""
+    """Format the age of a Unix time, such as ``5 min ago``; after two days, format the date."""
     seconds = max(0, round(time.time() - at))
     for unit, unit_seconds, max_count in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 48)):
         if seconds < unit_seconds * max_count:

@@ -47,7 +47,11 @@ def without_prefixes(ids: Sequence[str]) -> list[str]:
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
-    """Strip ``task_`` or ``req_`` from ids, and cut all to the shortest unique length."""
+    """Strip ``task_`` or ``req_`` from ids, and cut all ids to the same length.
+
+    The length is the shortest at which different ids stay different, but not below
+    ``_SHORT_ID_CHARACTERS``.
+    """
     whole_names = without_prefixes(ids)
     longest = max(map(len, whole_names), default=0)
     for length in range(_SHORT_ID_CHARACTERS, longest):

@@ -106,7 +106,8 @@ class CurrentProject:
         """Return True if a task ran in the project, or if the current folder is in no project.
 
         Args:
-            task_folder: The folder in which the task ran; None or a relative path if it is unknown.
+            task_folder: The absolute path of the folder in which the task ran. None or a relative
+                path means that the folder is unknown: the task then belongs to no project.
         """
         if self.root is None:
             return True

@@ -68,7 +68,7 @@ class LazyGroup(BareGroup):
         self._prefix = group
 
     def summaries(self, ctx: click.Context) -> dict[str, str]:
-        """Return a mapping from command name to summary, without plugins that fail to load."""
+        """Return a mapping from command name to summary, without commands of broken plugins."""
         from delf.specs import CommandSpec
 
         specs = state_of(ctx).discover().specs(CommandSpec)

@@ -40,7 +40,8 @@ def bind(host: str, port: int) -> socket.socket:
 def listening(host: str, port: int) -> Generator[list[socket.socket]]:
     """Bind the listening sockets of a host, and close them at the end of the block.
 
-    ``localhost`` has an IPv4 and an IPv6 address, because clients may try only one of them.
+    For ``localhost``, bind a socket for IPv4 and another for IPv6, because a client may try only
+    one of the two addresses.
 
     Raises:
         ConfigurationError: If an address cannot be bound.

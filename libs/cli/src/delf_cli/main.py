@@ -108,7 +108,8 @@ def main() -> int:
 def run_program() -> int:
     """Run the command line and return its exit status, without ending the process.
 
-    Standard output is restored, so that the process, such as a test run, can go on.
+    Afterwards, ``sys.stdout`` is the same stream as before, so that a process that goes on, such as
+    a test run, can write to the stream.
     """
     streams.prepare()
     streams.reserve_stdout()

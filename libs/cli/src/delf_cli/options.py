@@ -217,7 +217,8 @@ def flags_of(options: dict[str, Any]) -> dict[str, Any]:
 def remaining_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of ``delf run`` that :func:`flags_of` leaves out, such as ``--json``.
 
-    These are fields of :class:`Options`. A command that does not take an option does not get it.
+    The names of the options are fields of :class:`Options`. An option that the command does not
+    take is missing from the result.
 
     Raises:
         click.UsageError: If both ``--json`` and ``--events`` are given.

@@ -22,7 +22,7 @@ class PeopleTasks(Protocol):
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """A mapping from agent setting to the value to use if the project does not set it."""
+        """A mapping from agent setting to the value that applies if the project sets none."""
         ...
 
     async def ledger(self, user: str, within: Ledger) -> Ledger | None:

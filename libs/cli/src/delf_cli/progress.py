@@ -49,13 +49,14 @@ class Narrator:
     Args:
         screen: The output.
         show_calls: Whether to write a line for each call.
-        verbose: Whether to write each step, model call, script and tool call, and printed text
-            unless a live status shows the text.
+        verbose: Whether to write each step, model call, script and tool call, and the text that
+            scripts print, unless a live status already shows this text.
         show_requests: Whether to write the command that answers a request, because the task waits
             for approvals from another process.
         asks_person: Whether approvals are asked on this terminal. Approvals of interrupted calls
             are asked in any case.
-        root: The project's folder, for which each set-up warning is shown only once.
+        root: The project's folder. A warning that comes before a task's first step is shown only
+            once for each project; with None, such warnings are always shown.
     """
 
     def __init__(
@@ -81,8 +82,9 @@ class Narrator:
     def __call__(self, event: ev.Event) -> None:
         """Write a line about an event if the options ask for the event.
 
-        Warnings, notifications, decisions from other processes and requests to a person are written
-        in the same way with and without ``--verbose``; all other events are not.
+        Warnings, notifications, decisions from other processes and requests to a person look the
+        same with and without ``--verbose``. With ``--verbose``, other events are written in more
+        detail, and some are written only then.
         """
         # A warning before the first step is about the set-up: see _is_repeated_warning().
         self._has_begun_steps = self._has_begun_steps or isinstance(event, ev.StepStarted)
@@ -151,9 +153,10 @@ class Narrator:
                 pass
 
     def _is_repeated_warning(self, event: ev.Warned) -> bool:
-        """Return True if a set-up warning was shown in an earlier task of this project.
+        """Return True if an earlier task of this project showed the same warning about the set-up.
 
-        Otherwise, record the set-up warning as shown.
+        A warning before the first step of a task is about the set-up. If the warning is new, record
+        the warning as shown.
         """
         # Only warnings about the set-up come again in each task of a project.
         is_of_task = self._has_begun_steps

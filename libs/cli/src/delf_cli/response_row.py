@@ -17,12 +17,12 @@ class ResponseRow(TypedDict):
         error: Why the task failed.
         code: The code of the error, such as ``ERR-MODEL-001``.
         hint: The remedy for the error.
-        cost_usd: The cost of its models; None if a price is not known.
-        duration_ms: How long it took.
+        cost_usd: The cost of the task's models in US dollars; None if a price is not known.
+        duration_ms: The duration of the task in milliseconds.
         files: The paths of the output files, by name.
         used_tools: True if any tool was called; otherwise the answer is the model's own.
         changes: A line for each call that changed something, or may have.
-        trace: The course of the task; None if it could not start.
+        trace: The course of the task; None if the task could not start.
     """
 
     text: str

@@ -99,7 +99,7 @@ class RoutineCall:
 
 
 def _read_value(node: ast.expr) -> Any:
-    """Return the value of a literal, or the path for an expression such as ``item["a"][0]``."""
+    """Return a literal's value, or an :class:`_ItemPath` for a node such as ``item["a"][0]``."""
     keys: list[str | int] = []
     item: ast.expr = node
     while isinstance(item, ast.Subscript):  # the outermost subscript has the last key

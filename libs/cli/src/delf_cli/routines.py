@@ -33,7 +33,7 @@ class DraftRoutine(Protocol):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """The places of the script that a person should check, because they keep a value."""
+        """Texts for a person to check: where the script still has a parameter's default value."""
         ...
 
     def keep(self) -> object:

@@ -42,8 +42,8 @@ class Schedule:
         cron: The times as a cron expression: minute, hour, day, month, weekday.
         task: The task, in plain words.
         zone: The time zone of the times; UTC when None.
-        each: A read call such as ``gmail.search(query="is:unread")``, for each new item of which
-            the task is started. None to start the task once at each time.
+        each: A read call such as ``gmail.search(query="is:unread")``: the task is started for each
+            new item in the call's result. None to start the task once at each time.
         id_field: The field that identifies an item; by default ``id``. An item without the field is
             identified by its whole content, so a changed item counts as new.
         queue: The queue for the tasks.
@@ -82,8 +82,8 @@ class Firing:
 
     Args:
         at: The scheduled Unix time.
-        state: The state. The state of a firing that started tasks is their outcome: failed or
-            stopped if one of them is, else the state of a task that has not ended, else done.
+        state: The state. If tasks were started, this is their worst state: failed or stopped if any
+            task failed or was stopped, else the state of a task that has not ended, else done.
         task_ids: The ids of the tasks that were started.
         task_states: The states of these tasks by id, without tasks that the journal no longer has.
         test: Whether the firing was a test run, whose task may only read.
@@ -111,8 +111,9 @@ async def add_outcomes(firings: Sequence[Firing], journal: SharedJournal) -> lis
 async def _add_outcome(firing: Firing, journal: SharedJournal) -> Firing:
     """Return a firing with the states of its tasks.
 
-    The state ``DONE`` of a firing means that it started its tasks. The state of the worst task
-    replaces it. Any other state is kept, and so is the state of a firing without tasks.
+    In the given firing, the state ``DONE`` means only that the tasks were started. The result has
+    the worst state of these tasks instead. A firing with another state, or without tasks, keeps its
+    state.
     """
     records: list[TaskRecord] = []
     for task_id in firing.task_ids:

@@ -369,7 +369,7 @@ class _Outcome:
 
     Args:
         response: The response.
-        exit_status: The exit status without a signal.
+        exit_status: The exit status for the case that no signal came.
         signal_error: The signal that stopped the run; None if no signal came.
     """
 
@@ -586,7 +586,8 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         record: The stored options, as :meth:`Options.to_record` returned them.
 
     Raises:
-        ConfigurationError: If the folder is gone, or a needed option was stored without its secret.
+        ConfigurationError: If the folder is gone, or the stored value of a needed option is
+            redacted.
     """
     folder = record.get("folder", record.get(PROJECT_FOLDER))
     if not isinstance(folder, str):
@@ -647,7 +648,7 @@ def _needed_overrides(options: Options, record: Mapping[str, Any]) -> list[str]:
 
 
 def _check_not_redacted(option: str, stored_value: Any) -> None:
-    """Raise ConfigurationError if the journal stored an option without its secret.
+    """Raise ConfigurationError if the stored value of an option is redacted.
 
     Args:
         option: The option as the user would write it.
@@ -677,7 +678,7 @@ def _with_absolute_paths(state: State, options: Options) -> Options:
 
 
 def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
-    """Yield a warning for each ``[plugins.NAME]`` whose plugin is not installed.
+    """Yield a warning for each section ``[plugins.NAME]`` whose plugin is not installed.
 
     Args:
         host: The discovered plugins.

@@ -34,9 +34,11 @@ class State:
         config: The file to use instead of the nearest ``delf.toml``.
         trust: Folders whose files are trusted for this command only.
         plugin: Paths of Python files, each of which is used as an installed plugin.
-        missing_plugins: Paths that the resumed task got as ``plugin``, and this command did not.
+        missing_plugins: The paths that the resumed task got as ``plugin``, but this command did not
+            get.
         redactor: The redactor, once it was made.
-        discovered: The discovered plugins, with what decided which ones were found.
+        discovered: A pair of a cache key and the discovered plugins, see :meth:`discover`; None
+            before the first discovery.
     """
 
     debug: bool = False
@@ -104,7 +106,7 @@ class State:
         return self._any_redactor().redact_value(data)
 
     def _any_redactor(self) -> Redactor | Withheld:
-        """Return the redactor of secrets; without a working engine, one of all variables."""
+        """Return the redactor of secrets; if the engine fails, redact all environment variables."""
         try:
             return self._secret_redactor()
         except (Exception, SystemExit):  # the error of the engine must be redacted, too

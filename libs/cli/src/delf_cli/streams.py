@@ -17,7 +17,7 @@ _default_of_click: Final = _CLICK._default_text_stdout  # noqa: SLF001 - no publ
 
 
 class _Redirection:
-    """The streams of a redirection of ``sys.stdout`` to stderr.
+    """The streams that :func:`restore_stdout` needs to undo the redirection of ``sys.stdout``.
 
     Both streams are None while stdout is not redirected.
     """
@@ -54,7 +54,9 @@ def reserve_stdout() -> None:
 def _click_stream() -> TextIO:
     """Return the stream of ``click.echo``.
 
-    A tool may use click, too, and its output must not mix with the answer.
+    During a tool call, this is ``sys.stdout``, which :func:`reserve_stdout` redirects to stderr: a
+    tool may use click, too, and the tool's output must not mix with the answer. Otherwise, this is
+    the real stdout.
     """
     if in_call():
         return sys.stdout  # which reserve_stdout() has redirected to stderr
@@ -101,8 +103,8 @@ def restore_stdout() -> None:
 def prepare() -> None:
     """Make the standard streams safe to write to.
 
-    Closed streams are opened on /dev/null. Text outside the encoding is escaped, and unbuffered
-    streams write all data or raise.
+    Closed streams are opened on /dev/null. Characters that a stream's encoding lacks are escaped,
+    and unbuffered streams write all data or raise.
     """
     _open_closed_streams()  # first, because a closed stream is None in sys
     for name in ("stdout", "stderr"):

@@ -107,7 +107,11 @@ def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
 
 
 def _note_of(approval: ApprovalTrace) -> str:
-    """Return the task that has the decision, or else the answer, reason or edited arguments."""
+    """Return a text about an approval's decision; empty if there is nothing to note.
+
+    The text names the other task in which the decision was made, or has the answer to a question,
+    the person's reason, or the edited arguments.
+    """
     if approval.from_task is not None:
         return f"decided in {approval.from_task}"
     if approval.answer is not None:

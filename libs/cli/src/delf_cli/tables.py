@@ -91,7 +91,7 @@ def _narrow_columns(
     Args:
         widths: The widths of all columns, which this function changes.
         columns: The columns to narrow, in this order.
-        min_width: The width to which a column is narrowed at most.
+        min_width: The width below which no column is narrowed.
         table_width: The width of the whole table.
     """
     gaps_width = 2 * (len(widths) - 1)
@@ -105,7 +105,7 @@ def project_column(folders: Sequence[str | None]) -> Sequence[Sequence[str]]:
     """Return the cells to add to the header and to each row, to show the project of each row.
 
     Args:
-        folders: The project's folder of each row; None for none.
+        folders: For each row, the folder of the project; None for a row without a project.
 
     Returns:
         For the header and for each row, a list with the added cell. All lists are empty if no row

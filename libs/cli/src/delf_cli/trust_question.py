@@ -139,10 +139,10 @@ def _indented_lines(
 
 
 def _effect_lines(effects: Sequence[Effect], *, only_names: bool) -> Iterator[str]:
-    """Yield a line for each program, address or file, with the first place that names it.
+    """Yield a line for each program, address or file that the effects name.
 
-    A place is a setting in a file. The line also has the number of further places. With
-    ``only_names``, the programs, addresses and files are in one line, without places.
+    The line has the first place with the name, such as a setting in a file, and the number of
+    further places. With ``only_names``, all names are in one line, without places.
     """
     if only_names:
         yield ", ".join(dict.fromkeys(effect.what for effect in effects))

@@ -97,7 +97,10 @@ def trust(ctx: click.Context, folder: str | None, as_json: bool, **flags: bool) 
 
 
 def _mode(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
-    """Return the one option of those that cannot be used together; None if none was given."""
+    """Return ``show``, ``yes``, ``revoke`` or ``list`` if this flag was given; None without a flag.
+
+    Raise if two of these flags were given.
+    """
     names = ("show", "yes", "revoke", "as_list")
     modes = [name.removeprefix("as_") for name in names if flags[name]]
     if len(modes) > 1:
@@ -107,7 +110,7 @@ def _mode(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
 
 
 def _needs_trust(folder: Folder) -> bool:
-    """Return False if a folder is trusted as it is, or has no files that have an effect."""
+    """Return True if a folder has files with an effect, and is not trusted with these contents."""
     # changes_since() returns None if the folder was never trusted.
     return bool(folder.items) and changes_since(folder) != []
 

@@ -109,10 +109,10 @@ def guess(data: bytes) -> tuple[str, str]:
 
 
 def _confidence_by_encoding(sample: bytes) -> defaultdict[str, float]:
-    """Return the confidence of each encoding, added up over the text and its parts.
+    """Return how well each encoding fits, added up over the whole text and each of its parts.
 
-    If stray bytes in one part make the whole text invalid in its encoding, the other parts still
-    count for this encoding.
+    A stray byte can make the whole text invalid in the right encoding. The parts without stray
+    bytes then still count for this encoding.
 
     Args:
         sample: The text, which must not be empty.

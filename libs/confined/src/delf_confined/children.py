@@ -89,7 +89,10 @@ class Child:
 
 
 class Template:
-    """Owns a template process, from which children are forked. The first call starts it."""
+    """Owns a template process, from which children are forked.
+
+    The first :meth:`fork` starts the template process.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -143,7 +146,8 @@ class Template:
     def reap(self, pid: int) -> int:
         """Wait for a child of the template process, and return the child's exit status.
 
-        The child was killed, or has ended by itself.
+        The child must have been killed, or have ended by itself: this method does not end the
+        child.
         """
         with self._lock:
             if self._control is None:  # the template's end killed the child
@@ -156,7 +160,7 @@ class Template:
                 return -signal.SIGKILL
 
     def _ask(self, request: dict[str, Any], child_socket: socket.socket) -> dict[str, Any]:
-        """Return the answer of the template process, which is started if it does not run."""
+        """Start the template process if needed, send a request, and return the process's answer."""
         for _ in range(2):  # retry once if the template has died
             if self._control is None:
                 self._start()

@@ -90,7 +90,8 @@ class _Page(NamedTuple):
 def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) -> Pages:
     """Read the text of each page of a PDF. A scanned page has an empty text.
 
-    Notes are added about pages that are damaged, scanned or unreadable, and about form fields.
+    The result of the current tool call gets notes about pages that are damaged, scanned or
+    unreadable, and about form fields.
 
     Args:
         source: The path of the PDF, or a file object with its content.

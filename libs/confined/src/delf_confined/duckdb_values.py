@@ -32,18 +32,19 @@ _UNREPRESENTABLE: Final = {
 
 
 def prevent_import_of_pandas() -> None:
-    """Keep DuckDB from importing pandas, only to compare parameters with ``pandas.NaT``.
+    """Keep DuckDB from importing pandas.
 
-    The import takes longer than most statements.
+    DuckDB needs pandas only to compare parameters with ``pandas.NaT``, and the import takes longer
+    than most statements.
     """
     sys.modules.setdefault("pandas", cast("Any", None))
 
 
 def select_items(columns: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """Return the SQL expressions to select, with which :func:`python_row` makes Python values.
+    """Return SQL expressions to select, so that :func:`python_row` can convert the selected rows.
 
-    For the columns ``a`` and ``b``, a row is ``(a, b, text of a, text of b)``. The text of a value
-    is NULL unless Python cannot represent the value.
+    For the columns ``a`` and ``b``, a row is ``(a, b, text of a, text of b)``. If Python can
+    represent a value, its text is NULL. Otherwise, the text stands for the value.
 
     Args:
         columns: An SQL expression for each column.
@@ -75,7 +76,7 @@ def python_row(row: Sequence[Any], kinds: Sequence[str]) -> tuple[list[Any], lis
     """Convert a row of :func:`select_items` to Python values.
 
     Returns:
-        The values, and the indices of those that are texts because Python has no such value.
+        The values, and the indices of the values that are texts because Python has no such value.
     """
     cells = list(row[: len(kinds)])
     indices_of_texts: list[int] = []

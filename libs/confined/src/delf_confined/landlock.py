@@ -60,8 +60,8 @@ def _rights_and_attributes() -> tuple[int, bytes]:
     """Return the file access rights that the kernel knows, and the attributes of a ruleset.
 
     Returns:
-        The rights as bits; the attributes of a ruleset that restricts all rights, in the kernel's
-        binary format.
+        A pair: the rights as bits, and the attributes of a ruleset that restricts all of these
+        rights, in the kernel's binary format.
     """
     abi = version()
     newest_known_abi = max(_FS_BITS)

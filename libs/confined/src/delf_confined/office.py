@@ -113,10 +113,10 @@ def _referenced_names(archive: zipfile.ZipFile, paths: Mapping[str, str]) -> Ite
 
 
 def _usual_rels_path(path: str, spellings: Mapping[str, str]) -> str:
-    """Return ``word/_rels/styles.xml.rels`` for the path ``Word/_Rels/Styles.xml.rels``.
+    """Return the usual spelling of the path of a ``.rels`` part, which belongs to another part.
 
-    Folder and file are spelled like the part ``word/styles.xml`` to which the relations belong. The
-    path of any other part is returned unchanged.
+    For ``Word/_Rels/Styles.xml.rels``, return ``word/_rels/styles.xml.rels`` if the other part is
+    ``word/styles.xml``. Any other path is returned unchanged.
 
     Args:
         path: The path of a part.
@@ -150,7 +150,7 @@ def _references(text: str) -> Iterable[str]:
 
 
 def _resolve_path(steps: Iterable[str]) -> str:
-    """Return the path to which steps lead, of which ``..`` leads to the parent folder."""
+    """Join path segments and resolve ``..``: ``word``, ``..`` and ``a.xml`` give ``a.xml``."""
     parts: list[str] = []
     for step in steps:
         if step == "..":

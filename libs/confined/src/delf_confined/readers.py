@@ -56,7 +56,8 @@ class Readers:
 
     Args:
         at_once: The maximum number of concurrent children. All readers of an event loop with the
-            same maximum share these children. Further calls wait in fair order.
+            same maximum share these children. Further calls wait, in an order that is fair to the
+            callers.
     """
 
     def __init__(self, at_once: int = MAX_CHILDREN) -> None:
@@ -113,7 +114,11 @@ class Readers:
         return unpack_answer(await _decode_answer(answer, call), about, limits)
 
     async def _attempt(self, turn: Turn, call: _Call) -> bytes | None:
-        """Run a call in a new child; return the encoded answer, or None if it was preempted."""
+        """Run a call in a new child, and return the encoded answer.
+
+        Return None if the call was stopped so that a waiting call can run; the call then has to run
+        again.
+        """
         child = await self._fork(call)
         exchange = asyncio.create_task(_exchange(child, call.payload, call.limits.answer))
         preempted = turn.preemption_request  # completed when a waiting call needs the permit

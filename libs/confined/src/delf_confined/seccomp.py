@@ -235,8 +235,9 @@ def install(permissions: Permissions) -> None:
 def _argument_checks(permissions: Permissions) -> dict[str, list[bytes]]:
     """Return the filter's instructions for each system call whose arguments the filter checks.
 
-    Instructions run one after the other, until one allows or refuses the call. Those of a
-    ``_require_…`` function only refuse, so the last ones of a call have to decide.
+    Instructions run one after the other, until one allows or refuses the call. The instructions of
+    a ``_require_…`` function can only refuse. So the last instructions for a call must either allow
+    or refuse the call.
     """
     own_process = (0, _PLACEHOLDER_PID)  # for the kernel, 0 is the calling process
     if permissions.writes:
@@ -388,7 +389,7 @@ def _allow_reading(flags_index: int) -> list[bytes]:
 
 
 def _allow_without_address() -> list[bytes]:
-    """Return instructions that allow sendto on a connected socket, without an address."""
+    """Return instructions that allow ``sendto`` if the call gives no address to send to."""
     return [*_refuse_bits(3, ~_SEND_FLAGS), *_require_null(4), *_return(_ALLOW)]
 
 

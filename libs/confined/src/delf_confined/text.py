@@ -40,8 +40,8 @@ def decode(
     """Decode a text whose encoding is unknown.
 
     A byte order mark decides; otherwise, the text is decoded as UTF-8 or, if that fails, in the
-    encoding that is detected. Notes are added about a guessed encoding and about bytes that cannot
-    be decoded.
+    encoding that is detected. The result of the current tool call gets a note if the encoding is a
+    guess, and if bytes cannot be decoded.
 
     Args:
         data: The encoded text.
@@ -105,8 +105,9 @@ class _Chunk(NamedTuple):
 def encoding_of_file(path: str, about: str) -> str:
     """Detect the encoding of a file of any size.
 
-    The result is "utf-8" only if the whole file is valid UTF-8 and has no byte order mark. Any
-    other UTF-8 text is "utf-8-sig". If the encoding is a guess, the task gets a note that says so.
+    The result is "utf-8" only if the whole file is valid UTF-8 and has no byte order mark. The
+    result is "utf-8-sig" if the file has a byte order mark, or is UTF-8 apart from a few invalid
+    bytes. If the encoding is a guess, the task gets a note that says so.
 
     Args:
         path: The path of the file.
@@ -219,7 +220,7 @@ def _line_number(data: bytes, position: int) -> int:
 
 
 def _is_mostly_utf8(data: bytes) -> bool:
-    """Return True if most non-ASCII characters are valid UTF-8, apart from a few stray bytes."""
+    """Return True if, decoded as UTF-8, most non-ASCII characters are valid."""
     text = data.decode("utf-8", "replace")
     ascii_count = sum(map(str.isascii, text))
     stray_count = text.count("\ufffd")
@@ -228,7 +229,7 @@ def _is_mostly_utf8(data: bytes) -> bool:
 
 
 def decode_if_text(data: bytes) -> str | None:
-    """Return bytes as text if they are UTF-8 or have a byte order mark, else None."""
+    """Decode bytes that are UTF-8 or have a byte order mark; return None for other bytes."""
     encoding = _encoding_by_mark(data)
     if encoding is None and b"\0" in data:  # binary data, although it may be valid UTF-8
         return None

@@ -18,7 +18,7 @@ MIN_RUN_SECONDS: Final = 0.15
 
 
 class Turn:
-    """A call that waits for a permit or runs.
+    """A call that waits for a permit to run, or runs.
 
     Args:
         key: The caller. The running time of all calls with the same key is added up.
@@ -111,7 +111,7 @@ class Turns:
             del self._seconds_used[turn.key]  # set by acquire()
 
     def _assign_permits(self) -> None:
-        """Assign the free permits to waiting calls; if calls still wait, perhaps preempt one."""
+        """Give free permits to waiting calls; if calls still wait, perhaps stop a running call."""
         while len(self._running) < self._max_calls and (turn := self._next()) is not None:
             self._waiting.remove(turn)
             self._running.add(turn)
@@ -133,9 +133,11 @@ class Turns:
         return min(candidates, key=self._rank, default=None)
 
     def _rank(self, turn: Turn) -> tuple[float, int]:
-        """Return a sort key for waiting calls: the use and the running calls of the caller.
+        """Return a sort key for waiting calls: the call with the lowest key gets the next permit.
 
-        Of equal calls, the one that has waited longest comes first.
+        The key has the time that the caller's calls have run so far, then the number of the
+        caller's running calls. Of calls with equal keys, the call that has waited longest comes
+        first.
         """
         running_calls = sum(other.key == turn.key for other in self._running)
         return self._use(turn.key), running_calls
@@ -147,9 +149,9 @@ class Turns:
         return self._seconds_used[key] + sum(running)
 
     def _preempt_one_call(self) -> None:
-        """Preempt a running call if a call of a caller with less use waits for a permit.
+        """Ask a running call to release its permit if a caller with less running time waits.
 
-        The use of a caller is the running time of the caller's calls.
+        The running time of a caller is that of all calls of the caller together.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -168,7 +170,11 @@ class Turns:
             call.preemption_request.set_result(None)
 
     def _first_preemptible(self, waiting_call: Turn) -> Turn | None:
-        """Return the running call of a caller with more use that may be preempted first."""
+        """Return the running call that may be stopped first in favour of a waiting call.
+
+        Only the calls of callers with more running time are considered. None if there is no such
+        call.
+        """
         waiting_use = self._use(waiting_call.key)
         calls_of_others = (call for call in self._running if call.key != waiting_call.key)
         busier_calls = [call for call in calls_of_others if self._use(call.key) > waiting_use]

@@ -24,7 +24,7 @@ def receive(wire: socket.socket, max_bytes: int | None = None) -> bytes:
 
     Raises:
         EOFError: If the other side closed the connection.
-        ValueError: If the payload is longer.
+        ValueError: If the payload is longer than ``max_bytes``.
     """
     (length,) = LENGTH.unpack(receive_exactly(wire, LENGTH.size))
     check_length(length, max_bytes)

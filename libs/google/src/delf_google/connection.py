@@ -84,9 +84,10 @@ class GoogleConnection(Connection[GoogleSettings]):
         return tuple(sorted(SCOPE_URL_PREFIX + scope for scope in needed - included))
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Attach a preview to a call that a person has to approve by the setting ``confirm``.
+        """Attach a preview to a call for which the setting ``confirm`` requires an approval.
 
-        This check refuses no call. The person is asked although the verdict is :class:`Allowed`.
+        This check refuses no call. The verdict :class:`Allowed` does not replace the approval: the
+        person is asked all the same.
         """
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):

@@ -72,7 +72,7 @@ class Tokens:
 
     @property
     def project(self) -> str | None:
-        """The quota project, if the credentials name one; None before the first :meth:`get`."""
+        """The quota project in the credentials; None before :meth:`get`, or if there is none."""
         return getattr(self._credentials, "quota_project_id", None)
 
     async def get(self, rejected_token: str | None = None) -> str:
@@ -367,6 +367,9 @@ class _TokenRequests:
 
 def _is_about_login(status: int, content: bytes) -> bool:
     """Return True if an answer of a token server grants or refuses a token.
+
+    Return False for a temporary failure, and for an answer that has no JSON object, such as a
+    proxy's web page.
 
     Args:
         status: The HTTP status.

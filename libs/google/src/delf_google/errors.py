@@ -56,7 +56,8 @@ class QuotaError(GoogleError):
 class LostAnswerError(GoogleError, OutcomeUnknownError):
     """The response to a change was lost, so the change may or may not have been made.
 
-    If a retry was refused, ``status`` and ``reason`` are those of the retry; otherwise 0 and empty.
+    If a retry was refused, ``status`` and ``reason`` are those of the retry. Otherwise, ``status``
+    is 0 and ``reason`` is empty.
     """
 
     @property

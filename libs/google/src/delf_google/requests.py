@@ -28,7 +28,7 @@ class Request:
         headers: Additional headers.
         send_once: Whether the request must not be retried after a lost response, because the
             service would perform it twice.
-        read_only: Whether a request that is not a GET changes nothing.
+        read_only: Whether the request changes nothing, although its method is not GET.
         max_bytes: The maximum size of the response in bytes; None for the connection's limit.
     """
 
@@ -103,7 +103,8 @@ class Answer:
     def json(self) -> dict[str, Any]:
         """Return the body as a JSON object; an empty body is an empty object.
 
-        A missing field of the object, or of an object in it, raises a :class:`GoogleError`.
+        In the returned object, and in the objects inside it, reading a missing field raises a
+        :class:`GoogleError`.
 
         Raises:
             ValueError: If the body is not a JSON object.

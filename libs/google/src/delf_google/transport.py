@@ -244,7 +244,10 @@ class Transport:
         return Retry(seconds=wait, is_failure=False)  # does not use up one of the retries
 
     def may_send_token_to(self, url: str) -> bool:
-        """Return True if a URL that the service gave is one of the service itself.
+        """Return True if the access token may be sent to a URL that the service gave.
+
+        This holds for a path, for a URL at the service's base URL, and for HTTPS to Google's API
+        servers.
 
         Args:
             url: The URL, or a path below the service's base URL.

@@ -56,7 +56,10 @@ async def upload(
 async def _send_rest(
     transport: Transport, request: Request, address: str, content: bytes, position: int
 ) -> Answer | None:
-    """Send the bytes from a position on; return None if it is unknown how many arrived."""
+    """Send the bytes from a position on, and return Google's answer.
+
+    Return None if it is unknown how many bytes arrived.
+    """
     size = len(content)
     # With no byte left to send, as for an empty file, "*" asks Google for the result.
     byte_range = f"{position}-{size - 1}" if position < size else "*"

@@ -33,10 +33,10 @@ def messages(
 
     Args:
         history: The messages.
-        endpoint: The endpoint, whose model may need fields of its own.
+        endpoint: The endpoint, whose model may require more fields, such as ``reasoning_content``.
         system_role: The role for instructions if "system" is not supported, such as "developer".
-            With "user" the instructions are prepended to the user's message, because such models
-            require alternating roles.
+            With "user", the instructions are put at the beginning of the next user message, because
+            models without "system" require that the roles alternate.
     """
     converted = [each for message in history for each in _converted(message)]
     if endpoint is not None:
@@ -112,7 +112,8 @@ def _converted(message: Message) -> list[dict[str, Any]]:
 def _call(call: ToolCall) -> dict[str, Any]:
     """Convert a call, with the provider's own fields of the call, such as a signature.
 
-    The provider wants these fields back. The fields of the whole message are not among them.
+    The provider requires these fields in later requests. The provider's fields of the whole message
+    are not added here.
     """
     function = {"name": call.name, "arguments": call.arguments}
     provider_fields = fields_of(call, "call")
@@ -162,7 +163,7 @@ def _file_part(part: FilePart) -> dict[str, Any]:
 
 
 def text_of_file(part: FilePart) -> str | None:
-    """Return the content of a text file, between ``<file>`` tags; None for any other file."""
+    """Return the content of a text file between ``<file>`` tags; None if the file is not a text."""
     if not part.media_type.startswith(_TEXT_TYPES):
         return None
     text = part.data.decode("utf-8", errors="replace")

@@ -86,7 +86,7 @@ class Endpoint:
         return tuple(sorted(secrets, key=len, reverse=True))
 
     def check_address(self, address: str) -> None:
-        """Check that the API key may be sent to a base URL, such as the one of a session.
+        """Check that the API key may be sent to a base URL.
 
         Raises:
             KeyAddressError: If the URL was set in a place, such as a project's file, that may not
@@ -158,9 +158,10 @@ def resolve(
 
 
 def _has_own_protocol(model: str, other_providers: Providers) -> bool:
-    """Return True if the prefix of a model's name is a provider with a protocol of its own.
+    """Return True if a model's name begins with a provider whose API is not OpenAI-compatible.
 
-    A server at a base URL is taken for an OpenAI-compatible one unless it has such a provider.
+    With such a name, a base URL leads to the API of this provider. With any other name, the server
+    at the base URL is assumed to be OpenAI-compatible.
     """
     prefix, slash, _ = model.partition("/")
     provider = other_providers.by_name(prefix) if slash else None
@@ -235,8 +236,8 @@ def _add_installed(supported_providers: Providers, installed_providers: Provider
 def _provider_by_convention(prefix: str) -> Provider:
     """Return a provider that no plugin declares, for a prefix such as ``acme`` of ``acme/mini``.
 
-    Its key is in the environment variable ``ACME_API_KEY``. Nothing is known about its login, which
-    may be another one than a key, such as a cloud role. So ``login`` is ``other``, with which a
+    The key of this provider is in the environment variable ``ACME_API_KEY``. The provider may use
+    another kind of login than a key, such as a cloud role. So ``login`` is ``other``, with which a
     missing key is no error.
     """
     return Provider(name=prefix, login="other")
@@ -312,7 +313,11 @@ class _EndpointResolver:
     def _key_for_litellm(
         self, provider: Provider, variables: tuple[str, ...], address: str | None
     ) -> _Key:
-        """Find the key; return a placeholder if litellm must not search for a key itself.
+        """Find the key for a call by litellm.
+
+        Without a key, litellm would take a key from the environment. If that key must not be sent
+        to the address, because a program or a project's file sets the address, return a
+        placeholder.
 
         Args:
             provider: The provider.
@@ -341,7 +346,7 @@ def _first_variable(context: PluginContext, names: tuple[str, ...]) -> str | Non
 
 
 def _variable(context: PluginContext, name: str) -> str | None:
-    """Return an environment variable's value with its source; None if it is unset or empty."""
+    """Return an environment variable's value with its source; None if unset or empty."""
     value = context.environ.get(name)
     if not value:
         return None
@@ -485,7 +490,7 @@ def _key_address_error(
 
 
 def _key_for_address(context: PluginContext, address: str | None) -> str | None:
-    """Return the key that ``api_key_for`` has for the host and port of an address."""
+    """Return the key in the setting ``api_key_for`` for an address's scheme, host and port."""
     if address is None or not context.api_key_for:
         return None
     origin = _ORIGIN.search(address)

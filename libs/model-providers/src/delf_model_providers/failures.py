@@ -153,7 +153,7 @@ def retry_after(headers: Mapping[str, str], text: str) -> float | None:
 
 
 def message_in(body: Any) -> str | None:
-    """Return the error message in a parsed response body, in any provider's format."""
+    """Return the error message in a parsed body of any provider; None without a message."""
     if not isinstance(body, dict):
         return None
     fields = cast("dict[str, Any]", body)

@@ -54,7 +54,7 @@ class Pool:
         ] = WeakKeyDictionary()
 
     async def get(self) -> httpx.AsyncClient:
-        """Return the HTTP client of the running event loop; create it in a thread at first."""
+        """Return the HTTP client of the running event loop; the first call creates the client."""
         loop = asyncio.get_running_loop()
         client_task = self._clients.get(loop)
         if client_task is None or _has_failed(client_task):

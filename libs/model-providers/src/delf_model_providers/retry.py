@@ -83,8 +83,8 @@ class Attempts:
             call: Makes one attempt.
 
         Raises:
-            ModelConfigurationError: If the settings of the model are wrong; without a retry.
-            DelfError: If no attempt succeeded; the error of the last failure.
+            ModelConfigurationError: If the settings of the model are wrong; there is no retry then.
+            DelfError: If no attempt succeeded; this is the error of the last attempt.
         """
         attempt = 1
         while True:
@@ -107,8 +107,8 @@ class Attempts:
             call: Makes one attempt.
 
         Raises:
-            ModelConfigurationError: If the settings of the model are wrong; without a retry.
-            DelfError: If no attempt succeeded; the error of the last failure.
+            ModelConfigurationError: If the settings of the model are wrong; there is no retry then.
+            DelfError: If no attempt succeeded; this is the error of the last attempt.
         """
         pieces, piece = await self.complete(lambda: _start_stream(call))
         received_chars = 0
@@ -140,6 +140,10 @@ class Attempts:
 async def _start_stream(
     call: Callable[[], _Pieces],
 ) -> tuple[_Pieces, ModelDelta | ModelReply | None]:
-    """Start a streamed call; return its pieces and the first piece, None for an empty stream."""
+    """Start a streamed call, and wait for its first piece.
+
+    Return a pair: the iterator over the further pieces, and the first piece, which is None for an
+    empty stream.
+    """
     pieces = call()
     return pieces, await anext(pieces, None)

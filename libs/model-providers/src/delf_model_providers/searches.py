@@ -25,7 +25,7 @@ Tool = Mapping[str, Any]
 
 
 def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
-    """Return the web search tool that the model's settings request; None without a request.
+    """Return the web search tool in the model's settings; None if the settings have none.
 
     Raises:
         ModelConfigurationError: If the model or its provider cannot search with these settings.

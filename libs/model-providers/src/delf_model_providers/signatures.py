@@ -53,7 +53,7 @@ def keep_own_signatures(request: ModelRequest, model: str) -> ModelRequest:
     """
 
     def with_own_signature(part: Part) -> Part:
-        """Return a call with its signature if this model made it, or else without a signature."""
+        """Return a call; without its signature if another model made the call."""
         if not isinstance(part, ToolCall) or part.token is None:
             return part
         token_model, _, token = part.token.partition(_SEPARATOR)
@@ -97,8 +97,8 @@ def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
     """Return a call's token: the provider's fields that the next request has to repeat, as JSON.
 
     Args:
-        message: The fields to repeat of the message with the call, such as reasoning.
-        call: The fields to repeat of the call itself, such as its signature.
+        message: The fields of the whole message that contains the call, such as its reasoning.
+        call: The fields of the call itself, such as its signature.
 
     Returns:
         The token; None if there are no fields to repeat.

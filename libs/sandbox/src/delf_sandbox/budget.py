@@ -31,7 +31,8 @@ _BYTES_PER_FILE_BYTE: Final = 1.4
 class Budget:
     """Counts the messages of a guest, the process that runs the scripts of one session.
 
-    If a limit is exceeded, some methods raise :class:`WireError`, and others return the limit.
+    If printed text or a call exceeds a limit, the method returns the limit. If any other message
+    exceeds a limit, the method raises :class:`WireError`.
 
     Args:
         limits: The limits of the session.
@@ -79,7 +80,10 @@ class Budget:
         self._max_bytes = _MAX_BYTES_BETWEEN_SCRIPTS
 
     def count_frame(self, length: int) -> None:
-        """Count a frame of any kind. For a call, :meth:`count_call` subtracts the bytes again.
+        """Count a frame of any kind.
+
+        For a call, :meth:`count_call` subtracts the bytes again, because calls have their own
+        limit.
 
         Args:
             length: The frame's size in bytes.

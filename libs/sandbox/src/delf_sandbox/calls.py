@@ -117,8 +117,8 @@ class OpenCalls:
     def skip_queued_calls(self) -> None:
         """Make none of the calls that are still queued, because their script has ended.
 
-        Otherwise, queued calls could begin between the script's end and :meth:`clear`. Running
-        calls go on until then.
+        Otherwise, queued calls could begin between the script's end and :meth:`clear`. Calls that
+        are already running go on until :meth:`clear`.
         """
         # A queued call compares this number with that of its own script.
         self._current_script_number += 1
@@ -151,7 +151,10 @@ class OpenCalls:
                 self._answer(call.request.call_id, answer)
 
     async def _make_when_permitted(self, call: OpenCall, host: ScriptHost) -> CallAnswer | None:
-        """Make a call when fewer than ``MAX_SERVED`` calls run; None if its script has ended."""
+        """Wait until fewer than ``MAX_SERVED`` calls run, then make a call and return the answer.
+
+        Return None, without making the call, if the call's script has ended meanwhile.
+        """
         must_queue = self._permits.locked()
         async with self._permits:
             has_script_ended = call.script_number != self._current_script_number

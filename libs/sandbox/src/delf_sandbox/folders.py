@@ -54,9 +54,9 @@ def remove_folders(base: str) -> None:
 def used_space(folder: str, max_bytes: int) -> int:
     """Return the disk space used in a folder, in bytes.
 
-    A script may change the folder meanwhile. Above ``max_bytes``, counting stops, so the result
-    says only that the limit is exceeded. The same result is returned if the folder has too many
-    entries or cannot be read.
+    A script may change the folder meanwhile. Counting stops above ``max_bytes``, so a result above
+    ``max_bytes`` says only that the limit is exceeded. If the folder has too many entries or cannot
+    be read, the result is ``max_bytes + 1``.
 
     Args:
         folder: The folder.

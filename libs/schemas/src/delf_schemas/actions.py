@@ -77,7 +77,8 @@ class ObservedTypes(NamedTuple):
 
     Args:
         results: The type of whole results; None without results.
-        undeclared: The types of values in these results that the schema does not declare.
+        undeclared: The types that values in these results had, although the schema does not declare
+            these types.
     """
 
     results: str | None
@@ -112,7 +113,8 @@ def action_from_schema(
         result: The schema of the result, if known.
         effect: The effect of a call.
         observed_types: Returns the types of earlier results.
-        unknown_result_type: The result type to show without a schema and an earlier result.
+        unknown_result_type: The result type to show if neither a schema nor an earlier result is
+            known.
 
     Raises:
         ToolDefinitionError: If the schema cannot be used.
@@ -299,7 +301,7 @@ class _Arguments:
         return checked
 
     def _invalid_none(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
-        """Return the name of the argument with a fault if the argument's value is None."""
+        """Return the name of the faulty argument if the argument's value is None, else None."""
         arg = self._argument_name(fault.path[0]) if fault.path else ""
         if arg in arguments and arguments[arg] is None:
             return arg

@@ -30,8 +30,8 @@ class Match(NamedTuple):
     """An action for which a user has declared an effect.
 
     Args:
-        selectors: The keys of the setting ``effects``, such as names and patterns, that decide the
-            effect of the action. Of their effects, the strictest counts.
+        selectors: The keys of the setting ``effects`` that match the action, such as ``get_*``. If
+            these keys have different effects, the strictest effect counts.
         digest: The digest of the service's description of the action; None if the description
             cannot be written, so that the action is never known.
     """
@@ -47,8 +47,8 @@ class Applied(NamedTuple):
         effects: The effect of each action.
         unknown: The actions that count as irreversible because the service has added or changed
             them since the user declared the effects, or because of ``record_problem``.
-        record_problem: The reason why it is not known which actions the user declared the effects
-            for; None if it is known.
+        record_problem: Why the file with the actions that the user judged cannot be used; None if
+            the file is usable or missing.
     """
 
     effects: dict[str, Effect]
@@ -84,11 +84,12 @@ def description_digest(parts: Any) -> str:
 class DeclaredEffects:
     """The effects that a user declared for the actions of a service.
 
-    The service's author is a stranger, who may give a name that the user judged to another action.
-    So a selector, such as ``get_*``, covers only the actions that it matched when it first matched
-    any, as the service described the actions then. Other actions that the selector matches later
-    count as irreversible until the user accepts them. If the file with the covered actions is
-    unusable, no action is covered: a file that is damaged or open to others may have lost some.
+    The user does not control the service, which may later add an action, or give a known name to
+    another action. So the first time that a selector, such as ``get_*``, matches actions, the
+    selector covers these actions with their present descriptions: the declared effect applies only
+    to covered actions. Any other action that matches later counts as irreversible until the user
+    accepts the action. If the file with the covered actions is damaged or open to others, no action
+    is covered.
 
     Args:
         effects: The setting: a mapping from selector to effect.
@@ -110,7 +111,7 @@ class DeclaredEffects:
         """Return the declared effects of the actions that their selectors cover.
 
         Any other action is ``irreversible``, and is listed in :attr:`Applied.unknown`. A selector
-        that never matched before covers all actions in ``matches`` with this selector.
+        that matches actions for the first time covers these actions from now on.
 
         Args:
             matches: A mapping from action name to match, for all actions that a selector matches.
@@ -145,9 +146,10 @@ class DeclaredEffects:
         return all(match.digest in covered.get(selector, ()) for selector in match.selectors)
 
     def accept(self) -> None:
-        """Cover all actions of the last :meth:`apply`, and store them in the file.
+        """Cover all actions of the last :meth:`apply`, because the user accepts these actions.
 
-        An unusable file is replaced.
+        The covered actions are stored in the file. A file that is damaged or open to others is
+        replaced.
         """
         self._load()  # before the next line, because it may set the problem
         self._problem = None
@@ -156,7 +158,8 @@ class DeclaredEffects:
     def _digests_by_selector(self, matches: Mapping[str, Match]) -> dict[str, set[str]]:
         """Return the digests of the actions that each selector matches.
 
-        Selectors for the strictest effect are left out, because they need no record.
+        Selectors with the effect ``irreversible`` are left out: this effect applies to any action,
+        whether covered or not.
         """
         digests: dict[str, set[str]] = {}
         for match in matches.values():

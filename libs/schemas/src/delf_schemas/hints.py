@@ -112,7 +112,7 @@ def _constraints(schema: Mapping[str, Any]) -> str:
 
 
 def _limit_text(name: str, template: str, value: Any) -> str:
-    """Return a limit such as ``at least 2 items``; empty for a limit that tells nothing."""
+    """Return a limit such as ``at least 2 items``; empty for a huge or trivial limit."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return ""
     is_trivial = name == "minLength" and value < 2

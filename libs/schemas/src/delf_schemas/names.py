@@ -38,11 +38,12 @@ def sentence(text: object, limit: int = 120) -> str:
 
 
 def split_text(text: object, max_head: int, max_total: int) -> tuple[str, str]:
-    """Split a description into as many first sentences as fit, and the rest.
+    """Split a description into the first sentences that fit into ``max_head``, and the rest.
 
     Args:
         text: The description.
-        max_head: The maximum number of characters of the first part.
+        max_head: The maximum number of characters of the first part. If not even one sentence fits,
+            the first part is the beginning of this sentence.
         max_total: The maximum number of characters of both parts together.
     """
     line = clean(text, max_total)
@@ -80,7 +81,8 @@ def sentences(text: object, limit: int = 120) -> str:
 def shorten_description(text: object, limit: int) -> str:
     """Return a whole description if it fits, else the first sentences of its paragraphs.
 
-    Code blocks and tables are omitted, and headings if the description is shortened.
+    Code blocks and tables are always omitted. Headings are omitted only from a description that
+    does not fit.
     """
     if not isinstance(text, str):
         return ""
@@ -119,7 +121,11 @@ def action_name(name: str) -> str:
 
 
 def _python_name(name: str, prefix: str) -> str:
-    """Return a valid Python name; hashes keep shortened and replaced names different."""
+    """Return a valid Python name for a name.
+
+    A name that has to be shortened or replaced gets a hash of the name, so that different names
+    stay different.
+    """
     name = name.strip("_")
     if not name:
         name = prefix
@@ -141,7 +147,7 @@ def short_hash(text: str, digest_size: int = 4) -> str:
 
 
 def unique(name: str, used_names: Container[str], *suffixes: str) -> str:
-    """Return a name that is not used, made from a name and, if needed, a suffix or number."""
+    """Return a name that is not used yet: ``name``, ``name_suffix``, or ``name_2`` and so on."""
     if name not in used_names:
         return name
     for suffix in suffixes:

@@ -74,8 +74,8 @@ def numbers_as_text(
 ) -> Any:
     """Convert numbers in a value to text where the schema expects text, as for amounts of money.
 
-    A ``Decimal`` becomes text if the schema accepts text, but no numbers; an ``int`` or ``float``
-    only if the schema's format is ``decimal``, too. Digits are preserved.
+    If the schema accepts text, but no numbers, a ``Decimal`` becomes text. An ``int`` or ``float``
+    becomes text only if the schema also has the format ``decimal``. Digits are preserved.
 
     Args:
         value: The value, which is not modified.

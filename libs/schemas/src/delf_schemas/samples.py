@@ -71,10 +71,10 @@ class Store(Protocol):
 
 
 class Samples:
-    """Learns the shapes of each action's results from a sample of these results.
+    """Infers the type of each action's results, as a schema, from a sample of these results.
 
     Args:
-        store: Saves the shapes; None keeps the shapes in this process only.
+        store: Saves the inferred schemas; with None, the schemas are kept only in this process.
     """
 
     def __init__(self, store: Store | None) -> None:
@@ -164,9 +164,10 @@ class Samples:
 
 
 def visible_types(shown_type: str, undeclared_types: Iterable[Found]) -> set[Found]:
-    """Return the undeclared types that change a result type as the model sees it.
+    """Return the undeclared types that the model sees when they are added to a result type.
 
-    A type in a deeply nested value, which is not shown, changes nothing.
+    The type of a deeply nested value is left out if the shown result type does not reach that
+    depth.
     """
     return {found for found in undeclared_types if with_types(shown_type, [found]) != shown_type}
 
@@ -177,7 +178,7 @@ def place_of(path: Iterable[str | int]) -> Place:
 
 
 def kind_at(value: Any, path: Iterable[str | int]) -> str | None:
-    """Return the type's name of the value at a path; None if the path leads nowhere."""
+    """Return the name of the type of the value at a path; None if the path leads to no value."""
     for part in path:
         try:
             value = value[part]
@@ -291,7 +292,7 @@ _PARSERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
 
 
 def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
-    """Return True if three or more objects have one shape, as in a mapping from id to record."""
+    """Return True if three or more schemas of objects are equal, as of records in a dict by id."""
     if len(shapes) < _MIN_ALIKE:
         return False
     first = shapes[0]

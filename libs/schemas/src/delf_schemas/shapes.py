@@ -147,7 +147,7 @@ def resolve_or_empty(document: Document, node: Any) -> Mapping[str, Any]:
 
 
 class Shapes:
-    """Formats the types of one document.
+    """Formats the schemas of one document as Python types, such as ``list[int]``.
 
     Args:
         document: The document, for resolving references.
@@ -472,9 +472,10 @@ def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[s
 
 
 def _is_alternative(choice: Any) -> bool:
-    """Return False for a choice of ``oneOf`` or ``anyOf`` that only has further constraints.
+    """Return True if a choice of ``oneOf`` or ``anyOf`` describes a value of its own.
 
-    The empty schema accepts any value, and so is an alternative.
+    A choice such as ``{"required": ["id"]}`` only adds a constraint. The empty schema counts as an
+    alternative, because this schema accepts any value.
     """
     return not isinstance(choice, dict) or not choice or bool(_STRUCTURE & choice.keys())
 
@@ -617,7 +618,7 @@ def merge_object(document: Document, schema: Any) -> Merged | None:
         schema: The schema.
 
     Returns:
-        None if the schema describes another type or a choice of objects.
+        The merged object; None if the schema describes another type, or a choice of objects.
 
     Raises:
         DelfError: If a reference cannot be resolved.
@@ -650,7 +651,7 @@ class _ObjectReader:
             depth: The number of schemas around the part.
 
         Returns:
-            None if the schema does not describe objects, or has too many combinations.
+            The objects; None if the schema does not describe objects, or has too many combinations.
         """
         # Schemas may be recursive, and may have twice as many parts at each level.
         self.visits += 1
@@ -723,7 +724,10 @@ def _type_beside_null(declared: Any) -> tuple[Any, bool]:
 def _combinations(
     objects: list[Merged], others: list[Merged], merge: Callable[[Merged, Merged], Merged]
 ) -> list[Merged]:
-    """Merge each object with each of the others, up to one combination above the limit."""
+    """Merge each object with each of the others.
+
+    Stop at one combination more than the limit, by which the caller sees that there are too many.
+    """
     pairs = itertools.product(objects, others)
     return [merge(*pair) for pair in itertools.islice(pairs, _MAX_VARIANTS + 1)]
 

@@ -235,8 +235,8 @@ class SlackChannel:
         """Post the message of a request; return the message's timestamp, which is its id in Slack.
 
         If a process that died has posted the message, that message is updated instead. If Slack
-        does not let the app update it, for example because a person has deleted it, a new message
-        is posted.
+        refuses the update, for example because a person has deleted the message, a new message is
+        posted.
         """
         channel = self._settings.channel
         text = escape_markup(title_of(request))
@@ -271,8 +271,9 @@ class SlackChannel:
     async def _upload_long_values(self, client: Any, thread: str, request: ApprovalRequest) -> bool:
         """Upload long values as files; return True if Slack then shows the whole request.
 
-        The files come before the message with the buttons, so that nobody approves without them.
-        Remembers a request that is not shown whole in ``_incompletely_shown``.
+        The files are uploaded before the message with the buttons is posted, so that nobody
+        approves without having the files. A request that Slack does not show completely is added to
+        ``_incompletely_shown``.
         """
         layout = lay_out(request)
         self._incompletely_shown.discard(request.request_id)
@@ -299,7 +300,7 @@ class SlackChannel:
         return True
 
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
-        """Return the timestamp of a task's thread; post the thread's first message if needed."""
+        """Return the timestamp that identifies a task's thread; post the thread if needed."""
         async with self._thread_lock:
             thread = self._threads_by_task_id.get(request.task_id)
             thread = thread or await self._recorded_message(request.task_id, _THREAD_KEY)

@@ -62,7 +62,11 @@ class Editor:
                 self._terminal.complain(f"there is no argument {escape(choice)!r}")
 
     async def _change(self, name: str, old: Any) -> None:
-        """Let the person edit an argument; after an invalid text, the next edit starts with it."""
+        """Let the person edit an argument.
+
+        After an invalid text, the argument keeps its value, and the next edit starts with the
+        invalid text.
+        """
         is_text = isinstance(old, str)
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
         start_text = self._invalid_inputs.get(name, text)
@@ -87,7 +91,7 @@ class Editor:
         """Let the person edit a text, in the editor of ``VISUAL`` or ``EDITOR`` if one is set.
 
         Returns:
-            None to keep the old value.
+            The new text; None to keep the old value.
         """
         if not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
             return await self._terminal.edit(f"{escape(name)}, as {kind}: ", text)

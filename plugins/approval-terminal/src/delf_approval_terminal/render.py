@@ -265,8 +265,8 @@ def fact_lines(
 def _split_at_limit(all_facts: Sequence[Fact]) -> tuple[list[Fact], list[Fact]]:
     """Split facts into those to show and those to omit.
 
-    Omit what describes an argument after the first :data:`_MAX_ARGUMENTS`, unless the person must
-    see the fact.
+    The facts about all arguments after the first :data:`_MAX_ARGUMENTS` are omitted, except the
+    facts that the person must see.
     """
     shown_facts: list[Fact] = []
     omitted_facts: list[Fact] = []

@@ -149,7 +149,10 @@ class AuditObserver:
                 return None
 
     def _end_of_call(self, event: CallFinished) -> dict[str, Any]:
-        """Return the fields for a finished call, whose ``what`` tells reads from other calls."""
+        """Return the fields of the record for a finished call.
+
+        The field ``what`` is ``read`` for a read call, and ``done`` for any other call.
+        """
         key = (event.task_id, event.call_id)
         what = "read" if key in self._reads else "done"
         self._reads.discard(key)
@@ -172,7 +175,7 @@ def _process_fields() -> dict[str, str]:
 
 
 def _start_fields(event: TaskQueued | TaskStarted) -> dict[str, Any]:
-    """Return the fields of the record for a queued or started task: its text and its origin."""
+    """Return the fields of the record for a queued or started task: the task's text and origin."""
     fields = {
         "what": "queued" if isinstance(event, TaskQueued) else "task",
         **_process_fields(),

@@ -398,7 +398,8 @@ class Calendar(GoogleConnection):
     ) -> Event:
         """Change the current version of an event, retrying after concurrent changes.
 
-        For example, writing an older list of attendees would undo an answer given meanwhile.
+        A change that was made from an older version could undo a concurrent change. For example, an
+        older list of attendees would undo an answer that an attendee gave meanwhile.
         """
         for attempt in range(RETRIES + 1):
             old = await self._get(change.event, change.calendar)
@@ -436,8 +437,8 @@ class Calendar(GoogleConnection):
         Args:
             old: The event before the change.
             start: The new start; None to keep the start.
-            end: The new end; None to keep the duration, except if only one of the old and the new
-                event lasts whole days: the new event then takes a day or an hour.
+            end: The new end; None to keep the duration. If the start changes from a time to a date,
+                or from a date to a time, the event then lasts a day or an hour.
             calendar: The event's calendar.
             requested_zone: The time zone that the event is to have; empty without a request.
         """

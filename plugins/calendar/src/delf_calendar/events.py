@@ -186,10 +186,10 @@ def _ends_too_early(start: When, end: When) -> ToolRefusedError:
 
 
 def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a series in the form of the service.
+    """Return the lines with the rules and dates of a series in the format of the service.
 
-    Dates without a zone or a time are completed with those of the series, because they would
-    otherwise match no event.
+    A date without a time gets the time of the series' start, and a time without a zone gets the
+    zone of the series. Otherwise the dates would match no event.
 
     Args:
         lines: The lines, such as ``RRULE:FREQ=WEEKLY;COUNT=4``.
@@ -303,7 +303,10 @@ def _moment_in_zone(when: When, zone: str) -> dt.datetime:
 
 
 def _rfc3339(when: dt.datetime) -> str:
-    """Format a time with its offset, without the seconds that offsets had long ago."""
+    """Format a time with its offset in hours and minutes.
+
+    The offsets of long ago also had seconds, which are left out.
+    """
     offset = when.utcoffset()
     if offset is not None and offset % _MINUTE:
         when = when.replace(tzinfo=dt.timezone(offset - offset % _MINUTE))

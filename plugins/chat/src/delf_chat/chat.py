@@ -465,7 +465,7 @@ _MAX_SEARCHED: Final = 200
 
 
 class ChatTurns:
-    """Connects a task with a conversation of a chat: earlier turns are read, and new ones added.
+    """Connects a task with a conversation: loads the earlier messages, and adds new messages.
 
     Implements :class:`delf.protocols.conversation.TaskConversation`.
 

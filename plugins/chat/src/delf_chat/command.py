@@ -202,7 +202,10 @@ def _make_chat(setup: Setup, *, must_persist: bool) -> Chat:
 
 
 def _can_persist(setup: Setup) -> bool:
-    """Return whether conversations are stored; if they cannot be, warn the person at a terminal."""
+    """Return True if conversations are stored.
+
+    If the journal cannot store conversations, warn the person at a terminal.
+    """
     from delf_chat.lines import is_interactive
 
     if setup.in_memory_was_chosen:

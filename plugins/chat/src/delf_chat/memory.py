@@ -93,7 +93,9 @@ class MemoryConversations:
         expected_upto: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Replace the summary, unless another caller has; drop the messages that it covers.
+        """Replace the summary, and drop the summarised messages.
+
+        Return False, and change nothing, if another caller has replaced the summary meanwhile.
 
         See :meth:`delf.protocols.conversation.ConversationStore.summarize`.
         """

@@ -104,7 +104,7 @@ def summary_prompt(summary: str | None, messages: Sequence[ChatMessage]) -> str:
 
 
 def _fit_into_request(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """Return as many of the first messages as fit into a request, but at least one."""
+    """Return as many of the first messages as fit into a request, but at least one message."""
     size = 0
     for index, message in enumerate(messages):
         size += len(_cut(message.content))

@@ -26,8 +26,8 @@ class _AvailableRow(TypedDict):
     Args:
         name: The name for ``delf plugins install``.
         purpose: The purpose; ``By others`` for plugins of other people.
-        summary: A short description of it.
-        installed: True if it is installed.
+        summary: A short description of the plugin.
+        installed: True if the plugin is installed.
     """
 
     name: str

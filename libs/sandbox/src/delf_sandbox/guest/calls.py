@@ -60,7 +60,7 @@ EXCEPTIONS: dict[str, type[ToolError]] = {
 
 
 class ToolMessage(str):
-    """The error message of a failed tool call, returned to the script as the result.
+    """The error message of a failed tool call, which the script gets as the call's result.
 
     Scripts can use the message as text. Indexing by a string, iteration and attribute access raise
     :class:`ToolException` with the message, because the script then expects a real result.

@@ -140,7 +140,7 @@ class Channel:
             self._on_frame(_loads(payload))
 
     def _read_blocking(self) -> bytes:
-        """Wait for bytes, first by a spin if it is worth while, and read them.
+        """Wait for bytes and read them; begin with a spin if a message will probably arrive soon.
 
         Returns:
             The bytes; empty if the host has closed the wire.

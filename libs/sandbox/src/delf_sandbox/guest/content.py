@@ -50,8 +50,8 @@ class Content:
     """The content of an output file, as sent to the host.
 
     Args:
-        data: The bytes of the file; or the rows of a table, as tagged JSON with the column names
-            first.
+        data: The bytes of the file; or the rows of a table, with the column names first, in the
+            tagged JSON of :mod:`delf.values.encoding`.
         is_rows: Whether ``data`` has rows, from which the host writes the file.
         added_suffix: The suffix to append to the file name; empty if the name has a suffix.
     """

@@ -106,7 +106,12 @@ class Functions:
         return function.kind == "function" and self.is_async(function)
 
     def targets(self, function: ast.expr, scope: Scope) -> Sequence[Scope]:
-        """Return the functions of the script that a called expression in a scope may stand for."""
+        """Return the scopes of the script's functions that an expression may call.
+
+        For ``send`` in ``send(1)``, these are the functions with this name that are visible in
+        ``scope``. For ``self.send``, these are all methods with this name, because the type of the
+        object is unknown.
+        """
         match function:
             case ast.Name(id=word):
                 owner = scope.find(word)

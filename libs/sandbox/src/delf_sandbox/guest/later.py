@@ -263,7 +263,11 @@ class DeferredCalls:
             self._mark_returned_calls(self._syntax.scopes[id(lambda_node)], path)
 
     def _lambdas(self, function: ast.expr, scope: Scope) -> list[ast.Lambda]:
-        """Return the lambdas that a called expression stands for: itself, or values of its name."""
+        """Return the lambdas that an expression may call.
+
+        For a name, these are the lambdas that the script assigns to the name; otherwise, the
+        expression itself if the expression is a lambda.
+        """
         values = [function]
         if isinstance(function, ast.Name):
             owner = scope.find(function.id)

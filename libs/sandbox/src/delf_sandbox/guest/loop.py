@@ -131,8 +131,9 @@ class EventLog:
     def record_late_frame(self) -> None:
         """Record an event if the script sends a frame long after the last recorded event.
 
-        A replay holds new answers back for ``_MAX_HOLD_BACK_ITERATIONS`` after the last recorded
-        event. So with this event, the script sends the frame again before it gets a new answer.
+        A replay holds new answers back for ``_MAX_HOLD_BACK_ITERATIONS`` iterations after the last
+        recorded event. Because of the event that this method records, a replay also holds new
+        answers back until the script has sent this frame again.
         """
         if not self.is_soon_after_last_event:
             self.record(_LATE_FRAME)
@@ -481,7 +482,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 handle._run()
 
     def _remove_cancelled_timers(self) -> None:
-        """Remove cancelled timers that are due next; remove all of them if there are many."""
+        """Remove cancelled timers from the queue.
+
+        Usually only those cancelled timers are removed that are due before all other timers. If
+        there are many cancelled timers, all of these are removed.
+        """
         timers = self._scheduled
         cancelled = self._timer_cancelled_count
         if cancelled > _MAX_CANCELLED_TIMERS and 2 * cancelled > len(timers):

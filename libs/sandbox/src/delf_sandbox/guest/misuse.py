@@ -82,8 +82,8 @@ def check_uses(tree: ast.Module, names: ToolNames) -> None:
 class _Uses:
     """The uses of connections and actions in a script.
 
-    A misuse is a use of a tool as a value. The unused result of a lazy function such as ``map`` is
-    one, too: the function that is passed to ``map``, a tool or one that calls tools, never runs.
+    A misuse is a use of a tool as a value. A call such as ``map(mail.send, names)`` whose result is
+    unused is a misuse, too, because ``mail.send`` then never runs.
 
     Args:
         tree: The parsed script.
@@ -196,7 +196,7 @@ class _Uses:
         return ()
 
     def _message_about(self, use: _Use) -> str:
-        """Return the error message for a misuse; for an unknown action, it lists the actions."""
+        """Return the error message for a misuse; for an unknown action, with all action names."""
         connection, _, action = use.label.partition(".")
         action_names = self._tools[connection]
         if action and normalized_name(action) not in map(normalized_name, action_names):
@@ -204,7 +204,10 @@ class _Uses:
         return misuse_message(use.label, use.methods)
 
     def _may_be_tool(self, use: _Use, node: Any, parent: Any) -> bool:
-        """Return True if a tool may stand at its place in the script without being called.
+        """Return True if the script may use a tool in this place without calling the tool.
+
+        For example, the script may pass ``mail.send`` to its own function or compare the action
+        with None.
 
         Args:
             use: The use of the tool.
@@ -308,7 +311,7 @@ class _Uses:
     def _check_lazy_call(
         self, node: ast.Call, scope: Scope, label: str, *, is_named_function: bool = False
     ) -> None:
-        """Record an error for ``map`` or similar whose result is unused, so that it calls no tool.
+        """Record an error if the result of ``map`` or similar is unused, so that no tool is called.
 
         Args:
             node: The call, such as ``map(mail.send, names)``.

@@ -127,7 +127,7 @@ class ToolNames:
         return scope.find(word) is None
 
     def is_builtin(self, word: str, scope: Scope) -> bool:
-        """Return True if a name is that of a builtin, which no script binds to something else."""
+        """Return True if a name means a builtin in a scope: no script has rebound the name."""
         is_bound = self.initial_names.is_bound(word) or not self.is_free(word, scope)
         return word in BUILTINS and not is_bound
 
@@ -172,7 +172,10 @@ class ToolNames:
                 pass
 
     def _is_tool_in_module(self, function: ast.Attribute, word: str, scope: Scope) -> bool:
-        """Return True for ``weather.weather`` of a plain tool, after ``import weather``."""
+        """Return True if an attribute means a plain tool that the script takes for a module.
+
+        After ``import weather``, for example, ``weather.weather`` means the plain tool ``weather``.
+        """
         return (
             self.initial_names.is_plain_tool(word)
             and normalized_name(function.attr) == normalized_name(word)
@@ -227,7 +230,7 @@ class ToolNames:
 
     @staticmethod
     def _correct_method(function: ast.Attribute, methods: Sequence[str]) -> None:
-        """Replace another spelling of an action by its name, unless several actions fit."""
+        """Replace another spelling of an action's name by the name, unless several actions fit."""
         if function.attr not in methods:
             spelling = normalized_name(function.attr)
             fitting = (method for method in methods if normalized_name(method) == spelling)
@@ -489,7 +492,10 @@ class ToolNames:
         return intended_tool
 
     def _is_used(self, item: ast.alias) -> bool:
-        """Return True if the script reads an imported name; for ``*``, any unknown name."""
+        """Return True if the script reads a name that an import binds.
+
+        For ``import *``, return True if the script reads any unknown name.
+        """
         if item.name == "*":
             return bool(self._attributes_by_unknown_name())
         return self._is_read(_bound_name(item))

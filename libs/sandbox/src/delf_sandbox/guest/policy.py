@@ -47,7 +47,7 @@ _INSTEAD = {
 def make_builtins(
     modules: Sequence[str], stand_ins: Mapping[str, Any], open_file: Callable[..., Any]
 ) -> dict[str, Any]:
-    """Return a mapping from name to object of the builtins for scripts.
+    """Return the builtins that scripts get, as a mapping from name to object.
 
     Args:
         modules: The names of the modules that scripts may import. A top-level name includes all

@@ -144,7 +144,10 @@ class Rewriting:
                 scope.node.__class__ = ast.AsyncFunctionDef
 
     def _make_cached_result_reusable(self, function: ast.AsyncFunctionDef) -> None:
-        """Make the cached result of an async function with ``@cache`` awaitable for each caller."""
+        """Let each caller await the result of an async function with ``@cache``.
+
+        The cache would store a coroutine, which can be awaited only once.
+        """
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             # Such as ``@cache``, ``@lru_cache(maxsize=9)`` and ``@functools.cache``.
@@ -223,7 +226,7 @@ class Rewriting:
     ) -> None:
         """Rewrite a call that the script awaits, so that a tool returns an awaitable.
 
-        Without that, a tool blocks until its result, and returns the result.
+        Without this change, a tool blocks until its result is there, and returns the result.
 
         Args:
             place: The call.
@@ -312,7 +315,9 @@ class Rewriting:
         )
 
     def _exempt_call_of_async_generator(self, place: Place) -> None:
-        """Exempt ``rows()`` in ``async for row in rows()`` if the call makes an async generator.
+        """Exempt ``rows()`` in ``async for row in rows()`` from the rewriting of calls.
+
+        Only a call that makes an async generator is exempted.
 
         Args:
             place: Any loop, or ``for`` clause of a comprehension.

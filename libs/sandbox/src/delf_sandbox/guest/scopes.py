@@ -56,7 +56,7 @@ _NODES_WITHOUT_NAMES = (
 
 
 class ValuePart(NamedTuple):
-    """A part of the value of an expression, and the collections into which the script puts it.
+    """A part of an expression's value, perhaps inside collections that the script fills.
 
     After ``tasks.append(value)`` and ``tasks[key] = value``, for example, a value of ``tasks`` is
     recorded with the expression ``value`` and the depth 1.
@@ -65,7 +65,8 @@ class ValuePart(NamedTuple):
         expression: The expression.
         scope: The scope of the expression.
         path: The steps from the expression's value to the part; empty for the whole value.
-        container_depth: In how many collections the script puts the part; 0 for the part itself.
+        container_depth: How deeply the script nests the part in collections: 0 for the part itself,
+            1 after ``tasks.append(part)``.
     """
 
     expression: ast.expr

@@ -99,10 +99,10 @@ def _top_level_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def call_main_function(tree: ast.Module) -> None:
-    """Add the call of a function that a script forgot, such as ``main``.
+    """Add a call of the function that a script forgot to call, such as ``main``.
 
-    A function whose name is the script's last line is called there. Another function that the
-    script forgot to call is called at the end of the script.
+    If the last line is only the name of a function, the line becomes a call. A call of any other
+    function is added at the end of the script.
     """
     _call_function_named_last(tree)
     function = uncalled_function(tree)
@@ -128,8 +128,9 @@ def _call_function_named_last(tree: ast.Module) -> None:
 def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return the function that a script forgot to call; None if the script forgot none.
 
-    This is ``main`` if the script never uses that function. If the script only defines functions,
-    this is the only unused function.
+    The function is ``main`` if the script defines ``main`` and never uses the name. Otherwise, if
+    the script contains nothing but imports and definitions, the function is the only unused
+    function.
     """
     definitions = [node for node in tree.body if isinstance(node, _FUNCTIONS)]
     functions = [node for node in definitions if not _has_required_parameters(node)]
@@ -258,7 +259,7 @@ class _FunctionBodyRewriter(ast.NodeTransformer):
         return ast.copy_location(assign, node)
 
     def _keep(self, node: ast.stmt) -> ast.AST:
-        """Return a nested function or class unchanged: its names are not those of the script."""
+        """Return a nested function or class unchanged, because its names are not global names."""
         return node
 
     visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _keep  # noqa: N815 - names of ast

@@ -154,7 +154,7 @@ class ScriptHelpers:
         return call
 
     def _callable_or_tool(self, value: Any, name: str) -> Any:
-        """Return the value of a variable that has a tool's name, or the tool if not callable.
+        """Return a variable's value; if the value is not callable, the tool of the same name.
 
         After ``weather = weather("Oslo")``, the call ``weather("Rome")`` can only mean the tool.
         """
@@ -300,9 +300,9 @@ _USAGES: Final = (
 
 
 class TolerantAsyncio:
-    """Replacements for asyncio functions that accept more than awaitables.
+    """Variants of asyncio functions that accept other arguments besides awaitables.
 
-    They also accept lists of awaitables, plain values, and functions to call.
+    The variants also accept lists of awaitables, plain values, and functions to call.
 
     Args:
         loop: The event loop.

@@ -243,7 +243,7 @@ def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..
 
 
 def _patch_during_load(loader: type, step: str, date_type: Any, datetime_type: Any) -> None:
-    """Let ``datetime`` have the given types while a module loader runs one of its steps.
+    """Patch a method of a module loader: while the method runs, ``datetime`` has the given types.
 
     Scripts and modules in Python get Python classes that replace ``date`` and ``datetime``. Modules
     in C get the original types: types in C that derive from the Python classes would recurse
@@ -251,9 +251,9 @@ def _patch_during_load(loader: type, step: str, date_type: Any, datetime_type: A
 
     Args:
         loader: The class of the loader.
-        step: The name of the loader's method that creates or runs a module.
-        date_type: The type that ``datetime.date`` is during the step.
-        datetime_type: The type that ``datetime.datetime`` is during the step.
+        step: The name of the method, which creates or runs a module.
+        date_type: The type that ``datetime.date`` is while the method runs.
+        datetime_type: The type that ``datetime.datetime`` is while the method runs.
     """
     load = getattr(loader, step)
 
@@ -362,10 +362,11 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 
 
 class _DateMeta(abc.ABCMeta):
-    """A metaclass that counts instances of a replaced type as instances of the replacement.
+    """The metaclass of the replacements for ``date`` and ``datetime``.
 
-    Modules in C create instances of the real types. A class that a script derives from a
-    replacement is an ordinary class.
+    Instances of a replaced type count as instances of the replacement: modules in C create
+    instances of the real types, for which ``isinstance(value, date)`` must be True in scripts. This
+    does not apply to classes that a script derives from a replacement.
     """
 
     def _real_type(cls) -> type | None:
