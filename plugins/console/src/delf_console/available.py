@@ -39,10 +39,10 @@ class _AvailableRow(TypedDict):
 @click.command("available")
 @as_json_option(_AvailableRow)
 def available(as_json: bool) -> None:
-    """List delf's own plugins by purpose, then those of others, and which are installed.
+    """List plugins: delf's own by purpose, then those of other people; installed ones are marked.
 
-    `delf plugins install NAME` installs any of them. Plugins of other people need their full
-    name, delf-plugin-NAME; delf's authors have not reviewed them.
+    `delf plugins install NAME` installs any of them. Plugins of other people need their full name,
+    delf-plugin-NAME; delf's authors have not reviewed them.
     """
     table = dict(purposes())
     if other_plugins := plugins_of_others():
@@ -73,7 +73,10 @@ def available(as_json: bool) -> None:
 
 
 def plugins_of_others() -> Mapping[str, Mapping[str, str]]:
-    """Return plugins of other authors: by distribution name, the fields, such as ``summary``."""
+    """Return plugins of other authors: a mapping from distribution name to the plugin's fields.
+
+    Such a field is, for example, ``summary``.
+    """
     return json.loads(DIRECTORY.read_text(encoding="utf-8"))
 
 

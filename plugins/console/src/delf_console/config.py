@@ -56,7 +56,8 @@ class _ChangeRow(TypedDict):
     Args:
         file: The file that was written.
         key: The whole key.
-        overridden_by: The place of another value that applies here instead.
+        overridden_by: The place of a value that applies here instead of the written value, such as
+            an environment variable; None if the written value applies.
     """
 
     file: str
@@ -204,7 +205,11 @@ def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
 
 
 def _overriding(state: State, file: Path, path: tuple[str, ...]) -> str | None:
-    """Return what overrides an agent's setting in a file, such as an environment variable."""
+    """Return the place of the value that overrides an agent's setting in a file, if there is one.
+
+    Such a place is, for example, the name of an environment variable. None if the value in the file
+    applies.
+    """
     origin = state.load_project().agent_values.origin(path)
     is_from_file = origin is None or origin.startswith(str(file))
     return None if is_from_file else origin
@@ -233,7 +238,7 @@ def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
 @as_json_option(FindingsRow)
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> None:
-    """Check every value: the agent's, those of connections, those of plugins.
+    """Check every value of the agent, the connections and the plugins.
 
     The exit status is 0 if all values are valid, and 2 if not.
     """
@@ -313,7 +318,11 @@ def _current_value(project: Project, key: str) -> Any:
 
 
 def _value_in_section(project: Project, key: str) -> Any:
-    """Return the value of a key, or the values of all keys below; None if there is none."""
+    """Return the value of a key; None if the project gives no value.
+
+    For the name of a table, such as ``connections.shop``, return a mapping from the keys below to
+    their values.
+    """
     values = {given_key: value for given_key, value, _ in _given_values(project)}
     if key in values:
         return values[key]
@@ -354,8 +363,9 @@ def _text(value: Any) -> str:
 def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
     """Return the text of a TOML file with one setting changed and everything else unchanged.
 
-    An agent's model may be written as a table or only as its name: ``llm = "gpt-4o"`` means the
-    same as ``llm = {model = "gpt-4o"}``.
+    An agent's model may be only a name or a table. If the path has a key of a model that is only a
+    name, the name becomes a table first: ``llm = "gpt-4o"`` becomes ``llm = {model = "gpt-4o"}``.
+    If the value is a name and the model is a table, only ``model`` in the table changes.
 
     Raises:
         ConfigurationError: If a part of the path has a value that is no table.

@@ -48,9 +48,10 @@ class ComparisonRow(TypedDict):
         a: The first task: ``task_id``, ``task``, ``state``, ``models``, ``model_calls``,
             ``calls``, ``tokens``, ``cost_usd``, ``duration_ms``, ``error``.
         b: The second task.
-        scripts: The lines of a unified diff; empty if the scripts are the same.
-        calls: The same for the calls with arguments and results.
-        answer: The same for the answers.
+        scripts: The lines of a unified diff of the scripts; empty if the scripts are the same.
+        calls: The lines of a unified diff of the calls with arguments and results; empty if these
+            are the same.
+        answer: The lines of a unified diff of the answers; empty if the answers are the same.
     """
 
     a: dict[str, Any]

@@ -125,7 +125,7 @@ def _namesake_hint() -> str:
 def _examine(state: State) -> Iterator[Finding]:
     """Check everything that a task needs, and try to start a task.
 
-    If the configuration cannot be read, only the plugins and the keys are checked besides.
+    If the configuration cannot be read, only Python, delf, the plugins and the keys are checked.
     """
     version = platform.python_version()
     yield Finding(area="python", status="ok", text=f"{version} at {sys.executable}")

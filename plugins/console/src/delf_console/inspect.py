@@ -27,11 +27,12 @@ class _ConnectionRow(TypedDict):
 
     Args:
         tool: The name in scripts.
-        type: The name of its type.
-        description: A short description of it.
+        type: The name of the connection's type.
+        description: A short description of the connection.
         methods: The actions.
-        total: The number of its actions.
-        note: Why only its type could be shown, or why tasks cannot use the connection.
+        total: The number of the connection's actions.
+        note: Why only the connection's type could be shown, or why tasks cannot use the connection;
+            None if there is no such problem.
         notices: The connection's notes about itself, such as a tool that it left out.
     """
 

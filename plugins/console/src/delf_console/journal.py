@@ -36,10 +36,10 @@ class _SizeRow(TypedDict):
 
     Args:
         place: The file or the URL, without the password.
-        bytes: The size.
-        free_bytes: The part of it that holds nothing any more; 0 on PostgreSQL, where it is not
-            known.
-        events: The number of its events.
+        bytes: The size in bytes.
+        free_bytes: The number of these bytes that hold nothing any more; 0 on PostgreSQL, where the
+            number is not known.
+        events: The number of events in the journal.
         tasks: The number of tasks in each state.
     """
 
@@ -184,8 +184,9 @@ def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Add the tasks of a FILE from `export`, or restore a FILE from `backup`.
 
     Tasks that the journal already has stay as they are. A backup needs an empty journal. A task
-    that was not over becomes interrupted, and can be resumed; a queued one waits for a runner.
-    A decision that a file from `export` remembers holds for its own task only.
+    that was not over becomes interrupted, and can be resumed; a queued task waits for a runner. An
+    approval that was remembered for all tasks holds, after `export`, only for the task in which it
+    was given.
     """
     with path.open("rb") as file:
         is_backup = file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER

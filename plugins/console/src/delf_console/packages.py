@@ -71,9 +71,10 @@ class _InstalledRow(TypedDict):
     """The JSON of ``delf plugins install``.
 
     Args:
-        installed: The packages: ``name``, and their ``origin`` in words.
-        plugins: The plugins of the packages, and others that are new, as ``delf plugins check`` has
-            them.
+        installed: The packages, each with its ``name`` and with its ``origin``, such as ``from the
+            index``.
+        plugins: The plugins of these packages, and other plugins that are new, with the fields of
+            ``delf plugins check``.
     """
 
     installed: list[dict[str, str]]
@@ -328,7 +329,7 @@ def _distribution_of(name: str, records: Sequence[PluginRecord]) -> str:
 
 
 def _unknown_plugin(name: str, known_names: Collection[str]) -> PluginError:
-    """Return the error for a plugin that is not installed, with the name that was meant."""
+    """Return the error for a plugin that is not installed; its message suggests a similar name."""
     # The sandbox ``docker`` is brought by the plugin ``sandbox-docker``.
     longer_names = [known for known in known_names if known.endswith(f"-{name}")]
     suggestion = f"; did you mean {longer_names[0]!r}?" if longer_names else ""

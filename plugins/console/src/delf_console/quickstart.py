@@ -70,7 +70,8 @@ class _ProjectRow(TypedDict):
     Args:
         file: The file that was written.
         model: The chosen model.
-        base_url: The model's server as the file has it; None for the usual one.
+        base_url: The address of the model's server, as written in the file; None for the provider's
+            usual address.
         next: The commands to type next.
     """
 

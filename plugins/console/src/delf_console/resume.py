@@ -96,7 +96,10 @@ resume.params += run_options()
 async def find_task(
     state: State, options: Options, text: str
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
-    """Return a task's id, and the event that queued or started the task; None without an event."""
+    """Return a task's id, and the event that queued or started the task.
+
+    The event is None if the journal has no such event of the task.
+    """
     from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import CurrentProject, find_id, project_journal
 

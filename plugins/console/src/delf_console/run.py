@@ -88,7 +88,10 @@ def _is_routine_name(word: str) -> bool:
 
 
 def _refuse_bare_inputs(ctx: click.Context, words: Sequence[str]) -> None:
-    """Raise if the words are a routine's name and its inputs, which a model would get as a task."""
+    """Raise if the words are a routine's name and inputs that lack the option ``--input``.
+
+    Otherwise a model would get these words as a task.
+    """
     name, *inputs = words
     has_inputs = bool(inputs) and all("=" in word for word in inputs)
     if not (has_inputs and _is_routine_name(name)):

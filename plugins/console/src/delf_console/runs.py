@@ -123,7 +123,7 @@ class _PrunedRow(TypedDict):
 def runs() -> None:
     """Look at the tasks in the journal; you may shorten an ID.
 
-    `last` is the newest task of this project; outside of a project, of all.
+    `last` is the newest task of this project; outside of a project, the newest task of all.
 
     \b
     delf runs

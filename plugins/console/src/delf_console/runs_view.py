@@ -117,7 +117,7 @@ def event_line(event: Event, began: float) -> str:
 
 
 def origin_lines(call: ToolCallTrace) -> Iterator[str]:
-    """Yield a line for each origin of a call's arguments, with the paths of the arguments."""
+    """Yield a line for each origin of values in a call, with the paths of these values."""
     paths_by_origin: dict[str, list[str]] = {}
     for path, origin in call.origins.items():
         paths_by_origin.setdefault(str(origin["text"]), []).append(path)

@@ -93,7 +93,10 @@ def licence_warnings(distribution: str) -> Iterator[str]:
 
 
 def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Yield the reasons why what a spec names cannot be imported, or does not fit its kind.
+    """Yield the problems with the factory of a spec, and with other objects that the spec names.
+
+    The other objects, such as the class of a plugin's settings, must be importable. The factory
+    must also fit the kind of the spec.
 
     Raises:
         PluginError: If the factory cannot be imported.
@@ -405,9 +408,11 @@ def _possible_distributions(module: str, owners: Mapping[str, Sequence[str]]) ->
 
 
 def _requirements(distribution: metadata.Distribution) -> set[str]:
-    """Return the names of a distribution's requirements, with all extras except those for tests.
+    """Return the names of the distributions that a distribution requires.
 
-    The requirements of delf's own packages among them are included, too, but without extras.
+    The requirements of its extras are included, except of extras for tests. If the distribution
+    requires a package of delf, the requirements of that package are included, too, except those of
+    extras.
     """
     from packaging.requirements import Requirement
 
@@ -514,7 +519,7 @@ def _catches_import_error(node: ast.Try | ast.With) -> bool:
 
 
 def _name_collisions(record: PluginRecord) -> Iterator[str]:
-    """Yield a problem for each name, such as ``sql``, that a plugin of delf has, too."""
+    """Yield a problem for each name, such as ``sql``, that one of delf's own plugins has, too."""
     for kind, names in record.kinds.items():
         for name in names:
             owner = package_of(kind, name)
@@ -525,9 +530,10 @@ def _name_collisions(record: PluginRecord) -> Iterator[str]:
 def _module_of(
     distribution: metadata.Distribution, name: str, *, is_full_path: bool = False
 ) -> str | None:
-    """Return the top-level module of a plugin, or with ``is_full_path`` its entry point's module.
+    """Return the top-level module of a plugin's entry point, such as ``delf_x``.
 
-    Return None if the distribution has no plugin of this name.
+    With ``is_full_path``, return the whole path of the module, such as ``delf_x.plugin``. None if
+    the distribution has no plugin of this name.
     """
     for point in distribution.entry_points:
         if point.group in _GROUPS and point.name == name:

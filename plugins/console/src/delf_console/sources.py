@@ -351,7 +351,10 @@ def _unknown_plugin(name: str, suggestion: str | None) -> PluginError:
 
 
 def _plugin_meant_by(name: str) -> str | None:
-    """Return the short name of delf's plugin with this capability or a similar name, if any."""
+    """Return the short name of the plugin of delf that a name probably means; None if unknown.
+
+    The name may be that of a connection or another capability, or a misspelt name of a plugin.
+    """
     providing_package = package_providing(name)  # of a connection with this name, for example
     if providing_package:
         return providing_package.removeprefix(PLUGIN_PREFIX)
@@ -359,7 +362,10 @@ def _plugin_meant_by(name: str) -> str | None:
 
 
 def _similar_plugin(name: str, min_similarity: float) -> str | None:
-    """Return the short name of the plugin of delf whose name is most similar, if any is."""
+    """Return the short name of the plugin of delf whose name is most similar.
+
+    None if no name is similar enough.
+    """
     own_names = _names_of_delf_packages()
     plugins = [
         each.removeprefix(PLUGIN_PREFIX) for each in own_names if each.startswith(PLUGIN_PREFIX)

@@ -19,7 +19,7 @@ class _StoppedRow(TypedDict):
 
     Args:
         task_id: The task.
-        stopped: True if this command stopped it; otherwise it was over before.
+        stopped: True if this command stopped the task; False if the task was over before.
         state: ``stopped``, ``done`` or ``failed``.
     """
 

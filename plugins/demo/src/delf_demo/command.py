@@ -84,8 +84,8 @@ def demo(
 ) -> None:
     """Run two tasks on the database of a small shop; no key is needed.
 
-    The first is a question that takes several queries. The second changes data, so it asks
-    first: on a terminal you decide, elsewhere it is rejected.
+    The first is a question that takes several queries. The second changes data, so it needs
+    approval: on a terminal you decide, elsewhere the change is rejected.
     """
     model, model_reason = choose_model(llm)
     echo = _print_nothing if as_json else _print
@@ -210,7 +210,10 @@ def choose_model(llm: str | None) -> tuple[str, str]:
 
 
 def shop_config(model: str, folder: Path) -> str:
-    """Return the text of the shop's ``delf.toml``; copy recorded answers into the folder."""
+    """Return the text of the shop's ``delf.toml``.
+
+    If the model replays the answers recorded with the example, copy these answers into the folder.
+    """
     if model == f"recorded:{RECORDING}":
         write_private(folder / _ANSWERS_FILE, RECORDING.read_bytes())
         model = f"recorded:{_ANSWERS_FILE}"

@@ -225,8 +225,8 @@ class Docs(GoogleConnection):
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the document and the paragraphs that a call would change.
 
-        An approval of an action that changes present text, such as ``rewrite``, counts only for the
-        document's present revision, the preview's ``basis``.
+        The ``basis`` of the preview is the document's revision, if the action changes present text,
+        as ``rewrite`` does. An approval then counts only while the document has this revision.
         """
         arguments = call.arguments
         if not isinstance(arguments.get("document"), str):
@@ -334,7 +334,8 @@ class Docs(GoogleConnection):
     ) -> dict[str, Any]:
         """Send change requests, which Google refuses if the document has a newer revision.
 
-        A repeated request therefore changes nothing. Without a known revision, nothing is repeated.
+        A retry therefore cannot make the change twice. If the revision is unknown, the requests are
+        sent only once.
         """
         revision = current.get("revisionId")
         body: dict[str, Any] = {"requests": requests}

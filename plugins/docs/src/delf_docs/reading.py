@@ -99,7 +99,7 @@ def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
 
 
 def _is_ordered(bullet: Node, lists: Node, depth: int) -> bool:
-    """Return True if a list item has a number or letter: only these have a type of glyph."""
+    """Return True if a list item has a number or letter; its level's ``glyphType`` tells."""
     list_properties: Node = lists.get(str(bullet.get("listId"))) or {}
     properties: Node = list_properties.get("listProperties") or {}
     levels: Sequence[Node] = properties.get("nestingLevels") or ()

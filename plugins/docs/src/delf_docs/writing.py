@@ -126,7 +126,7 @@ def _table_requests(table: Table, index: int) -> list[Request]:
 def _mark_requests(marks: Sequence[Mark], offset: int) -> list[Request]:
     """Return the API requests that format the marked parts of a text which begins at an offset.
 
-    A link keeps its text and loses its address, unless the address is one of web or mail.
+    A link to anything else than a web or mail address is left out, so that only its text remains.
     """
     requests: list[Request] = []
     for mark in marks:

@@ -105,7 +105,7 @@ def permission_of(resource: Mapping[str, Any]) -> PermissionInfo:
 def type_of(kind: str) -> str:
     """Return the media type for a short name such as ``pdf``; empty if unknown.
 
-    A name with a slash already is a media type.
+    A name with a slash is a media type already, and is returned unchanged.
     """
     return kind if "/" in kind else _MEDIA_TYPES.get(kind, "")
 

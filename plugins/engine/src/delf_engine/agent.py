@@ -929,10 +929,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """Revoke a remembered approval for all processes that use the journal.
 
         Args:
-            request_id: The request that was approved.
+            request_id: The request whose approval is remembered.
 
         Raises:
-            UnknownRequestError: If no such approval holds.
+            UnknownRequestError: If no approval of this request is remembered.
         """
         from delf_engine.approvals.remembered import require_remembered
 
@@ -964,7 +964,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of scripts that a task may request after it has changed data."""
+        """The most further scripts that ``rerun()`` may ask for after the task has changed data."""
         return self.config.rerun_count
 
     @property
@@ -1000,7 +1000,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     def status(self) -> dict[str, Any]:
         """Return the agent's state, tasks and cost as JSON-ready data.
 
-        The ledger's report adds the cost and the ``budget``, which is None without a limit.
+        The part ``budget`` has the costs, and the limit as ``limit_usd``, which is None without a
+        limit.
         """
         runtime = self._runtime_loop.runtime
         running_count, queued = (0, 0) if runtime is None else runtime.counts

@@ -53,7 +53,9 @@ def used_tools(events: Iterable[ev.Event]) -> bool:
 
 
 def refusal_of(events: Iterable[ev.Event]) -> str | None:
-    """Return ``mail.send was refused: …`` if the last script failed with a tool's refusal.
+    """Return ``mail.send was refused: …`` if a tool's refusal made the last script fail.
+
+    None if the last script did not fail, or failed for another reason.
 
     Args:
         events: The task's events.
@@ -136,7 +138,8 @@ def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[li
         script_number: The script's number in the task.
 
     Returns:
-        A description of each call with its result; and True if there are results, all empty.
+        A description of each call with its result; and whether there are results, and all are
+        empty.
     """
     starts: dict[int, ev.CallStarted] = {}
     lines: list[str] = []

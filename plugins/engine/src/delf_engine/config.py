@@ -238,8 +238,8 @@ class MemoryConfig(BaseModel):
 class AgentConfig(FixedAttributes, BaseModel):
     """The settings of an agent, the same in code, ``delf.toml``, ``DELF_*`` variables and flags.
 
-    A field whose values are plugin names is annotated with the spec of that kind of plugin, and one
-    that a stranger's project could misuse with :class:`InProject`.
+    A field whose values are plugin names is annotated with the spec of that kind of plugin. A field
+    that a stranger's project could misuse is annotated with :class:`InProject`.
     """
 
     _fixed_hint = "make another configuration: Agent(config, {name}=…)"

@@ -80,7 +80,7 @@ async def _tasks_with_stored_state(
         journal: The journal with the tasks.
         stored_state: The stored state; None for any.
         limit: The number of tasks that are enough; more may be returned.
-        conditions: The conditions for tasks. Their state is the exact one.
+        conditions: The conditions for tasks. The state in the conditions is the exact state.
         states: Determines the exact states.
     """
     wanted_state = conditions.get("state")
@@ -150,7 +150,7 @@ async def _found_with_stored_state(
         journal: The journal with the tasks.
         stored_state: The stored state; None for any.
         limit: The number of tasks that are enough; more may be returned.
-        conditions: The conditions. Their state is the exact one.
+        conditions: The conditions. The state in the conditions is the exact state.
         before: Only tasks older than the task with this id.
         states: Determines the exact states.
     """

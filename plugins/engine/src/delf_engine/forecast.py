@@ -151,7 +151,11 @@ class _CallCounter:
         return self._of(for_clauses[0].iter) + _times(element_calls, iteration_count)
 
     def _of_call(self, node: ast.Call) -> Counter[str]:
-        """Count an action's call, or the calls in a called function, and those in arguments."""
+        """Count the calls of actions that a call expression certainly makes.
+
+        These are the call of the action, or the calls in the body of the called function; and the
+        calls in the arguments.
+        """
         name = _dotted_name(node.func)
         counts = self._of_all(ast.iter_child_nodes(node))
         if name in self._action_names:
@@ -164,7 +168,11 @@ class _CallCounter:
     def _of_function(
         self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> Counter[str]:
-        """Count the calls that a function of the script certainly makes; 0 while it is counted."""
+        """Count the calls that a function of the script certainly makes.
+
+        A generator function counts as making no calls, and so does a recursive call of the
+        function.
+        """
         if name not in self._calls_by_function:
             # Stored before the body is counted: a recursive call finds this entry, and ends.
             self._calls_by_function[name] = Counter()

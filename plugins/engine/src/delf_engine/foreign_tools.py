@@ -57,10 +57,10 @@ _ONE_TEXT: Final[Mapping[str, Any]] = {
 
 
 def as_connections(items: Any) -> tuple[ConnectionLike, ...]:
-    """Convert all items of ``tools`` to connections; a toolset becomes one for each of its tools.
+    """Convert all items of ``tools`` to connections; a toolset gives a connection for each tool.
 
     Args:
-        items: A list or another iterable of tools; or one tool, which counts as a list of it.
+        items: A list or another iterable of tools, or a single tool.
 
     Raises:
         ToolDefinitionError: If an object is not a tool.
@@ -345,7 +345,7 @@ def _make_checker(name: str, schema: Mapping[str, Any]) -> Checker:
 
 
 def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
-    """Return a part of a schema without what frameworks accept, but JSON Schema does not.
+    """Return a part of a schema without what frameworks accept and JSON Schema does not allow.
 
     Left out are types such as ``any`` and ``float``, references that lead nowhere, and ids. A list
     of ``items``, the form of older drafts, becomes ``prefixItems``.
@@ -458,7 +458,9 @@ def _annotations(part: Any) -> Mapping[str, Any]:
 
 
 def _parameter(name: str, part: Any, hint: Any, *, is_required: bool) -> inspect.Parameter:
-    """Return a keyword parameter; without a default in its schema, an optional one has None.
+    """Return a keyword parameter.
+
+    An optional parameter has the default of its schema, or None if the schema has no default.
 
     Args:
         name: The name in Python.
@@ -495,7 +497,7 @@ def _with_check(hint: Any, schema_name: str, checker: Checker) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a copy of a value as JSON data; what JSON does not have, such as a date, is text."""
+    """Return a copy of a value as JSON data; values that JSON lacks, such as dates, become text."""
     return json.loads(json.dumps(value, default=str, skipkeys=True))
 
 
@@ -560,7 +562,11 @@ def _allowed_values(schema: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _alternatives(schema: Mapping[str, Any]) -> Sequence[Any]:
-    """Return schemas of which a value fits at least one: one for each type if there are several."""
+    """Return the alternatives of a schema: a valid value fits at least one of these schemas.
+
+    For ``{"type": ["string", "null"]}`` this is one schema for each of the two types; for ``anyOf``
+    or ``oneOf``, the listed schemas. Empty for any other schema.
+    """
     kind: Any = schema.get("type")
     if isinstance(kind, (list, tuple)):
         return [{**schema, "type": each} for each in cast("Sequence[Any]", kind)]

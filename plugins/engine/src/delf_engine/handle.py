@@ -86,9 +86,10 @@ class FollowsTasks:
 
     @staticmethod
     def _must_release_permit(task: BackgroundTask) -> bool:
-        """Return True if a tool of another task waits for this task, which may need that permit.
+        """Return True if a tool of another task waits for this task, which has not ended.
 
-        With ``max_tasks=1``, the awaited task could not start before the waiting task ends.
+        The waiting task then releases its permit to run. Otherwise, with ``max_tasks=1``, the
+        awaited task could not start before the waiting task ends.
         """
         return Permit.of_task.get() is not None and not task.outcome.done()
 

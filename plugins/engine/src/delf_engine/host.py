@@ -170,7 +170,7 @@ class TaskHost:
 
     @property
     def rerun_count(self) -> int:
-        """The number of further scripts that a task's scripts may request with ``rerun()``."""
+        """The most further scripts that ``rerun()`` may ask for after the task has changed data."""
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -588,10 +588,10 @@ class TaskHost:
             await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
 
     def _next_attempt(self) -> int:
-        """Return the number of the script that is written next; retries have one number.
+        """Return the number of the script that is written next.
 
-        Only a script that has run uses up its number: a model that is asked again, because its
-        reply had no script, still works on the same one.
+        Only a script that has run uses up its number. If a model is asked again because its reply
+        had no script, its next script gets the same number.
         """
         if self._has_run_script:
             self._attempt += 1

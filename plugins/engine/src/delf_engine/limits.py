@@ -52,7 +52,7 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
 
 
 def _script_limits(limits: Limits, *, has_tools: bool) -> Iterator[str]:
-    """Yield the limits of scripts that the prompt shows, each in the words of its declaration."""
+    """Yield the limits of scripts for the prompt, in the words that :class:`Limits` declares."""
     for item in fields(limits):
         prompt: str | None = item.metadata.get("prompt")
         if prompt is None or (item.name == "calls" and not has_tools):

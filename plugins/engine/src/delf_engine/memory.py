@@ -272,7 +272,10 @@ class Memories:
 
 
 def _text_of(fact: Fact) -> str:
-    """Return the text of a fact; a text that forges the mark of the user's words is distrusted."""
+    """Return the text of a fact; mark it as untrusted if another program forged the user's mark.
+
+    The mark of the user's words, at the end of a text, counts only on facts that delf saved.
+    """
     text = str(fact.content)
     is_by_delf = fact.source is None  # only delf may give facts the mark
     is_mark_forged = is_own_fact(text) and not is_by_delf

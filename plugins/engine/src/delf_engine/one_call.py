@@ -62,9 +62,10 @@ def parse_call(
 
 
 class OneCall:
-    """Makes the call that the task's text describes, as JSON, and returns its result as JSON.
+    """Makes the call that the task's text describes, and returns its result as JSON.
 
-    Implements :class:`delf.protocols.strategy.Strategy`.
+    The text is JSON, too: :func:`call_task` returns such a text. Implements
+    :class:`delf.protocols.strategy.Strategy`.
     """
 
     calls_only = True

@@ -22,9 +22,9 @@ from delf.specs import Spec
 
 
 class TestHost(PluginHost):
-    """A host to which tests add specs whose factories are objects.
+    """A plugin host to which a test adds capabilities without installing a plugin.
 
-    Create one with ``TestHost.discover(environ={})``, as for any host.
+    Create a host with ``TestHost.discover(environ={})``, as for any host.
     """
 
     __test__ = False  # not a test class for pytest
@@ -83,8 +83,8 @@ def install_plugin(
     Args:
         site: A folder that is, or will be, on ``sys.path``.
         name: The entry point's name; the distribution is ``delf-plugin-NAME``.
-        module: The target, a module of hooks or a class of connections (``module:attribute``);
-            ``delf_NAME.plugin`` when omitted.
+        module: The target of the entry point: a module of hooks, or a connection class as
+            ``module:attribute``; ``delf_NAME.plugin`` when omitted.
         requires: The requirements; this delf when omitted.
         keywords: The keywords.
         version: The version.

@@ -194,7 +194,8 @@ def unseen_facts(
 def _letters_and_digits(text: str) -> str:
     """Return the letters and digits of a text in lower case, to find a text in any layout.
 
-    Constants become JSON, because a channel may show a value of Python as JSON, or the reverse.
+    ``None``, ``True`` and ``False`` are replaced by the JSON words ``null``, ``true`` and
+    ``false``, because a channel may show a value of Python as JSON, or the reverse.
     """
     json = re.sub(r"\b(None|True|False)\b", lambda match: _JSON[match[0]], text)
     return re.sub(r"[\W_]+", "", json).casefold()

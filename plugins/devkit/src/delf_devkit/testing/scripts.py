@@ -92,5 +92,5 @@ class RecordingScriptHost(ScriptHost):
         self.files[name] = data
 
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Record the rows, as tagged JSON, of an output file that a real host would write."""
+        """Record the rows, as tagged JSON, that a script wrote to an output file; write no file."""
         self.files[name] = data

@@ -154,7 +154,8 @@ class Asking:
     async def _ask_channels(self, *, was_asked_before: bool) -> None:
         """Ask the channels in order until the request is decided.
 
-        In a resumed task, people may have answered before this process asks anybody.
+        In a resumed task, people may have answered before this process asks anybody. Their answer
+        counts, and no channel is asked.
         """
         request = self._request
         if was_asked_before and self._approvals.inbox is not None:

@@ -75,7 +75,7 @@ def _has_influenced_task(decider: Decider, request: ApprovalRequest) -> bool:
 
 
 def _why_no_decider(decider: Decider, rule: ApprovalRule) -> str | None:
-    """Return why a person is not among the deciders of a rule; None if the person is."""
+    """Return why a person is not among the deciders of a rule; None for a person who is."""
     names = {_name_of(decider), *decider.teams}
     if rule.deciders and names.isdisjoint(rule.deciders):
         return f"only {' or '.join(rule.deciders)} may decide it"

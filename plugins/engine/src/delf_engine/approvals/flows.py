@@ -65,13 +65,15 @@ class TaskFlows:
         self._outline_lock = asyncio.Lock()
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
-        """Return the origins of the values in a call's arguments, as plain data by path."""
+        """Return the origin of each value in a call's arguments, as plain data by value path."""
         self._origins.follow(self._log.events)
         texts = values_of(self._log.redactor.redact_value(arguments))
         return {path: self._origins.find(text).data() for path, text in islice(texts, MAX_LEAVES)}
 
     def current_reason(self, call: Call, learned: Sequence[str] = ()) -> str | None:
-        """Return why a person should review a call, by the outline as it is now.
+        """Return why a person should review a call; None if no review is needed.
+
+        Unlike :meth:`reason_to_review`, this method does not ask the model to extend the outline.
 
         Args:
             call: The call.
@@ -82,8 +84,8 @@ class TaskFlows:
     def reason_to_show(self, call: Call) -> str | None:
         """Return what a person who is asked about a call anyway should notice; None if nothing.
 
-        No outline is requested, so that only the places where values are found tell which calls
-        untrusted data may have caused.
+        The model is not asked for an outline, so the reason only says where values of the call
+        occur.
         """
         return self._reason_unless_harmless(call, _Suspect.reason_to_notice)
 
@@ -95,7 +97,9 @@ class TaskFlows:
     ) -> str | None:
         """Return what ``reason_of`` says about a call; None if no stranger can profit by the call.
 
-        A read without ``egress`` changes nothing and sends no data out.
+        No stranger can profit by a read without ``egress``, which changes nothing and sends no data
+        out, by a call of a built-in action, or by a call before the task has received untrusted
+        data.
         """
         action = call.bound.action
         is_harmless_read = action.effect == "read" and not action.egress
@@ -198,11 +202,12 @@ class _Suspect:
         return self._reason_before_untrusted_read(self._deciding_paths)
 
     def reason_to_notice(self) -> str | None:
-        """Return why a person should notice the call; None if no value shows untrusted data.
+        """Return why a person should notice the call; None if there is no such reason.
 
-        After its author has read untrusted data, a call has a reason only if one of its values
-        occurs in such data, or occurs nowhere because the script computed it, or if the values have
-        too many parts to look for each of them.
+        If the author of the call has read no untrusted data, the reason is that of
+        :meth:`reason_to_review`. Otherwise the reason is a value that occurs in untrusted data, or
+        a value that occurs nowhere because the script computed it. A call also has a reason if its
+        values have too many parts to look for each of them.
         """
         # A call without values has no places to look at. And before its author has read untrusted
         # data, a review itself looks at the places only.
@@ -233,9 +238,10 @@ class _Suspect:
         return ((path, part) for path in paths for part in parts_of(self.text_by_path[path]))
 
     def _places(self, paths: Sequence[str]) -> Iterator[tuple[str, Origin]]:
-        """Yield the origin of each value, and of each part of a value that others wrote.
+        """Yield the path and origin of each value, and of each part of a value that others wrote.
 
-        The parts are literals, such as quoted texts, and words, such as ``DELETE``.
+        The parts are literals, such as quoted texts, and words, such as ``DELETE``. A part whose
+        origin is not untrusted data is left out.
         """
         for path in paths:
             text = self.text_by_path[path]
@@ -250,7 +256,11 @@ class _Suspect:
                 yield path, replace(origin, is_part=True, is_mixed=True)
 
     def _place_of(self, text: str, *, can_be_by_chance: bool) -> Origin:
-        """Return the origin of a value or of a part of it; also find short words of others."""
+        """Return the origin of a value or of a part of it.
+
+        A text of unknown origin, or from the script, is also searched as whole words in texts that
+        others wrote, unless ``can_be_by_chance`` is true.
+        """
         origin = self.origins.find(text)
         if origin.kind in ("script", "unknown") and not can_be_by_chance:
             return self.origins.find_mention(text) or origin
@@ -258,7 +268,7 @@ class _Suspect:
 
     @property
     def _deciding_paths(self) -> Sequence[str]:
-        """The paths of all values but content: the body of a mail does not decide its effect."""
+        """The paths of the values that decide the call's effect: all except content."""
         return [
             path for path, text in self.text_by_path.items() if not self._is_content(path, text)
         ]
@@ -301,6 +311,9 @@ class _Suspect:
 
         Args:
             deciding_paths: The paths of the values that decide the effect of the call.
+
+        Returns:
+            The reason; None if the call needs no review.
         """
         differences = self._differences_from_plan(sources_by_parameter=None)
         # The number of planned calls that equal this call.
@@ -321,9 +334,10 @@ class _Suspect:
 
     @property
     def _has_only_content_names(self) -> bool:
-        """True for an action such as ``note(title, text)``, all of whose values look like content.
+        """True if the names of all arguments look like content, as in ``note(title, text)``.
 
-        False if the action declares its content: then names do not matter.
+        False if the action declares which parameters are content, or which parameters decide its
+        effect: the names do not matter then.
         """
         action = self.bound.action
         if action.sinks is not None or action.contents is not None:
@@ -334,26 +348,28 @@ class _Suspect:
     def _content_paths_to_check(self) -> Sequence[str]:
         """The paths of a call's values if all of them look like content, as in ``note(text=...)``.
 
-        No value then decides what the call does, but a stranger's text could make the agent send
-        data out with the call. Empty for any other call.
+        No value of such a call decides what the call does, but a stranger's text could make the
+        agent send data out with the call. The paths of any other call are left out: the result is
+        empty.
         """
         return [*self.text_by_path] if self._has_only_content_names else []
 
     def _differences_from_plan(
         self, sources_by_parameter: SourcesByParameter | None
     ) -> Sequence[Sequence[str]]:
-        """Compare the call with each planned call of its action: a call that the user asks for.
+        """Compare the call with the planned calls of its action, for which the user's words ask.
 
         Content, such as the body of a mail, may differ.
 
         Args:
             sources_by_parameter: The parameters to compare, each with the earlier calls from whose
-                results the script computed the argument. Such an argument equals the planned one
-                if the plan computes it from the same calls, or if its value is planned. If None,
-                all parameters are compared, and only by their values.
+                results the script computed the argument. Such an argument equals the planned
+                argument if the plan computes it from the same calls, or has the same value. None to
+                compare all parameters, and only by their values.
 
         Returns:
-            For each planned call, the parameters in which the call differs.
+            For each planned call, the parameters in which the call differs; an empty list for an
+            equal call.
         """
         return self.origins.outline.differing_arguments(
             self.bound.name,
@@ -446,7 +462,10 @@ class _Suspect:
         return f"{value}; {finding}"
 
     def _finding(self, text: str) -> str:
-        """Return a finding of the comparison with the outline, or that there was no comparison."""
+        """Return a finding of the comparison of the call with the outline.
+
+        Without an outline, nothing was compared, and the returned text says so.
+        """
         has_outline = self.origins.outline.answers > 0  # False with flows = "show"
         return text if has_outline else "it was not checked whether the task means this value here"
 
@@ -475,7 +494,10 @@ class _Suspect:
         return None
 
     def _admit_or_reason(self, planned_count: int) -> str | None:
-        """Admit and count the call; return why not if the call was made ``planned_count`` times."""
+        """Admit and count the call, and return None; otherwise return why the call is not admitted.
+
+        An equal call is admitted ``planned_count`` times.
+        """
         is_admitted = self.origins.outline.admit_call(
             self.bound.name, self.arguments, self._is_content, planned_count
         )
@@ -491,7 +513,10 @@ def _is_flow_allowed(flow: tuple[str, str], rule: str) -> bool:
 
 
 def _rank(origin: Origin) -> int:
-    """Rank origins for a reason: untrusted data first, and the task's own words last."""
+    """Return the rank of an origin: a reason is about the value whose origin has the lowest rank.
+
+    Untrusted data has the lowest rank, and the task's own words have the highest rank.
+    """
     if origin.is_from_untrusted_data:
         return 0
     return 2 if origin.kind == "task" else 1

@@ -55,7 +55,8 @@ class PeopleJudge:
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Ask a person about an undecided case; journal the request and the answer.
 
-        The answer of an earlier judge is only journaled, if needed.
+        If an earlier judge has answered, nobody is asked. The answer is then only journalled, if
+        ``ruling.needs_journal`` is true.
         """
         if ruling.answer is not None and not ruling.needs_journal:
             return ruling

@@ -263,7 +263,8 @@ class TaskApprovals:
         """Return a case with the recorded request and decision about its call, if these apply.
 
         They do not apply if the call has changed since the request, for example its preview; a
-        pending request is then closed. Only a decision that permits no call applies anyway.
+        pending request is then closed. A decision that permits no call, such as a rejection,
+        applies even if the call has changed.
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
@@ -316,7 +317,7 @@ class TaskApprovals:
     async def _void(self, request_event: ApprovalRequested, reason: str) -> None:
         """Close a pending request by a recorded rejection, so that no late approval counts.
 
-        The source ``changed`` tells it from the rejection of a person.
+        The source ``changed`` distinguishes this rejection from the rejection by a person.
         """
         answer = Answer.given(Rejected(reason=reason), "changed")
         await self._log.record(

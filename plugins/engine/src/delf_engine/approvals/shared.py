@@ -83,9 +83,10 @@ class Approvals:
         return any(named.can_ask for named in self.channels_for(task, is_question=True))
 
     def rule_of(self, action: str) -> ApprovalRule | None:
-        """Return the team's rule for an action; None if there is only a word, such as "approve".
+        """Return the team's rule for an action; None if no team rule matches the action.
 
-        Among several matching rules, the rule with the longest pattern counts.
+        A setting that is only a word, such as "approve", is not a team rule. Among several matching
+        rules, the rule with the longest pattern counts.
         """
         rules_by_pattern = {
             pattern: rule

@@ -97,7 +97,7 @@ def identity(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any
 
 
 def _equals_default(value: Any, default: Any) -> bool:
-    """Return True if a value equals the default and has the same type, unlike ``1 == True``."""
+    """Return True if a value equals the default and has the same type: 1 does not equal True."""
     if type(value) is not type(default):
         return False
     try:

@@ -37,7 +37,7 @@ _BATCH_SECONDS: Final = 0.05
 
 
 def too_deep(depth: int) -> TaskLimitError:
-    """Return the error for a task whose tools may run no task: it is too many tasks deep."""
+    """Return the error for a task that may start no child task, because tasks nest too deeply."""
     return TaskLimitError(
         f"the task is {depth} tasks deep, and can start no child task",
         hint=f"tasks nest at most {MAX_LEVELS} levels deep",
@@ -393,9 +393,9 @@ class ChildTasks:
     def _trust_of_text(self, child: ChildTask, call: Call) -> Trust:
         """Return the trust in the text of a child's task: the child obeys only a trusted text.
 
-        A text that consists of the call's arguments has the trust of these arguments. The script
-        may have passed the whole text, as in ``summarise(text)``, or the connection declares that
-        it added only fixed text. Any other text counts as a stranger's.
+        A text has the trust of the call's arguments if it is one of them, as in
+        ``summarise(text)``, or if the connection declares that it added only fixed text to them.
+        Any other text counts as a stranger's.
         """
         is_argument = child.task in call.arguments.values()
         if is_argument or child.trust == "own":

@@ -125,7 +125,7 @@ class CallContexts:
         return self.children.delegate(call, child, recorded_starts)
 
     async def freeze(self, call: Call) -> None:
-        """Store the content of the files whose names are in a call's arguments in ``call.files``.
+        """Read the files that a call's arguments name, and store the contents in ``call.files``.
 
         Called before a person is asked about the call. A file that cannot be read now stays
         unreadable for the call, because nobody approved its content.

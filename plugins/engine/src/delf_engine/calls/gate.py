@@ -703,7 +703,10 @@ class Gate:
         outcome_unknown: bool,
         has_changed: bool,
     ) -> Answer:
-        """Ask people about a call as it is now; record a cancellation before the answer."""
+        """Ask people about a call as it is now.
+
+        If this method is cancelled before an answer, the call is recorded as cancelled.
+        """
         try:
             # Files are read before the question, so that the person's answer is about the bytes to
             # be sent.

@@ -47,7 +47,7 @@ class CallRecords:
         return tuple(self._under_way.values())
 
     async def let_other_calls_end(self, call: Call) -> None:
-        """Wait until the calls in flight have ended, before a call fails that exceeds a limit.
+        """Wait for the calls in flight before a call that exceeds a limit fails.
 
         The failure may end the script, which would cancel the script's other calls. Several calls
         that wait in this method do not wait for each other.

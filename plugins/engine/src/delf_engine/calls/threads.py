@@ -113,11 +113,11 @@ class ToolThreads:
 
 
 def _run(function: Callable[[], Any], calls: list[Future[Any]]) -> None:
-    """Call a function and store its result or error in a future, unless that was cancelled.
+    """Call a function; store its result or error in a future, unless the future was cancelled.
 
     Args:
         function: The function.
-        calls: A list with the future, which is taken out.
+        calls: A list that holds only the future; this function empties the list.
     """
     # Taken out, and deleted below: the traceback of an error leads to this frame, and through the
     # caller's frame to the list. As in ToolThreads.run(), the future would complete a cycle.

@@ -250,7 +250,10 @@ def _track_open_calls(open_calls: set[int], event: Event) -> None:
 
 
 def _ended_calls(events: Sequence[Event]) -> AbstractSet[int]:
-    """Return the numbers of the calls whose end is among the events, and not an interruption."""
+    """Return the numbers of the calls whose end is among the events.
+
+    The event of a call that was cut off or was not started does not count as an end.
+    """
     ends = [event for event in events if isinstance(event, CallFinished)]
     return {end.call_id for end in ends if end.cancellation not in ("cut_off", "not_started")}
 

@@ -138,7 +138,8 @@ class RecordedScript:
         calls: The calls in the order in which the script made them.
         steps: The calls and the answers to the calls, in their order.
         clock: The times that the script read from the clock, in nanoseconds.
-        turns: The numbers of the iterations of its event loop in which answers arrived.
+        turns: The iterations of the script's event loop in which answers arrived or timers fired,
+            as pairs of numbers (see :meth:`TaskLog.buffer_loop_turns`).
         printed: The printed text, in pieces.
         unreplayed_print_length: The number of printed characters that a replay has not printed yet.
         finished: The end event, if the script has ended.

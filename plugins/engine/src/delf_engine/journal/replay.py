@@ -77,7 +77,7 @@ class _CallOrder:
         return any(map(self._is_waiting_with, self._waiting))
 
     def _is_waiting_with(self, turn_key: int) -> bool:
-        """Return True if a call that the script has not cancelled waits with a turn key."""
+        """Return True if a call waits with this turn key and the script has not cancelled it."""
         return any(not waiter.done() for waiter in self._waiting[turn_key])
 
     @property
@@ -86,7 +86,10 @@ class _CallOrder:
         return tuple(self._unrepeated_calls.values())
 
     def take(self, digest: str) -> RecordedCall | None:
-        """Return the next recorded call with this digest, at most once; None if there is none."""
+        """Return the next recorded call with this digest; None if no such call is left.
+
+        Each recorded call is returned only once.
+        """
         if not self._unclaimed.get(digest):
             return None
         # Equal calls are interchangeable: coroutines may make them in another order than before.
@@ -147,7 +150,7 @@ class _CallOrder:
     async def wait_for_end_of_script(self) -> None:
         """Wait until the end of the script cancels the waiting call; never return.
 
-        For a call that a recorded and ended script did not make.
+        Used for a call that the recorded script did not make before its recorded end.
         """
         await self._wait(_AFTER_END)  # a key that _advance() never wakes
 

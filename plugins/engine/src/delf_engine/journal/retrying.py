@@ -59,7 +59,10 @@ def next_try(
 
 
 def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
-    """Remove the failures after which the task was retried or resumed, and the failed reads."""
+    """Remove the events of failures, after which the task was retried or resumed.
+
+    A failed read that may have caused a failure is removed, too, and so is made again.
+    """
     remaining: list[ev.Event] = []
     for event in events:
         if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
@@ -72,7 +75,8 @@ def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
 def _may_be_due_to_read(event: ev.TaskPostponed | ev.TaskFinished) -> bool:
     """Return whether a failed read may be why a task was postponed or ended.
 
-    A read that asks a model fails at the budget. A task at its timeout does not end by a failure.
+    True for a task that was postponed or ended at its budget: a read that asks a model fails at the
+    budget. False for any other end, such as the timeout, which no failed call causes.
     """
     return isinstance(event, ev.TaskPostponed) or event.code == BudgetExceededError.code
 

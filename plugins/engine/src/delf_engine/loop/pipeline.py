@@ -344,7 +344,11 @@ class TaskPipeline:
         return awaited_in_events or calls or self._host.scripts.waiting_for or strategy
 
     async def _answer_with_refusal(self, error: ToolException) -> str | DelfError:
-        """Return an answer that ends with a tool's refusal, or the error if it is not possible."""
+        """Return an answer that ends with a tool's refusal, if that is a valid answer.
+
+        Return the error if the last script failed for another reason, or if the answer does not
+        have the type that the task requires.
+        """
         refusal = refusal_of(self._log.events)
         if refusal is None:  # the last script failed for another reason
             return error
@@ -407,7 +411,8 @@ class TaskPipeline:
         """Wait for calls in flight, record the end of the task, and return the outcome.
 
         Args:
-            result: The answer; or the error, whose outcome has the output so far as its text.
+            result: The answer, or the error. After an error, the text of the outcome is the output
+                so far.
             stopper: The person who stopped the task, if any.
         """
         run = self._run

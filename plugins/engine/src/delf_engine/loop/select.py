@@ -90,7 +90,10 @@ async def _choose(run: TaskRun, seconds: float) -> str:
 
 
 def _prefilter_of(run: TaskRun) -> str | None:
-    """Return the configured prefilter, for ``auto`` one that asks no model; None without one."""
+    """Return the name of the configured prefilter; None without a prefilter.
+
+    The setting ``auto`` stands for an installed prefilter that asks no model.
+    """
     if run.config.prefilter_mode != AUTO:
         return run.config.prefilter_mode
     specs = run.resources.agent.context.host.specs(PrefilterSpec)

@@ -56,7 +56,11 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
 
 
 async def _run_setup(connection: SupportsSetup, ask: SetupAsk) -> bool:
-    """Call ``setup`` within this coroutine, so that even a plain function runs in its context."""
+    """Call ``setup`` within this coroutine, so that all of it runs in the coroutine's context.
+
+    If ``setup`` is a plain function that returns an awaitable, a call outside of the coroutine
+    would run the function itself in the caller's context.
+    """
     return await connection.setup(ask)
 
 

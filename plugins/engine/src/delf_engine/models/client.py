@@ -232,7 +232,7 @@ class ModelClient:
     async def _fall_back_from(
         self, writer: LLMConfig, config: LLMConfig, error: LLMExecutionError
     ) -> bool:
-        """Fall back from the writer of a partial answer, if unavailable, to another model.
+        """Fall back to another model if the writer of a partial answer is unavailable.
 
         Returns:
             False if the error is not about availability, or if there is no other model.

@@ -228,7 +228,11 @@ class Origins:
         self.has_received_untrusted = self.has_received_untrusted or trust != "own"
 
     def _record_call(self, event: CallStarted) -> None:
-        """Record a started call, and its connection if the call taints the connection."""
+        """Record a started call.
+
+        If the call may have brought untrusted data into its connection, mark the connection as
+        tainted.
+        """
         call = self._past_call(event)
         # The arguments are checked last, because the check is slow.
         if self._may_taint_connection(call) and not self._has_own_arguments(event):
@@ -269,7 +273,8 @@ class Origins:
     def _may_taint_connection(self, call: PastCall) -> bool:
         """Return whether a call may bring the first untrusted data into a connection.
 
-        The service may return that data later: an added note, or the search terms of a read.
+        The service may return that data later, for example a note that the call adds, or the search
+        terms of a read.
         """
         if call.connection in self._history.tainted_connections:
             return False  # there is nothing more to record

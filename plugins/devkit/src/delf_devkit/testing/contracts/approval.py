@@ -86,7 +86,8 @@ class Shown:
     """A request as it arrived at a person.
 
     Args:
-        text: Everything a person can read before an answer, with folded and attached parts.
+        text: Everything that the person can read before answering, including folded and attached
+            parts.
         offers_yes: Whether the channel let the person approve the request, or answer the question.
     """
 
@@ -110,7 +111,10 @@ def _decision_without_decider(answer: Any) -> Any:
 
 
 async def _decision_or_cancel(asking: asyncio.Future[Any]) -> Any:
-    """Return the decision of a channel; None if the channel has failed, or is still asking."""
+    """Cancel a channel that is still asking, and return the decision of the channel.
+
+    None if the channel was still asking, or has failed.
+    """
     asking.cancel()
     await asyncio.wait({asking})
     has_decided = not asking.cancelled() and asking.exception() is None
@@ -147,9 +151,9 @@ async def _check_yes_is_passed_on(
 
 
 class ApprovalContract(Contract):
-    """Tests for an approval channel; needs a fixture ``channel_to_person_who`` that makes it.
+    """Tests for an approval channel; needs a fixture ``channel_to_person_who``.
 
-    The fixture is called with the behaviour of the person who decides (:data:`Person`). ``people``
+    The fixture makes a channel for a person with a given behaviour (:data:`Person`). ``people``
     lists the behaviours that the suite tests, among them:
 
     - ``approves``: needs another fixture ``shown_to``, an async function that sends a request, or a

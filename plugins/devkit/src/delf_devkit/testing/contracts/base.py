@@ -66,7 +66,7 @@ class Contract:
     """The keys and passwords of the tested objects, in addition to those in ``SecretStr``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap own async tests with :func:`guarded`; disable tests whose flags are not set."""
+        """Wrap the class's async tests with :func:`guarded`; disable tests without their flags."""
         super().__init_subclass__(**options)
         install_audit_hook()
         for name, function in _test_functions(cls):

@@ -664,7 +664,10 @@ async def _enum_variants(call: Call, connection: ConnectionLike) -> list[Call]:
 def _check_no_time(texts: str, texts_without_context: str) -> None:
     """Fail if the texts that a model reads have the current time or date.
 
-    A date that is not in ISO form is accepted in the context, which may have dates of its data.
+    Args:
+        texts: All texts that a model reads.
+        texts_without_context: The same texts without the connection's context. The context may have
+            dates of the connection's data, so only a date in ISO form is looked for there.
     """
     now = dt.datetime.now().astimezone()
     # The first digits of the Unix time, because the texts are some seconds old.
@@ -678,7 +681,7 @@ def _check_no_time(texts: str, texts_without_context: str) -> None:
 
 
 def _result_class(action: Action) -> type | None:
-    """Return the class in an action's return annotation; None if it is not a built-in class.
+    """Return the class in an action's return annotation, if the class is built in; otherwise None.
 
     ``isinstance`` rejects many other annotations, such as ``Any``, ``Literal`` or a ``TypedDict``.
     """

@@ -32,9 +32,9 @@ _TOLERANCE = 1e-3
 class EmbedderContract(Contract):
     """Tests for an embedder; needs a fixture ``embedder``, which the suite closes.
 
-    ``expected`` must be the nearest of ``passages`` to ``query``; the defaults share words, so that
-    word counting passes. ``fails = True`` needs a fixture ``failing_embedder``, whose model cannot
-    be loaded or whose service is down.
+    ``expected`` must be the nearest of ``passages`` to ``query``. In the defaults, these two texts
+    share words, so that an embedder that only counts words passes. ``fails = True`` needs a fixture
+    ``failing_embedder``, whose model cannot be loaded or whose service is down.
     """
 
     passages: ClassVar[Sequence[str]] = (

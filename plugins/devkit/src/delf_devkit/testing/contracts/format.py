@@ -163,7 +163,7 @@ class FormatContract(Contract):
             )
 
     def _unique_text_in(self, content: bytes) -> str | None:
-        """Return a text of ``rows`` that is once in the content of the file; None without any."""
+        """Return a text of ``rows`` that occurs once in the file; None without such a text."""
         for value in chain.from_iterable(row.values() for row in self.rows):
             is_long_text = isinstance(value, str) and len(value) > 2
             if is_long_text and content.count(value.encode()) == 1:

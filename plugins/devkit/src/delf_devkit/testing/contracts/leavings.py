@@ -67,7 +67,7 @@ async def check_nothing_remains(
     Args:
         subject: The object.
         use: Uses the object in an ordinary way.
-        close: Closes the object; its ``aclose``, if there is one, unless given.
+        close: Closes the object; when omitted, the object's ``aclose`` is called, if there is one.
         forbidden_texts: Texts that ``use`` passes to the object. The check fails if a class or
             module still contains one of the texts afterwards.
         may_print: Whether the object may print something.

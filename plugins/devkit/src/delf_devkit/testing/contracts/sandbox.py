@@ -41,10 +41,10 @@ _CHANGES = {
 class SandboxContract(SandboxCalls):
     """Tests for a sandbox backend; needs a fixture ``backend``, which the suite closes.
 
-    Flags: ``cpython`` (full Python is supported), ``input_files``, and the sets ``limits``
-    (enforced limits: cpu, memory, output, file, frame, scratch) and ``confines`` (unreachable
-    resources: environment, files, network, processes). ``crash`` is a script that kills its
-    interpreter, if possible.
+    Flags: ``cpython`` (full Python is supported), ``input_files`` (scripts can read input files),
+    and the sets ``limits`` (enforced limits: cpu, memory, output, file, frame, scratch) and
+    ``confines`` (unreachable resources: environment, files, network, processes). ``crash`` is a
+    script that kills its interpreter, if possible.
     """
 
     async def test_backend_works_on_this_machine(self, backend: SandboxBackend) -> None:

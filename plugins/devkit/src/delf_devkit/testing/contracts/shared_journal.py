@@ -38,7 +38,7 @@ def asked(task_id: str, seq: int, request_id: str) -> ApprovalRequested:
 
 
 def decided(task_id: str, seq: int, request_id: str, **changes: Any) -> ApprovalDecided:
-    """Return the event of a decision, which approves the request unless ``changes`` differ."""
+    """Return the event of a decision: approved by ``ann``, unless ``changes`` say otherwise."""
     fields: dict[str, Any] = {"decision": "approved", "by": "ann", **changes}
     return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=request_id, **fields)
 

@@ -546,7 +546,7 @@ class StrategyContract(Contract):
 
         Args:
             strategy: The factory of the strategy.
-            replies: The replies of the model, unless the model has a ``default`` reply.
+            replies: The replies of the model; not used if ``model`` has a ``default`` reply.
             simulated: The tools.
             journal: The journal; a new one when omitted.
             model: The model; a new one when omitted.
