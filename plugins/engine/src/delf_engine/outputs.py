@@ -122,9 +122,9 @@ class Output(Generic[T]):
         """Return the JSON data from which :meth:`from_plain` makes the typed value again.
 
         The fields of a typed value may have other names in JSON, serializers and validators of
-        their own, or be computed. So several forms are tried: the first from which
-        :meth:`from_plain` makes an equal object counts, or else the first from which it makes any
-        object.
+        their own, or be computed. So several forms of JSON data are tried. The first form from
+        which :meth:`from_plain` makes an equal object is returned. If there is none, the first form
+        from which :meth:`from_plain` makes any object is returned.
 
         Args:
             value: The script's value.
@@ -155,10 +155,10 @@ class Output(Generic[T]):
         return readable_forms[0]
 
     def parse_text(self, text: str) -> Any:
-        """Parse and validate a printed answer: JSON, or text whose type takes the text itself.
+        """Parse and validate a printed answer: as JSON, or else as text, such as ``2026-01-31``.
 
         Raises:
-            ToolRefusedError: If neither fits.
+            ToolRefusedError: If the declared type accepts neither the JSON data nor the text.
         """
         fenced = _FENCE.fullmatch(text)
         json_text = text if fenced is None else fenced[1]

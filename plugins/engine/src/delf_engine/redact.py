@@ -253,7 +253,7 @@ class Redactor:
         """Redact a value; return the same object if it contains no secret.
 
         But a member of an enumeration becomes its value, and a value that is nested too deeply
-        becomes a text about that.
+        becomes a text such as ``<dict, nested too deeply>``.
         """
         if not self.knows_any:
             return value
@@ -369,10 +369,11 @@ class RedactedStream:
 def restore_secrets(edited: Any, shown: Any, hidden: Any) -> Any:
     """Restore the secrets in arguments that a person edited.
 
-    Each value that the person left unchanged gets its original value, also within records. In a
-    list, the unchanged items do, at any place. A changed item is compared with the item at its
-    place only if all other items are unchanged: otherwise it may be about something else, such as
-    another recipient, to whom the secret must not go.
+    Each value that the person left unchanged gets its original value, also within records. An
+    unchanged item of a list gets its original value even if the person moved the item. Within a
+    changed item, secrets are restored only if all other items are unchanged and in their places:
+    otherwise the item may be about something else, such as another recipient, to whom the secret
+    must not go.
 
     Args:
         edited: The arguments, or a part of them, as the person edited them.

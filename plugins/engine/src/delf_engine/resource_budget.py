@@ -34,7 +34,7 @@ class ResourceBudget:
         """Count what a script uses, such as ``calls=1``.
 
         Args:
-            used: The amounts, by the names of their limits.
+            used: The amounts, each under the name of the limit in :class:`Limits`.
         """
         self._used_by_session.update(used)  # a Counter adds
 
@@ -68,7 +68,8 @@ class ResourceBudget:
     def exhausted(self) -> LimitReached | None:
         """The exhausted limit that prevents further scripts; None if there is none.
 
-        The limits of a new task are not exhausted, however low they are.
+        A limit counts as exhausted only after a script has used some of the resource. So even a
+        limit of 0 does not prevent the first script of a task.
         """
         limits = self._limits
         remaining = self.remaining

@@ -168,8 +168,8 @@ class Runtime:
     ) -> AsyncGenerator[None]:
         """Release the permit of the task whose code waits in the block for another task, if any.
 
-        If all running tasks kept their permits while their tools wait for tasks of the same agent,
-        these tasks could never start.
+        Without the release, the running tasks could keep all permits while they wait for further
+        tasks of the same agent, which could then never start.
         """
         permit = self._permit_of_caller()
         is_child = request is not None and request.child is not None
@@ -180,9 +180,10 @@ class Runtime:
                 yield
 
     def _permit_of_caller(self) -> Permit | None:
-        """Return the permit of the running task of this agent whose code calls; else None.
+        """Return the permit of the task of this agent whose code runs now, if there is such a task.
 
-        Tasks of other agents may be between: two agents may run tasks of each other.
+        The code may belong to a task of another agent that the task of this agent runs, because
+        two agents may run tasks of each other.
         """
         callers = Permit.of_callers()
         return next((each for each in callers if each.permits is self._task_permits), None)
@@ -316,8 +317,9 @@ class Runtime:
     async def _reserve_descriptors(self, request: TaskRequest, reserved: AsyncExitStack) -> None:
         """Wait until enough file descriptors are free for a task, and reserve them.
 
-        A task that another task waits for uses the descriptors of that task. Unlike the permit to
-        run (``max_tasks``), the descriptors stay reserved while the task waits for a person.
+        Nothing is reserved for a task that another task's code runs: the descriptors of the waiting
+        task are for both tasks. Unlike the permit to run (``max_tasks``), the descriptors stay
+        reserved while a task waits for a person.
         """
         if request.child is None and self._permit_of_caller() is None:
             await self._descriptor_permits.acquire()
@@ -343,8 +345,8 @@ class Runtime:
     async def _record_end_without_run(self, request: TaskRequest, error: DelfError) -> None:
         """Record that a queued or resumed task ended with an error before it started.
 
-        A task that had ended at its timeout or budget, until a claim reopened it in the journal,
-        ends again in the same way, whatever the error is.
+        The task may have ended before, at its timeout or budget, and a claim has reopened the task
+        in the journal. The earlier end is then recorded again, whatever the error is.
         """
         earlier_end = end_event(request.past)
         if earlier_end is None:

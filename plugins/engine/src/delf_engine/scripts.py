@@ -132,9 +132,9 @@ class ScriptRunner(ScriptHost):
 
     @property
     def waiting_for(self) -> str | None:
-        """The session or script of the sandbox that the task waits for, as a phrase for people.
+        """What the task waits for, in words, such as ``a script in the sandbox 'podman'``.
 
-        None if no script runs.
+        None if no script runs and no session is being opened.
         """
         if self.sandbox.is_opening:
             return f"a session of the sandbox {self.sandbox.name!r}"

@@ -170,7 +170,10 @@ def without_secrets(settings: Any) -> Any:
 
 
 def _named_texts_without_secrets(settings: Named) -> dict[str, str]:
-    """Return texts by name; of a text with a secret, only the address if it is a URL."""
+    """Return the texts of a setting by name, without secrets.
+
+    A text with a secret is reduced to the address if the text is a URL; otherwise to ``""``.
+    """
     secret_texts = set(filter(None, _secrets_in_named_values(settings)))
     texts = reveal_secrets(settings)
     for name, text in texts.items():

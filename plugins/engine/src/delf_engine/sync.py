@@ -196,7 +196,8 @@ def _idle_loop_error(
 def busy_at(loop: asyncio.AbstractEventLoop) -> str:
     """Describe the function that blocks a loop's thread, for a log message.
 
-    Functions of the standard library are skipped. Empty if no such function is found.
+    The function is the innermost one outside of the standard library. If there is no such
+    function, the description is empty.
     """
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     frame = frames.get(getattr(loop, "_thread_id", None) or 0)
@@ -355,7 +356,10 @@ class _BoundRuntime:
         self._is_freed = True
 
     def error_of_cancelled_work(self) -> AgentStateError | None:
-        """Return why work was cancelled that its caller did not cancel; None if not known."""
+        """Return the error that explains why work was cancelled without its caller's request.
+
+        None if the reason is not known, or needs no explanation.
+        """
         if self.is_stopped and not self._has_loop_ended:
             return stopped_error()
         # Only the program's own loop ends before the agent is stopped. A caller on that loop is

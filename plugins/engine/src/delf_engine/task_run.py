@@ -364,7 +364,10 @@ class TaskRun:
             yield ContextText(trust, fact, MEMORY)
 
     def _texts_of_connections(self) -> Iterator[ContextText]:
-        """Yield the facts of connections in the prompt, and descriptions that others wrote."""
+        """Yield the texts of connections that are in the prompt.
+
+        These are all facts about connections, and the descriptions of actions that others wrote.
+        """
         sources = self.tools.with_context
         for name, text in self.context.live.items():
             # Facts have the trust that the user or the connection's class declares, else "outside".

@@ -128,7 +128,7 @@ def _spread_only_dict(keywords: Mapping[str, Any], names: list[str]) -> dict[str
 def _gather_into_record(
     keywords: Mapping[str, Any], names: list[str], schema: _Schema
 ) -> dict[str, Any] | None:
-    """Collect keywords into one record, if the action's only parameter is a record."""
+    """Collect keywords into one record if the action's only parameter is a record; else None."""
     if len(names) != 1 or names[0] in keywords:
         return None
     parameter_schema = schema.get("properties", {}).get(names[0], {})
@@ -233,7 +233,10 @@ class _Converter:
         return text
 
     def _text_or_list(self, text: str, item_schema: Any) -> Any:
-        """Return a list with a text as its only item, if the item's schema accepts texts."""
+        """Return a list with a text as its only item, if the item's schema accepts texts.
+
+        Otherwise, and for a text such as "a, b", return the text itself.
+        """
         # A text such as "a, b" may mean several items.
         if any(separator in text for separator in _SEPARATORS):
             return text

@@ -267,7 +267,10 @@ class Toolset:
         return self._copy({**self._allowed, **builtins_by_key}, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
-        """Return a copy with the built-in actions of another set; ``ask`` is shown as there."""
+        """Return a copy that also has the built-in actions of another set.
+
+        The copy shows ``ask`` if this set or the other set does.
+        """
         builtins_by_key = {
             key: bound_action
             for key, bound_action in other._allowed.items()
@@ -451,7 +454,7 @@ def _catalog_entry(name: str, action: Action) -> CatalogEntry:
 
 
 def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
-    """Check that the names of connections differ, and that scripts do not need them otherwise.
+    """Check that the names of connections differ, and that no name is reserved or a builtin's.
 
     Raises:
         ToolDefinitionError: If names conflict; the message lists them.

@@ -50,10 +50,10 @@ class Permit:
 
     @classmethod
     def of_callers(cls) -> Iterator[Permit]:
-        """Yield the permits of the task whose code runs, and of the tasks above it, of any agent.
+        """Yield the permit of the task whose code runs now, then the permits of the tasks above.
 
-        A task is above another one if code of the first runs the second. Tasks that are over are
-        left out: they did not wait for the tasks below.
+        A task is above another task if its code runs the other task; the two may belong to
+        different agents. A task that is over is left out: the task did not wait for those below.
         """
         permit = cls.of_task.get()
         while permit is not None:
@@ -193,7 +193,7 @@ class TaskClock:
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until work is done or the time is up; pauses of the clock do not count.
 
-        A second call has the seconds that the first call left.
+        If the method is called again, only the seconds that the first call left remain.
         """
         try:
             async with asyncio.timeout(None) as timeout:
@@ -232,8 +232,8 @@ def completion(
     """Return a future of an event loop that is done when work in another thread is done.
 
     Unlike ``asyncio.wrap_future``, a cancellation of the returned future does not cancel the work.
-    ``asyncio.wait`` would take two more iterations of the loop, a third of the time of a short
-    function.
+    To wait for the future of ``wrap_future`` with ``asyncio.wait`` would not cancel the work, too,
+    but would take two more iterations of the loop: a third of the time of a short function.
     """
     end: asyncio.Future[None] = loop.create_future()
 
@@ -286,7 +286,7 @@ async def await_despite_cancellation(
 
 @dataclass(eq=False)
 class StoppableWork:
-    """A task's work, whether a person has requested to stop the work, and that person."""
+    """The work of a task, with a person's request to stop the work, if any."""
 
     work: asyncio.Task[Any]
     is_requested: bool = False

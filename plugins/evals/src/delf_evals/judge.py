@@ -54,8 +54,8 @@ class Judge:
         """Let checks ask their models through delf's agent.
 
         Args:
-            checks: Checks with an attribute ``model``: the name of the model that the agent asks;
-                for any other value, the agent asks its own model.
+            checks: Checks with an attribute ``model``. If the attribute is a name, the agent asks
+                the model of this name; otherwise the agent asks its own model.
         """
         for check in checks:
             named_model = getattr(check, "model", None)

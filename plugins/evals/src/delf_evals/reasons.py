@@ -58,7 +58,10 @@ def _text(value: object) -> str:
 
 
 def _start_to_show(text: str, other: str) -> int:
-    """Return the index from which a text is shown, so that its first difference is seen."""
+    """Return the index from which to show a text.
+
+    The first difference between the text and ``other`` is in the shown part.
+    """
     pairs = zip(text, other, strict=False)
     equal_pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
     common_length = len(list(equal_pairs))

@@ -183,7 +183,7 @@ class Report(BaseModel):
         variants: The results by variant.
         judge_cost_usd: The cost of judge models in US dollars; None if a price is unknown.
         since: The start of the earlier run with which this run is compared; None without one.
-        changes: The cases that differ from that run.
+        changes: The cases with another result than in that run.
     """
 
     dataset: str

@@ -18,7 +18,7 @@ class ReportRow(TypedDict):
         judge_cost_usd: The cost of judges; None if a price is unknown.
         since: The start of the earlier run with which this run is compared; None without one.
         changes: The cases with another result than in that run: ``variant``, ``case``, and
-            ``passed`` if the case passes now, or more often than before.
+            ``passed``, which is true if a larger share of the case's runs passes than before.
         table: The table of the terminal: the head, then its rows.
         summary: The lines above the table.
     """

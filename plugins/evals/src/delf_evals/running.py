@@ -244,7 +244,7 @@ class _VariantRun:
         self._options.on_result(result)
 
     def results_in_order(self, case_names: Sequence[str | None]) -> list[CaseResult]:
-        """Return the results in the order of the cases, and those of a repeated case by name."""
+        """Return the results in the order of the cases; order the runs of one case by name."""
 
         def position(named_result: tuple[str | None, CaseResult]) -> tuple[int, str]:
             case_name, result = named_result

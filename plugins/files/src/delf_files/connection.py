@@ -333,7 +333,10 @@ class Files(Connection):
 
 
 def _refuse_useless_arguments(file: InputFile, sheet: str | None, header: int | None) -> None:
-    """Raise an error for an argument that has no meaning for a file that no plugin reads."""
+    """Raise an error if ``sheet`` or ``header`` is given, but the file has no such part.
+
+    Only for files that no FileFormat plugin reads.
+    """
     if sheet is not None and _kind(file) != "excel":
         raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
     if header is not None and _kind(file) != "csv":

@@ -96,7 +96,10 @@ def _may_be_names(cells: Sequence[Any]) -> bool:
 
 
 def _kind(cell: Any) -> str:
-    """Return ``date``, ``number`` or ``text``; the text of a date or number counts as such."""
+    """Return the kind of a cell: ``date``, ``number`` or ``text``.
+
+    A text that is written like a number or a date, such as ``"3.5"``, has that kind.
+    """
     if isinstance(cell, (dt.date, dt.time, dt.timedelta)):
         return "date"
     if isinstance(cell, (int, float, Decimal)) and not isinstance(cell, bool):

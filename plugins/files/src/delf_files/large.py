@@ -169,8 +169,8 @@ def write_json_lines(
 ) -> None:
     """Copy the valid lines of a JSON Lines file to another file, with a note about invalid lines.
 
-    In each object, each key occurs once. Keys that differ only by case are renamed: ``ID`` beside
-    ``id`` becomes ``ID_2``.
+    In the copy, no object has the same key twice. Keys that differ only by case are renamed: ``ID``
+    beside ``id`` becomes ``ID_2``.
 
     Args:
         path: The path of the file.

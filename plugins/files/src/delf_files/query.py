@@ -152,8 +152,8 @@ def _header_rows(
 def _names_in_statements(file: InputFile, files: Sequence[InputFile]) -> list[str]:
     """Return the names that a statement can use for a file: its name, and its path for scripts.
 
-    A model writes one form of "é", and a file's name may have the other. So both forms are names,
-    unless another file has the name.
+    The Unicode form NFC of each name, in which models write a letter such as "é", can be used, too,
+    unless another file has this name.
     """
     own_names = (file.name, file.visible)
     other_names = {name for other in files for name in (other.name, other.visible)}

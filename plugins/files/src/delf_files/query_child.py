@@ -514,7 +514,7 @@ def _json_type(kind: Any) -> str:
 
 
 def _names_of_fields(kinds: Iterable[Any]) -> Iterator[list[str]]:
-    """Yield the names of the fields of each object type in some types, at any depth."""
+    """Yield the field names of each object type among ``kinds``, or nested in these types."""
     for kind in kinds:
         if kind.id in ("struct", "list", "map"):
             if kind.id == "struct":
@@ -584,7 +584,7 @@ class _Result(NamedTuple):
     """The result of a statement.
 
     Args:
-        cursor: A cursor of rows for :func:`python_row`.
+        cursor: A cursor whose rows :func:`python_row` converts to Python values.
         columns: The names of the columns.
         kinds: The types of the columns.
     """
@@ -671,7 +671,7 @@ def has_quoted_name(statement: str, names: Sequence[str], *, has_tables: bool = 
 
 
 def plain_path(path: str) -> str:
-    """Return a path to the same file that DuckDB does not take for a glob pattern.
+    """Return a path that leads to the same file, and that DuckDB does not take for a glob pattern.
 
     For a path with ``*``, ``?`` or ``[``, the file is opened and stays open until the process ends.
     """

@@ -717,10 +717,10 @@ def _describe_separated(
 
 
 def _rows_of_width(pieces: Sequence[str], dialect: Dialect, width: int) -> Iterator[list[str]]:
-    """Yield the rows with a number of cells in pieces of a file.
+    """Yield the rows in pieces of a file that have ``width`` cells.
 
-    A row of another width may come from a piece that begins inside a quoted cell. Only the last row
-    of the file may be shorter, such as ``Total;12``.
+    Other rows are left out, because their piece may begin inside a quoted cell. But the last row of
+    the file is also yielded if the row is shorter, such as ``Total;12``.
     """
     for piece_number, piece in enumerate(pieces, 1):
         try:

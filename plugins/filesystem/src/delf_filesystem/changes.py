@@ -23,7 +23,7 @@ class Change:
         place: The file.
         before: The old content, truncated for a large file; None for a new or unreadable file.
         parts: The new content in pieces.
-        hides_old: Whether there is a file at the place that cannot be read.
+        hides_old: Whether ``before`` is None because the existing file cannot be read.
     """
 
     place: Place

@@ -81,9 +81,10 @@ class Glob:
         return len(self._parts) in positions
 
     def _with_positions_after_stars(self, positions: set[int]) -> set[int]:
-        """Add the position after each ``**``, because ``**`` also matches no name.
+        """Add the positions that can be reached without a further name, as ``**`` may match none.
 
-        In the pattern ``**/**/*.md``, ``{0}`` becomes ``{0, 1, 2}``.
+        The parts of the pattern ``**/**/*.md`` have the positions 0, 1 and 2. From position 0, the
+        positions 1 and 2 can be reached, so that ``{0}`` becomes ``{0, 1, 2}``.
         """
         all_positions = set(positions)
         # In ascending order, so that a position added here also passes the next ``**``.

@@ -177,7 +177,7 @@ def verified_sender(payload: Resource) -> str | None:
 def draft_text(resource: Resource) -> str:
     """Return the recipients, subject, attachments and texts of a draft, for review by a person.
 
-    HTML is shown as text and as it is: its recipients get what is not visible in it, too.
+    HTML is shown as visible text and as source, because recipients also get the invisible parts.
     """
     payload: Resource = resource.get("payload") or {}
     lines = [

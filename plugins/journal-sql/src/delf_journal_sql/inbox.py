@@ -185,9 +185,10 @@ def find_requests(
 def _read_requests(
     connection: Connection, now: float, id_prefix: str, *, only_running: bool
 ) -> tuple[dict[str, RequestRecord], dict[str, UnreadableEventError]]:
-    """Return the requests by id, oldest first, and the first error of each unreadable task.
+    """Return the requests by id, oldest first, and errors by the id of the task.
 
-    The result may include requests whose ids do not begin with ``id_prefix``.
+    An error is that of the task's first event that cannot be read. The result may include
+    requests whose ids do not begin with ``id_prefix``.
     """
     condition = f"AND t.state = '{TaskState.RUNNING}' " if only_running else ""
     prefix_condition, parameters = _prefix_condition(id_prefix)
@@ -300,7 +301,8 @@ def revoke(connection: Connection, now: float, request_id: str, by: str) -> Reme
     """Revoke a remembered approval decision; return the decision.
 
     Raises:
-        UnknownRequestError: If no decision about the request is remembered, or it is revoked.
+        UnknownRequestError: If no remembered decision about the request holds, for example
+            because the decision was revoked already.
     """
     decisions = [d for d in find_remembered(connection) if d.request_id == request_id]
     if not decisions:

@@ -226,7 +226,7 @@ class SqlJournal:
         """
 
         def begin() -> tuple[Connection, list[str]]:
-            """Begin the transaction of the whole listing; return its connection and the task ids.
+            """Begin a transaction for reading all events; return its connection and the task ids.
 
             The caller closes the connection.
             """
@@ -481,7 +481,7 @@ class SqlJournal:
         seconds = self._settings.keep_prompts
 
         def forget(connection: Connection, after: int) -> int | None:
-            """Process a batch; return the position of its last event, or None if none is left."""
+            """Process a batch; return the position of its last event, None after the last batch."""
             before = connection.now() - seconds
             return store.forget_prompts(connection, before, after, _PRUNE_BATCH_SIZE)
 
@@ -586,7 +586,10 @@ class SqlJournal:
         return await asyncio.wrap_future(call.done)
 
     async def _ask_writer(self, make_operation: Callable[[Writer], Call]) -> Any:
-        """Return the result of an operation that only the writer that makes it can run."""
+        """Make an operation for the current writer, and return the result of the operation.
+
+        If this writer is closed before the operation, make the operation for the next writer.
+        """
         while True:
             writer = self._running_writer()
             operation = make_operation(writer)

@@ -173,7 +173,7 @@ def _matching_events(
     """Yield batches of the tasks that have an event with all phrases, newest tasks first.
 
     A batch maps the database key of a task to the index key of its earliest such event. If a task
-    has more than ``_BATCH_SIZE`` such events, the event is not the earliest.
+    has more than ``_BATCH_SIZE`` such events, only the newest ``_BATCH_SIZE`` are considered.
 
     Args:
         connection: A connection for reading.
@@ -340,7 +340,8 @@ def _figures_by_use(
 
     Args:
         connection: A connection for reading.
-        group_expression: The SQL expression of the group of a task's use of a model or action.
+        group_expression: The SQL expression of a use's group. A use is a row about one task and
+            one model or action.
         where: The SQL conditions that the tasks must meet.
         values: The parameters of the conditions.
         now: The current time, for requests that still wait.
@@ -373,12 +374,12 @@ def _figures_by_use(
 
 
 def _task_counts_by_use(group_expression: str, source: str) -> str:
-    """Return an SQL query that counts, for each group, the top-level tasks with a use in it.
+    """Return an SQL query that counts the top-level tasks that have a use in each group.
 
     Args:
         group_expression: The SQL expression of the group of a use.
-        source: The FROM and WHERE clauses of a query with a row for each use. The row's task is
-            ``t`` in ``delf_tasks``, and ``i`` in ``delf_index_tasks``.
+        source: The FROM and WHERE clauses of a query with a row for each use. For the task of a
+            row, ``t`` is the row in ``delf_tasks``, and ``i`` the row in ``delf_index_tasks``.
     """
     # A task that used two actions of a connection has two rows in the source, but counts once. So
     # the inner query has one row for each group and task. MAX takes the value from any row of the
@@ -396,9 +397,9 @@ def _task_counts_by_use(group_expression: str, source: str) -> str:
 
 
 def _is_top_level_in(state: TaskState) -> str:
-    """Return an SQL expression: 1 for a top-level task in a state, 0 for any other task.
+    """Return an SQL expression that is 1 for a top-level task in a state, 0 for any other task.
 
-    In the query, ``t`` is the table of tasks, and ``i`` is ``delf_index_tasks``.
+    The query must name the table ``delf_tasks`` as ``t``, and ``delf_index_tasks`` as ``i``.
     """
     return f"CASE WHEN t.state = '{state}' THEN 1 - i.is_child ELSE 0 END"
 
@@ -454,7 +455,7 @@ def _where(conditions: Sequence[str]) -> str:
 def _conditions(
     connection: Connection, is_alive: IsAlive, wanted: TaskFilter
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the SQL conditions of a filter without its ``text``, and the parameters."""
+    """Return the SQL conditions of a filter, and their parameters; ignore the filter's ``text``."""
     where: list[str] = []
     values: dict[str, Any] = {}
     if wanted.state is not None:

@@ -339,9 +339,9 @@ class Origins:
     def is_only_from_user(self, action: str, path: str, text: str, line: int | None) -> bool:
         """Return whether a value in a call comes only from the user's own data.
 
-        The script's author, a model or the user, must have written the script before reading any
-        untrusted data. The script must compute the value only from constants, and from parts of
-        results that have the user's own data.
+        Two conditions must be met. The author of the script, a model or the user, wrote the script
+        before reading any untrusted data. And the script computes the value only from constants and
+        from those parts of results that hold the user's own data.
 
         Args:
             action: The called action.
@@ -436,7 +436,7 @@ class Origins:
         return tool.action.trust == "own"
 
     def _results_of(self, action: str) -> Results:
-        """Return the texts that an action has returned, after adding those of new calls."""
+        """Return the texts in the results of an action's finished calls; add new results first."""
         results = self._history.results[action]
         finished_calls = self._history.finished_calls_by_action[action]
         for call in finished_calls[results.count :]:
@@ -478,7 +478,7 @@ class Origins:
         return self._origin_of_new_value(text) if found is None else found
 
     def find_mention(self, text: str) -> Origin | None:
-        """Return the place in a text of others that has a value as whole words, if any.
+        """Return where a text that others wrote contains a value as whole words; None if none does.
 
         Unlike :meth:`find`, this also finds a short value within a longer text. The descriptions of
         connections are not searched: nearly every call has words of them, such as names of tables.

@@ -128,9 +128,9 @@ class PastCall:
 
     @cached_property
     def searchable_values(self) -> Sequence[SearchableValue]:
-        """The values in the result, prepared for the search for the source of another value.
+        """The values in the result, prepared for the search for a text.
 
-        They are stored, because the values of all later calls are searched for in this result.
+        The list is stored, because each value in a later call is searched for in this result.
         """
         return [
             SearchableValue(trust, path, text, letters_and_digits(text))
@@ -144,7 +144,7 @@ class PastCall:
 
 
 class SearchableValue(NamedTuple):
-    """A value in the result of a call, as it is searched for a text."""
+    """A value in the result of a call, prepared for the search for a text."""
 
     trust: Trust
     path: str
@@ -244,7 +244,11 @@ def _trust_of_field(trust_by_field: Mapping[str, Trust], name: str) -> Trust:
 
 
 def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
-    """Find a text, or else a rare word or piece of the text, in the results of calls."""
+    """Find a text, or else a part of the text, in the results of calls.
+
+    The parts that are tried are those that :func:`pieces_of` yields. Return None if nothing is
+    found, or if the text is very short.
+    """
     searched_text = letters_and_digits(text)
     if len(searched_text) < _MIN_SEARCHED_LENGTH:
         return None
@@ -269,14 +273,18 @@ def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
 
 
 def _delimited(letters: str) -> str:
-    """Put separators around the letters of values; a pattern with them matches a whole value."""
+    """Put separators before and after the letters of one value, or of several joined values.
+
+    A pattern with both separators then matches only a whole value.
+    """
     return f"{_SEPARATOR}{letters}{_SEPARATOR}"
 
 
 def _value_with(pattern: str, calls: Iterable[PastCall]) -> tuple[PastCall, SearchableValue] | None:
-    """Return a value that contains a pattern, and its call; prefer untrusted values.
+    """Return a call with a value that contains a pattern, and this value; None if there is none.
 
-    If a stranger's text and the user's data both have the value, either may be its source.
+    Untrusted values are preferred: if a stranger's text and the user's data both contain the
+    pattern, the stranger's text may be the source.
     """
     matching_calls = [call for call in calls if pattern in call.searchable_text]
     for trust in ("outside", "own"):

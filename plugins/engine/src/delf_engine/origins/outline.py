@@ -144,8 +144,8 @@ class Outline:
         """Compare a call with each planned call of the same action.
 
         Content, such as the body of a mail, may differ from the planned call, because content does
-        not decide the effect of the call. If a call has nothing but content, its content may differ
-        only from a planned call with a literal.
+        not decide the effect of the call. But if a call has only content, the content may differ
+        only from a planned call that has a literal argument.
 
         Args:
             action: The called action.
@@ -157,8 +157,9 @@ class Outline:
 
         Returns:
             The differing parameters for each planned call: ``[[], ["to"]]`` if the call equals a
-            planned call, and differs in ``to`` from another. Each answer lists all calls, so the
-            answer with the most equal calls counts, and not the sum over the answers.
+            planned call, and differs in ``to`` from another. Each answer of the model lists all
+            planned calls. So the number of empty lists is that of the answer with the most equal
+            calls, and not the sum over all answers.
         """
 
         def differing_from(planned_call: ast.Call) -> Sequence[str]:
@@ -191,7 +192,7 @@ class Outline:
     def admit_call(
         self, action: str, arguments: Mapping[str, Any], is_content: IsContent, planned_count: int
     ) -> bool:
-        """Admit and count a call, unless the call was already made ``planned_count`` times.
+        """Admit and count a call, unless ``planned_count`` equal calls were made and did not fail.
 
         Args:
             action: The called action.
@@ -218,7 +219,10 @@ class Outline:
     def _past_calls_with(
         self, key: tuple[str, ...], action: str, is_content: IsContent
     ) -> Sequence[PastCall]:
-        """Return the past calls of an action that have a key, and store the key of each call."""
+        """Return the past calls of an action with a given key.
+
+        The key of each call is stored in the call, so that the key is computed only once.
+        """
         past_calls = self._past_calls.get(action, ())
         for call in past_calls:
             call.key = call.key or self._key_of(action, call.arguments, is_content)
@@ -227,11 +231,11 @@ class Outline:
     def _key_of(
         self, action: str, arguments: Mapping[str, Any], is_content: IsContent
     ) -> tuple[str, ...]:
-        """Return a key made of the action and of the arguments that ``is_content`` does not accept.
+        """Return a key for a call, made of the action and of the arguments that are not content.
 
-        Calls that differ only in text for people, such as the body of a mail, have equal keys. So
-        have calls that a planned call does not tell apart: the order of arguments and items, the
-        spelling of numbers and addresses, ``"a"`` for ``["a"]``, defaults and None do not count.
+        Calls with equal keys count as the same call. So these parts and differences do not count:
+        text for people, such as the body of a mail; the order of arguments and items; the spelling
+        of numbers and addresses; ``"a"`` for ``["a"]``; arguments that are None or the default.
         """
         defaults = self._defaults_of(action)
         key: list[str] = []
@@ -266,8 +270,9 @@ class Outline:
         """Return whether a past call succeeded and did what a planned call asks for.
 
         The past ``read(id=7)`` did the planned ``read(id=7)``, and the planned
-        ``read(id=find().id)`` if ``find`` has returned this ``id``. Only planned literals are
-        compared, unless a stranger may have chosen the arguments of the past call.
+        ``read(id=find().id)`` if ``find`` has returned this ``id``. All arguments are compared if a
+        stranger may have chosen the arguments of the past call; otherwise, only planned literals
+        are compared.
         """
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
@@ -484,7 +489,7 @@ class Outline:
     def _is_from_field(
         self, node: ast.expr | None, text: str, path_in_field: Sequence[str]
     ) -> bool:
-        """Return whether a planned expression reads a field of results that contains a text.
+        """Return whether past calls returned a text in the field that a planned expression reads.
 
         Args:
             node: The planned expression, such as ``find().address``.

@@ -170,7 +170,10 @@ class _Objects:
     """
 
     def with_contained(self, names: Iterable[str]) -> AbstractSet[str]:
-        """Return some variables, and all variables whose objects they may contain at any depth."""
+        """Return variables together with all variables whose objects these variables may contain.
+
+        After ``a = [b]`` and ``b = [c]``, return ``a``, ``b`` and ``c`` for ``a``.
+        """
         found = {*names}
         remaining = [*found]
         while remaining:
@@ -652,7 +655,8 @@ class Scripts:
 
         Args:
             clause: The ``for`` with its tests.
-            conditions: The set to which the sources of the number of items are added.
+            conditions: A set to which this method adds the sources of all values that decide how
+                many items there are.
         """
         for target, row_sources, item in self._loop_bindings(clause.target, clause.iter):
             # Conditions decide how many rows there are, and not the value of a row.
@@ -866,9 +870,10 @@ class Scripts:
         return _ANY_VARIABLE in self._objects.contained.get(root, ())
 
     def _is_text_or_data(self, value: ast.expr) -> bool:
-        """Return whether a value is a new object, such as a text or the result of an action.
+        """Return whether a value is surely a new object, such as a text or an action's result.
 
-        No variable contains the object, unlike the objects of ``rows`` and ``make(rows)``.
+        No variable refers to a new object yet. The value of ``rows`` or ``make(rows)`` may be an
+        object to which a variable refers.
         """
         if isinstance(value, ast.Call):
             return self._parameters_of_action(value) is not None
@@ -1197,7 +1202,7 @@ def _last_name(function: ast.expr) -> str:
 def _sources_of_function_result(
     function: str, sources: _Sources, lambda_sources: _Sources
 ) -> _Sources:
-    """Return the sources of what a function or method returns that the script does not define.
+    """Return the sources of the result of a function or method that the script does not define.
 
     Args:
         function: The name of the function or method; empty for a function of unknown effect.
@@ -1216,7 +1221,10 @@ def _sources_of_function_result(
 
 
 def _receiver_and_method(function: ast.expr) -> tuple[ast.expr, str]:
-    """Return the object and name of a called method; a function itself and an empty name."""
+    """Split a called expression: ``rows.append`` into ``rows`` and the name ``append``.
+
+    For a function such as ``len``, return the function itself and an empty name.
+    """
     if isinstance(function, ast.Attribute):
         return function.value, function.attr
     return function, ""
@@ -1243,7 +1251,7 @@ def _is_lambda(node: ast.AST) -> bool:
 
 
 def _item_of(values: ast.expr) -> ast.expr:
-    """Return the expression ``*rows`` for a single one of the ``rows``.
+    """Return the expression ``*rows``, which stands for one item of ``rows`` in the analysis.
 
     The analysis reads ``for row in rows`` like an assignment ``row = *rows``.
     """
@@ -1285,7 +1293,11 @@ def _fields_read_by_call(call: ast.Call, method: str) -> _Sources:
 
 
 def _base_variables(node: ast.AST) -> Iterator[str]:
-    """Yield ``a`` for ``a.b["c"]``; for any other expression, all names in the expression."""
+    """Yield the variables of which an expression reads a part.
+
+    For ``a.b["c"]``, yield ``a``; for ``a.get(key, b)``, yield ``a`` and ``b``. For an expression
+    of another form, yield all names in the expression.
+    """
     match node:
         case ast.Subscript(value=value) | ast.Attribute(value=value):
             yield from _base_variables(value)

@@ -111,15 +111,16 @@ def uses_named_fields(sources: Sources) -> bool:
 def field_names_used(sources: Sources, action: str) -> AbstractSet[str]:
     """Return the names of all fields of an action's results that may flow into a value.
 
-    A field in the sources does not tell its action, so that fields of other actions are included.
+    The names may include fields of other actions' results, because a source of the kind ``field``
+    does not name the action.
 
     Args:
         sources: The sources of the value.
         action: The action.
 
     Returns:
-        The names. ``UNKNOWN_FIELD`` stands for any field: the script uses a whole result of the
-        action, or names no field.
+        The names. ``UNKNOWN_FIELD`` is among the names if the script uses a whole result of the
+        action, or names no field: any field may then flow into the value.
     """
     names = {source.name for source in sources if source.kind == "field"}
     uses_whole_result = Source("whole result", action) in sources

@@ -218,7 +218,10 @@ def pieces_of(text: str) -> Iterator[str]:
 
 
 def parts_of(text: str) -> Iterator[str]:
-    """Yield the quoted texts, the codes and the words in a text that has more than one of these."""
+    """Yield the quoted texts, the codes and the words in a text.
+
+    Yield nothing if the whole text is one code or one word.
+    """
     literals = [match[1] or match[2] or match[3] for match in _LITERAL.finditer(text)]
     parts = dict.fromkeys([*literals, *_WORD.findall(text)])
     is_single_part = text in parts

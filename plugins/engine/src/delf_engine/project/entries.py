@@ -174,7 +174,7 @@ def entries_of(
 
 
 def _check_spelling(name: str, file_entries: Collection[str], location: str) -> None:
-    """Raise if a connection is only set by ``--set``, and a similar one is in ``delf.toml``."""
+    """Raise if ``--set`` names a connection that is not in ``delf.toml``, but a similar name is."""
     suggestion = "" if name in file_entries else did_you_mean(name, file_entries)
     if suggestion:
         raise ConfigurationError(

@@ -62,8 +62,8 @@ class Folder:
         document: The content of ``delf.toml``.
         env: The ``.env`` file of the folder.
         items: The content of each file that affects the project; see
-            :data:`delf.trust.decisions.Items`. For a link out of the folder that the settings name,
-            the target of the link.
+            :data:`delf.trust.decisions.Items`. For a link that the settings name and that leads out
+            of the folder, a digest of the target's path.
         named_files: The files among ``items`` that settings name.
         links_outside: The targets of the links among ``items``, by name.
     """
@@ -155,7 +155,11 @@ def _items_needing_trust(
     plugin_files: Iterable[Path],
     links: Mapping[str, str],
 ) -> Items:
-    """Return the values, digests and targets of links that the user trusts, by file name."""
+    """Return the contents that the user has to trust, by file name.
+
+    For ``delf.toml`` and ``.env``, these are the values. For any other file, the result has a
+    digest of the content, and for each of ``links``, a digest of the target's path.
+    """
     items = _items_of_settings(settings, file)
     _add_digests(items, settings.root, itertools.chain(named_files, plugin_files))
     for name, target in links.items():
@@ -170,7 +174,8 @@ def _items_needing_trust(
 def _items_of_settings(settings: _Settings, file: Path | None) -> dict[str, Mapping[str, str]]:
     """Return the values in ``delf.toml``, the variables in ``.env`` and the digest of the prices.
 
-    A file that does not exist has no item, unless the user trusted the file.
+    A file that does not exist is left out. But a missing ``delf.toml`` or ``.env`` that the user
+    has trusted before is an item without settings.
     """
     root = settings.root
     env = settings.env
@@ -186,9 +191,10 @@ def _items_of_settings(settings: _Settings, file: Path | None) -> dict[str, Mapp
 
 
 def _removed_files(root: Path) -> Items:
-    """Return the trusted files with settings that do not exist any more, each without settings.
+    """Return ``{name: {}}`` for each trusted ``delf.toml`` or ``.env`` that was removed.
 
-    Without a removed setting, a default applies, so that the user is asked about the removal.
+    In place of the removed settings, defaults apply. The empty item differs from the trusted
+    settings, so that the user is asked about the removal.
     """
     trusted = load_trusted(root)
     known_files: Iterable[str] = () if trusted is None else trusted.digests
@@ -247,7 +253,8 @@ def _expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
 def _env_file(root: Path, search_start: Path) -> EnvFile:
     """Read the ``.env`` file of the project's folder, or else of the folder ``search_start``.
 
-    A folder outside of the project, from which the user only names the ``delf.toml``, has no part.
+    If ``search_start`` is outside of the project's folder, the user only named the ``delf.toml``
+    from there, and no ``.env`` file of ``search_start`` is read.
     """
     folders = [root, search_start] if search_start.is_relative_to(root) else [root]
     for folder in folders:

@@ -35,7 +35,8 @@ def links_outside(texts: Iterable[str], root: Path) -> dict[str, str]:
         root: The folder, without links in its path.
 
     Returns:
-        The place outside to which a path leads, by the path within the folder.
+        A mapping from each such path, relative to the folder, to the place outside to which the
+        path leads.
     """
     targets: dict[str, str] = {}
     for text in texts:
@@ -67,7 +68,10 @@ def _is_outside(path: str, root: Path) -> bool:
 
 
 def _path_in(path: str, root: Path) -> Path | None:
-    """Return the full path of a path that stays in a folder as it is written, else None."""
+    """Return the full path for a path in a text, without following links.
+
+    Return None for a full path outside of ``root``, and for a text that cannot be a path.
+    """
     if not path or len(path) > _MAX_PATH_LENGTH or not path.isprintable():
         return None
     full_path = _joined(path, root)
@@ -96,9 +100,9 @@ def _resolved(path: Path) -> Path | None:
 def _paths_of(text: str) -> Iterator[str]:
     """Yield the paths that a text can mean.
 
-    The text may be the address of a file, or of a database in a file, such as
-    ``sqlite:///data.db``. Otherwise the text itself is a path: a file name may have a colon, and
-    even ``https:`` may be a folder.
+    For the address of a file, or of a database in a file, such as ``sqlite:///data.db``, yield the
+    paths in the address. Yield any other text unchanged, even a text with a colon: ``https:`` may
+    be the name of a folder.
     """
     scheme, separator, address = text.partition(":")
     if not separator or not is_local(scheme):

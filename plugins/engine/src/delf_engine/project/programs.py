@@ -185,9 +185,10 @@ def files_of_programs(
 
 
 def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the files and links in a folder, but folders such as ``.venv`` as a whole.
+    """Yield the path and the status of each file and link under a folder.
 
-    Each path comes with its status.
+    For a folder of packages, such as ``.venv``, the folder itself is yielded instead of its files.
+    Files of caches and of Git are left out.
     """
     count = 0
     pending = [root]

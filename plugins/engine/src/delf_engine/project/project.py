@@ -134,7 +134,10 @@ class Project:
                 yield from self._secrets_of(path, setting)
 
     def _secrets_of(self, path: tuple[str, ...], setting: SettingValue) -> Iterator[str]:
-        """Yield the secrets in a setting, by the setting's name and the table that it is in."""
+        """Yield the secrets in a setting.
+
+        The name of the setting, and the tables that contain the setting, decide what is secret.
+        """
         try:
             value = substitute(setting.value, self.environ, setting.origin)
         except ConfigurationError:

@@ -133,9 +133,9 @@ def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...
 def parse(path: tuple[str, ...], text: str) -> Any:
     """Convert a text to a value for the agent's setting at a path.
 
-    Lists may be JSON or separated by commas, and tables are JSON. A value in a table whose keys the
-    user chooses becomes a number or a boolean if it looks like one. All other settings convert text
-    when they are validated, so their text is returned unchanged.
+    Lists may be JSON or separated by commas, and tables are JSON. A text in ``sandbox_config``, or
+    in the table ``settings`` of a model, becomes a number or a boolean if the text looks like one.
+    Any other text is returned unchanged, and is converted when the setting is validated.
 
     Args:
         path: The keys that lead to the setting.

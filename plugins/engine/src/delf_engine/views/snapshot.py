@@ -36,7 +36,7 @@ class StreamSnapshot:
         error: The error message of a failed task.
         cost_usd: The cost of a finished task.
         tokens_used: The total tokens of a finished task.
-        files: Output files by label.
+        files: The paths of the output files, by name.
         trace: The full trace of a finished task.
     """
 
