@@ -158,7 +158,7 @@ def _replace_unsupported_characters(name: str) -> str:
 
 
 def _is_newer_and_equal(existing: Path, temporary: Path, since: float) -> bool:
-    """Return True if an existing file equals a temporary file, and is not older than a time."""
+    """Return True if an existing file equals a temporary file, and is not older than ``since``."""
     try:
         # A task writes no links: a link was put there meanwhile, and its target may change.
         if existing.is_symlink() or existing.stat().st_mtime < since:

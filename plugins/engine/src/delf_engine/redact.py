@@ -409,7 +409,7 @@ def _restore_secrets_in_items(edited: list[Any], shown: list[Any], hidden: list[
 
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
-    """Copy a record with other field values; return a dict if its class cannot be copied so."""
+    """Copy a record with other field values; return the dict if the class refuses the values."""
     try:
         return dataclasses.replace(value, **fields)
     except Exception:  # the class's own validation may raise anything

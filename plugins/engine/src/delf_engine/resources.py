@@ -503,14 +503,14 @@ async def _open_journal(agent: AgentParts, closing: Closing) -> Journal:
 async def _tools_of(
     connections: Sequence[ConnectionLike], files: TaskFiles, agent_context: AgentContext
 ) -> AgentTools:
-    """Return the actions of connections and the built-in tools, together with the connections."""
+    """Load the tools of an agent: the given connections, the readers of files, and ``ask``."""
     tools = await load_toolset(connections)
     readers = readers_of(files.inputs, agent_context.host, files.formats)
     return AgentTools(await tools.with_builtins([*readers, AskTool()]), connections)
 
 
 def _check_rules(agent: AgentParts, tools: AgentTools) -> None:
-    """Check the names in ``approval_rules``; log a warning for each rule that may be void.
+    """Check the names in ``approval_rules``; log a warning for each rule that may never apply.
 
     Raises:
         AgentConfirmationError: If a name is probably misspelt.

@@ -203,7 +203,7 @@ class ScriptRunner(ScriptHost):
     async def _run_or_recall(
         self, code: str, attempt: int, guard: CallGuard | None, *, is_approved: bool
     ) -> Outcome:
-        """Run a script; if its recorded outcome is a crash or a limit, return this instead.
+        """Run a script, unless its recorded outcome is a crash or a limit; return the outcome.
 
         Raises:
             SandboxDied: If the sandbox died, and the task must continue in another one.

@@ -143,7 +143,7 @@ class TaskRequest:
 
     @property
     def is_resumed(self) -> bool:
-        """True if the task has started before; a submitted task starts only once it was queued."""
+        """True if the task has started before; a task that was only queued has not started yet."""
         return any(isinstance(event, TaskStarted) for event in self.past)
 
     @property

@@ -53,7 +53,7 @@ class Permit:
         """Yield the permit of the task whose code runs now, then the permits of the tasks above.
 
         A task is above another task if its code runs the other task; the two may belong to
-        different agents. A task that is over is left out: the task did not wait for those below.
+        different agents. A task that is over is left out: it did not wait for the tasks below.
         """
         permit = cls.of_task.get()
         while permit is not None:
@@ -232,8 +232,8 @@ def completion(
     """Return a future of an event loop that is done when work in another thread is done.
 
     Unlike ``asyncio.wrap_future``, a cancellation of the returned future does not cancel the work.
-    To wait for the future of ``wrap_future`` with ``asyncio.wait`` would not cancel the work, too,
-    but would take two more iterations of the loop: a third of the time of a short function.
+    ``asyncio.wait`` on the future of ``wrap_future`` would not cancel the work either, but would
+    take two more iterations of the loop: a third of the time of a short function.
     """
     end: asyncio.Future[None] = loop.create_future()
 

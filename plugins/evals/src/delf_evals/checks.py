@@ -138,7 +138,7 @@ class WroteFile(Evaluator[object, object, object]):
 
     Args:
         name: The file's name, or a pattern such as ``*.csv``.
-        contains: A text that one of the matching files must contain; any content when omitted.
+        contains: A text that at least one matching file must contain; any content when omitted.
     """
 
     name: str

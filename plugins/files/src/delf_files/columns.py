@@ -77,7 +77,7 @@ def short(value: Any) -> str:
 
 
 def evenly_spaced(values: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most ``most`` values (2 or more), evenly spread over the sequence."""
+    """Return at most ``most`` values, evenly spread over the sequence; ``most`` is 2 or more."""
     if len(values) <= most:
         return values
     step = (len(values) - 1) / (most - 1)

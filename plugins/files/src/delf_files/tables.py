@@ -89,7 +89,7 @@ def _read_rows(
 
 
 class TableRows:
-    """The rows of a table after the column names, and what notes say about these rows.
+    """The rows of a table after the column names, and facts about these rows.
 
     The attributes and :meth:`add_notes` need all rows, so iterate over the rows first.
 

@@ -456,7 +456,7 @@ class Filesystem(Connection[FilesystemSettings]):
         return Change(place, content, (changed,))
 
     def _content_before(self, place: Place) -> bytes | None:
-        """Return the old content of a file to be replaced; None if it is missing or unreadable."""
+        """Return a file's content before its change; None if the file is missing or unreadable."""
         try:
             with reading(place) as file:
                 return file.read(place.settings.max_file_bytes)

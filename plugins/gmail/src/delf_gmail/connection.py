@@ -585,9 +585,9 @@ class Gmail(GoogleConnection):
 def _sizes_and_digest(
     attachments: Sequence[Attachment | str] | None, context: CallContext | None
 ) -> tuple[dict[str, int], str | None]:
-    """Return the sizes of attachments by name, and one digest of all that are files of the task.
+    """Return the sizes of attachments by name, and a digest.
 
-    The digest is None if no attachment is a file of the task.
+    The digest is that of all attachments that are files of the task; None if there are none.
     """
     sizes: dict[str, int] = {}
     digest = None

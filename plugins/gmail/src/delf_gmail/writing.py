@@ -22,7 +22,10 @@ _MAX_LINE_LENGTH: Final = 998
 
 
 class _MessageIds(UnstructuredHeader, BaseHeader):
-    """A header with ids of messages, one in each line; mail programs do not decode encoded ids."""
+    """A header with ids of messages, one in each line.
+
+    The ids are not encoded, because mail programs do not decode ids.
+    """
 
     def fold(self, *, policy: Policy) -> str:
         """Return the header with one id in each line, without encoding the ids.

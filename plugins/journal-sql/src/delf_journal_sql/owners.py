@@ -124,7 +124,7 @@ class Owner:
 
 
 class Process(NamedTuple):
-    """The process that owns a task; all fields are None if none does, or the owner has left."""
+    """The process that owns a task; all fields are None if no process does, or it has left."""
 
     pid: Any
     birth: str | None

@@ -101,7 +101,7 @@ def newest(migrations: Sequence[str] = MIGRATIONS) -> int:
 
 
 def _missing_migrations(migrations: Sequence[str], version: int) -> Sequence[str]:
-    """Return the migrations still to make in a journal of a version; a new journal has version 0.
+    """Return the migrations that a journal of a given version needs; a new journal has version 0.
 
     ``migrations[n]`` leads to version ``OLDEST_VERSION + n``.
     """

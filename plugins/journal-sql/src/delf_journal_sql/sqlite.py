@@ -389,7 +389,7 @@ def _use_wal(connection: SqliteConnection, deadline: float) -> None:
 
 
 class SqliteChanges:
-    """Polls SQLite's data version, less often the longer nothing changes.
+    """Waits for changes by polling SQLite's data version, less often if nothing changes for long.
 
     Args:
         connection: A connection that is used for nothing else.

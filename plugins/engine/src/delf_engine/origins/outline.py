@@ -617,7 +617,7 @@ def _is_unplanned_default(planned_node: ast.expr | None, value: Any, default: An
 
 
 def _contains_literal(node: ast.expr) -> bool:
-    """Return whether an expression is a literal, or contains one as an item, value or choice."""
+    """Return whether an expression is a literal, or a list, dict or ``choose()`` with a literal."""
     if is_constant(node):
         return True
     parts: list[ast.expr] = []

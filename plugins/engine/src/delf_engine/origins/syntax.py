@@ -49,7 +49,8 @@ def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.
 def arguments_of_action(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
     """Return the arguments of a call of an action, as :func:`arguments_of` does.
 
-    A keyword of such a call may be spelled differently than its parameter.
+    A keyword of such a call may be spelled differently than its parameter, as ``userId`` for
+    ``user_id``.
 
     Args:
         call: The call.

@@ -150,5 +150,8 @@ def _readings(path: str) -> Iterator[str]:
 
 
 def is_local(scheme: str) -> bool:
-    """Return True for the scheme of files; ``sqlite+pysqlite`` is ``sqlite`` with a driver."""
+    """Return True if addresses with a scheme, such as ``sqlite``, name local files.
+
+    A driver in the scheme, as in ``sqlite+pysqlite``, does not matter.
+    """
     return scheme.lower().partition("+")[0] in _LOCAL_SCHEMES

@@ -37,7 +37,8 @@ class Prices:
     def find(self, model: str) -> Price | None:
         """Return the prices of a model, found by any spelling of its name; None if unknown.
 
-        A name without wildcards wins over a pattern, and the name as given over its spellings.
+        An entry with the name as given is preferred, then an entry with another spelling, then the
+        entry whose pattern is the most specific.
         """
         if model in self._prices:
             return self._prices[model]

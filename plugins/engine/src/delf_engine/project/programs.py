@@ -127,7 +127,7 @@ def names_program(keys: Collection[str]) -> bool:
 
 
 def has_data_name(path: Path) -> bool:
-    """Return True if the name of a file is that of data, which no program runs by itself."""
+    """Return True if a file's name, such as ``a.csv``, is that of data and not of a program."""
     name = path.name.lower()
     if name.startswith(_REQUIREMENTS_PREFIXES):
         return False
@@ -216,7 +216,7 @@ def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_resul
 
 
 def _is_cached(path: Path, status: os.stat_result, root: Path) -> bool:
-    """Return True for a file of a cache, unless a stranger may have put code there."""
+    """Return True for a file in a cache folder, unless a stranger may have put code in the file."""
     folders = path.relative_to(root).parts[:-1]
     if stat.S_ISLNK(status.st_mode) or _CACHE_FOLDERS.isdisjoint(folders):
         return False

@@ -23,8 +23,9 @@ class ComparedTask:
     """A task as lines of text, for a diff of two tasks.
 
     Args:
-        figures: The state, cost and duration, as JSON-ready data.
-        lines: The task's scripts, its calls with arguments and results, and its answer.
+        figures: The state, the cost, the duration and other figures, as JSON-ready data.
+        lines: The lines of each part: the ``scripts``, the ``calls`` with their arguments and
+            results, and the ``answer``.
     """
 
     figures: dict[str, Any]
