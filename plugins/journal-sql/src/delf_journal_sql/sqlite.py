@@ -80,7 +80,7 @@ class SqliteConnection:
         return []
 
     def copy_to(self, path: Path) -> None:
-        """Copy the database into an empty file; no task of the copy has an owning process."""
+        """Copy the database into an empty file, without the records of processes that own tasks."""
         try:
             with contextlib.closing(sqlite3.connect(path)) as copy:
                 self._raw.backup(copy)
@@ -113,8 +113,8 @@ class SqliteConnection:
             unique: A unique column. Rows whose value exists already are skipped.
 
         Returns:
-            With ``unique``, the id and the unique value of each inserted row; otherwise
-            nothing.
+            With ``unique``, the id and the unique value of each inserted row; otherwise an empty
+            list.
         """
         inserted: list[SqlRow] = []
         statements = insert_statements(table, columns, rows, unique=unique, placeholder="?")
@@ -448,7 +448,7 @@ def _converted_error(error: sqlite3.Error, path: Path, waited: float) -> Excepti
     Args:
         error: The error.
         path: The path of the journal.
-        waited: The time for which a lock was awaited, in seconds.
+        waited: The seconds for which SQLite waits at most for a lock of another process.
     """
     name = getattr(error, "sqlite_errorname", "") or ""
     kind = "_".join(name.split("_")[:2])  # SQLITE_BUSY_TIMEOUT -> SQLITE_BUSY

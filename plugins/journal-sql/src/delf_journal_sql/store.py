@@ -89,10 +89,10 @@ def events_from(
 ) -> list[tuple[int, Event | None]]:
     """Return the next (position, event) pairs after a position, of one task or all tasks.
 
-    Among the events of all tasks, None replaces each event that cannot be read.
+    Without ``task_id``, the pairs are of all tasks, and None replaces each unreadable event.
 
     Raises:
-        UnreadableEventError: If an event of the one task cannot be read.
+        UnreadableEventError: If ``task_id`` is given, and an event of this task is unreadable.
     """
     condition = ""
     values: dict[str, Any] = {"pos": position, "limit": limit}
@@ -119,7 +119,7 @@ def events_from(
 
 
 def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]:
-    """Return the newest event's position, and the ids of tasks with events after a position."""
+    """Return the newest event's position, and the ids of tasks that got events since a position."""
     rows = connection.execute(
         "SELECT MAX(e.pos) AS pos, t.task_id FROM delf_events AS e "
         "JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos GROUP BY t.task_id",
@@ -197,9 +197,10 @@ def of_users(users: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
 
 
 def placeholders_for(items: Iterable[str], prefix: str) -> tuple[str, dict[str, str]]:
-    """Return a list of placeholders for an SQL ``IN``, and the parameters with the items.
+    """Return the placeholders for an SQL ``IN``, and a mapping from parameter name to item.
 
-    The list is ``NULL`` for no items, because SQL has no empty list.
+    For the prefix ``user``, the placeholders are ``:user0, :user1``. Without items, the
+    placeholders are ``NULL``, because SQL has no empty list.
 
     Args:
         items: The items.
@@ -265,10 +266,10 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
 
 
 def _text_parameters(text: str) -> dict[str, str]:
-    """Return the parameters of a search for a text, regardless of case.
+    """Return the parameters of a search for a text that ignores upper and lower case.
 
-    The parameters ``lower`` and ``upper`` have the letters of the text outside of ASCII, because
-    some databases have cases of ASCII letters only.
+    Some databases convert the case of ASCII letters only. So ``lower`` has the other letters of the
+    text in lower case, and ``upper`` has the same letters in upper case.
     """
     searched = text.lower()
     # TRANSLATE replaces each letter by a single one, so that "ß" with its upper case "SS" is left
@@ -397,9 +398,10 @@ _OLDEST_KEPT_TASK: Final = (
 def _at_rest_since(
     connection: Connection, now: float, ages: Mapping[TaskState, float | None]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the SQL condition for tasks ``t`` with a minimum age by state, and its parameters.
+    """Return the SQL condition for tasks ``t`` that are old enough, and its parameters.
 
-    Running and queued tasks, and tasks in states without an entry, do not meet the condition.
+    ``ages`` has the minimum age in seconds for each state; None for any age. Running and queued
+    tasks, and tasks in states that ``ages`` does not have, do not meet the condition.
     """
     is_alive = cached_is_alive(now)
     conditions: list[str] = []
@@ -434,7 +436,8 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
 def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> Pruned:
     """Remove tasks with all their data, within a transaction; return what was removed.
 
-    Queued and running tasks, which may have been resumed meanwhile, are kept.
+    Tasks that are queued or running now are kept: somebody may have resumed these tasks after the
+    caller chose them.
     """
     placeholders, values = placeholders_for(task_ids, "id")
     rows = connection.execute(
@@ -485,7 +488,8 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
 def _unused(connection: Connection, paths: set[str]) -> set[str]:
     """Return which input files of removed tasks no remaining task uses.
 
-    If an event with the files of a remaining task is damaged, the result is empty.
+    If an event with the files of a remaining task is damaged, the result is empty, because the task
+    may use any of the files.
     """
     if not paths:
         return set()

@@ -71,12 +71,12 @@ class Claims:
             may_be_failed: Whether a failed task may be claimed, too, and is then running again.
 
         Returns:
-            The previous owner if it stopped sending heartbeats, but may still be alive, such as a
-            process on another machine; otherwise None.
+            The previous owner if that process sends no heartbeats any more, but may still be alive,
+            for example on another machine; otherwise None.
 
         Raises:
-            JournalConflictError: If another agent of this process has claimed the task, or the
-                owner is alive or its lease has not expired.
+            JournalConflictError: If another agent of this process has claimed the task; or if the
+                task's owner counts as alive, because the process runs or its lease has not expired.
         """
         if task_id in self.held:
             raise _held_here_error(task_id)
@@ -91,9 +91,10 @@ class Claims:
     def take_ownership(
         self, connection: Connection, task_id: str, *, may_be_failed: bool = False
     ) -> PerhapsAlive | None:
-        """Make this process the owner of an existing task, unless the task is over.
+        """Make this process the owner of an existing task, unless the task has ended.
 
-        For the arguments, the result and the errors see :meth:`claim`.
+        With ``may_be_failed``, a failed task does not count as ended. For the arguments, the result
+        and the errors see :meth:`claim`.
         """
         (row,) = connection.execute(
             f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module

@@ -114,7 +114,7 @@ class Subscription(Generic[T]):
         return self._task_id in tasks
 
     def wake(self, *, end: bool = False) -> None:
-        """Let the reader look for new items. Thread-safe.
+        """Let the subscription look for new items. Thread-safe.
 
         Args:
             end: Whether to end the subscription.

@@ -304,7 +304,8 @@ class Writer:
     def _append(self, group: Sequence[Append]) -> None:
         """Append events in one transaction.
 
-        A conflict of one event is stored as the error of its operation; the others are appended.
+        If an event conflicts with stored events, its operation gets the error, and all other events
+        are appended.
         """
         with self._transaction(write=True) as connection:
             # Write the heartbeat first, so that other processes see this one as alive.
@@ -352,7 +353,10 @@ class Writer:
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Generator[Connection]:
-        """Run a block in a transaction; a heartbeat that the block stores counts once committed."""
+        """Run a block in a transaction.
+
+        If the block has stored a heartbeat, note its time after the commit.
+        """
         self._has_uncommitted_heartbeat = False
         with transaction(self._connect(), write=write) as connection:
             yield connection

@@ -30,7 +30,8 @@ class Attachments:
     """Converts the argument ``file_data`` to parts of a message.
 
     Args:
-        files: A mapping from each path or name that scripts may use to the name of an input file.
+        files: A mapping whose keys are the paths and names that scripts may use, and whose values
+            are the names of the input files.
         read: Returns the content of an input file, up to a number of bytes. If a person approved
             the file, the content is the one that the person approved.
     """

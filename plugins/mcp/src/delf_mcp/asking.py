@@ -114,7 +114,7 @@ class ServerQuestions:
 
     @contextmanager
     def answered_by(self, context: CallContext) -> Generator[None]:
-        """Answer the server's questions during a call through the context of the call."""
+        """Answer the server's questions through a call's context while the block makes the call."""
         call = PendingCall(context)
         self._calls.append(call)
         token = _current_call.set(call)
@@ -251,10 +251,10 @@ class ServerQuestions:
         return "no call is under way for which somebody could be asked"
 
     def _asking_call(self) -> PendingCall | None:
-        """Return the call during which the server asks its question.
+        """Return the call during which the server asks its question; None if unknown.
 
-        If the transport does not tell the call, return the latest call, provided that all calls in
-        progress belong to one task. Otherwise return None, so that no question reaches another
+        Some transports do not tell the call. If all calls in progress belong to one task, the
+        latest call is returned. If not, the result is None, so that no question reaches another
         user.
         """
         call = _current_call.get()

@@ -210,7 +210,7 @@ async def _on_streams(served: Served) -> None:
 
 
 def _stop_at_signal(served: Served, number: int) -> None:
-    """Stop all work, then let a signal end the process; a second signal does so at once.
+    """Stop all work, then let a signal end the process; a second signal ends the process at once.
 
     The event loop cannot end by itself, because it waits for the thread that reads the standard
     input, and that thread waits for the client.

@@ -106,7 +106,7 @@ def _entry_of(path: Path, name: str) -> dict[str, Any]:
 
 
 def _supported_settings(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in a server's entry that delf has, with the address as ``url``."""
+    """Return the settings in a server's entry that delf supports; the address becomes ``url``."""
     supported = {key: value for key, value in entry.items() if key in _SUPPORTED_KEYS}
     address = next((entry[key] for key in _ADDRESS_KEYS if entry.get(key)), None)
     return supported if address is None else {**supported, "url": address}

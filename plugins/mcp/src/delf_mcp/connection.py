@@ -217,7 +217,10 @@ class MCP(Connection[MCPSettings]):
         return self._server().is_tool_list_stale
 
     async def context(self, task: str) -> str | None:
-        """Return the server's instructions, with a remark on results of undeclared type."""
+        """Return the server's instructions, with a remark if a tool declares no result type.
+
+        None if there is neither.
+        """
         async with self._request(self._server(), "instructions") as (client, _):
             instructions = client.instructions
         text = clean(instructions, _MAX_INSTRUCTIONS_CHARACTERS)

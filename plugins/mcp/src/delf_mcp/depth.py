@@ -29,7 +29,7 @@ _CUT_ITEM: Final = f"delf/{secrets.token_hex(8)}/item"
 
 
 def may_have_deep_items(text: str) -> bool:
-    """Return True if a message with a list, such as that of all tools, is nested too deeply."""
+    """Return True if a message is nested too deeply, and may have a list, such as of tools."""
     may_have_list = any(f'"{key}"' in text for key in LIST_METHODS)
     return may_have_list and next(_spans_of_deep_parts(text), None) is not None
 
@@ -45,7 +45,7 @@ def without_deep_parts(text: str) -> str:
 
 
 def replace_cut_items(message: dict[str, Any]) -> None:
-    """Replace each tool or resource that has lost a part by an item with only its name."""
+    """Keep only the name of each tool or resource that :func:`without_deep_parts` has cut."""
     result = message.get("result")
     if not isinstance(result, dict):
         return
@@ -65,7 +65,7 @@ def is_cut(text: str) -> bool:
 
 
 def is_too_deep(item: Any) -> bool:
-    """Return True if an item of a list stands for an item that was nested too deeply."""
+    """Return True if an item of a list is a replacement that :func:`replace_cut_items` made."""
     return isinstance(item, dict) and _CUT_ITEM in item
 
 

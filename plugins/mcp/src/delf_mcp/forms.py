@@ -42,7 +42,8 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
     """Convert an approval request to an MCP form.
 
     The message has all facts, and the form has a field for each argument that can be edited. If the
-    facts are too long for a message, the form has no field for approval.
+    facts are too long for a message, the message is truncated, and the person can only reject the
+    request: the form has no field for approval.
     """
     message = "\n".join(plain_lines(facts(request)))
     reason = {"type": "string", "title": "Reason", "description": "Why not."}

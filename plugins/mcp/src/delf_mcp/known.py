@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def known_tools_path(name: str, settings: MCPSettings) -> Path:
-    """Return the path of the file with the tools that the setting ``effects`` covers.
+    """Return the path of the file that stores to which tools the setting ``effects`` applies.
 
     Args:
         name: The connection's name.
@@ -28,7 +28,7 @@ def known_tools_path(name: str, settings: MCPSettings) -> Path:
 
 
 class LearnedTypes:
-    """A file with the learned result types of a server's tools.
+    """A file with the types that delf has seen in the results of a server's tools.
 
     Implements :class:`delf_schemas.samples.Store`.
 

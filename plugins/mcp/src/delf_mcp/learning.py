@@ -21,7 +21,7 @@ _MAX_FAULTS: Final = 200
 
 
 class Results:
-    """The learned types of the results of a server's tools.
+    """The types that delf has seen in the results of a server's tools.
 
     Args:
         name: The connection's name.
@@ -38,7 +38,7 @@ class Results:
         self._known_types: dict[str, set[Found]] = {}
 
     def observed_types(self, tool: types.Tool) -> ObservedTypes:
-        """Return the learned types of a tool's results; none without the setting ``sample``."""
+        """Return the types seen in a tool's results so far; none without the setting ``sample``."""
         if not self._settings.sample:
             return ObservedTypes(None, frozenset())
         samples = self._get_samples()
@@ -59,7 +59,7 @@ class Results:
 
         Returns:
             A report of types that contradict the schema and that no earlier result had, such as
-            ``None at a.b, str at c``; empty without a schema.
+            ``None at a.b, str at c``; empty if there are none, or if the tool has no schema.
         """
         if not self._settings.sample:
             return ""

@@ -141,7 +141,8 @@ async def limit_response_size(response: httpx2.Response) -> None:
     """Limit the size of a response's body; a response hook of httpx.
 
     A compressed response is refused, because delf requests none, and it could expand without limit.
-    A response that rejects the session becomes an error for :func:`rejection_in`.
+    If a response rejects the session, its body is replaced by an error that :func:`rejection_in`
+    recognizes.
     """
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     is_compressed = encoding not in _UNCOMPRESSED

@@ -369,7 +369,7 @@ async def watched(
 
 
 def first_of(error: BaseException) -> str:
-    """Format an exception as one line; of exception groups, the first exception inside them.
+    """Format an exception as one line; for an exception group, the first exception in the group.
 
     The text may be a server's, so invisible characters are escaped.
     """

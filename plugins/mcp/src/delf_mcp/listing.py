@@ -148,7 +148,7 @@ async def whole_list(
 
     Args:
         ask: Returns the page that begins at ``cursor``.
-        items: The attribute of a page that has its items.
+        items: The name of the attribute that holds the items of a page, such as ``resources``.
         max_items: The maximum number of items.
         hint: The hint of the error for too many items.
         options: Further keyword arguments for ``ask``.

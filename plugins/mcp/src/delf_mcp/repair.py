@@ -46,7 +46,7 @@ def repaired(text: str) -> str:
     """Return the JSON of a message such that the client library accepts the message.
 
     The metadata of a tool's result gets notes about lost values, for :func:`note_losses`. A tool
-    that is nested too deeply becomes an item for :func:`delf_mcp.depth.is_too_deep`.
+    that is nested too deeply becomes an item for which :func:`delf_mcp.depth.is_too_deep` is True.
 
     Raises:
         ValueError: If the text is not JSON, or if a part that is nested too deeply does not belong

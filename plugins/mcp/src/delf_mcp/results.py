@@ -32,8 +32,8 @@ class UnreadableContentError(ToolExecutionError):
 def result_of(tool: str, result: types.CallToolResult) -> Any:
     """Return the value of a tool's result for a script.
 
-    Structured data takes precedence over content. Content gives a text or, with pictures, sounds or
-    resources, a list.
+    The value is the structured data. Without structured data, the value is the content: a text, or
+    a list if the content has pictures, sounds or resources.
 
     Args:
         tool: The tool's name, for messages.
@@ -134,7 +134,10 @@ def blocks_of(text: str) -> list[types.ContentBlock]:
 
 
 def _is_media(piece: Any) -> bool:
-    """Return True for a picture, sound or resource as :func:`content_of` gives it, after JSON."""
+    """Return True if a piece of a result is a picture, sound or resource.
+
+    The piece is parsed from the JSON of a value that :func:`content_of` returned.
+    """
     if not isinstance(piece, dict):
         return False
     fields = cast("dict[str, Any]", piece)

@@ -76,7 +76,7 @@ class Work:
     async def next_question(self) -> ApprovalRequest | None:
         """Return the next question for the user; None when the work is done.
 
-        The previous question is rejected if the client has not answered the question.
+        If the client has left the previous question unanswered, that question is rejected.
         """
         self._decide(lambda _: Rejected(reason="the client left the question unanswered"))
         while True:

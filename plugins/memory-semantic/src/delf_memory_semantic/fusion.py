@@ -33,7 +33,7 @@ def fuse_rankings(
     similarities: Mapping[int, float],
     text_of: Callable[[int], str],
 ) -> dict[int, float]:
-    """Combine two rankings of texts. Return the score of each text by its number, best first.
+    """Combine two rankings of texts; return a mapping from text number to score, best first.
 
     The scores of both rankings are added on a common scale. With ranks alone (reciprocal rank
     fusion), the weaker ranking would spoil the better one. If no text has more than a few of the

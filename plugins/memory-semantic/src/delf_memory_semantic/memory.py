@@ -82,8 +82,8 @@ class Memory(FixedAttributes):
     def add(self, text: str | Path) -> int:
         """Store a text, or a file (``.txt``, ``.md``), as facts, and return their number.
 
-        The text is split into pieces. A single line that looks like a path is read as a file;
-        :meth:`save` stores any text.
+        The text is split into pieces. A single line that looks like a path is taken for the path of
+        a file; to store such a line itself, use :meth:`save`.
 
         Raises:
             MemorySetupError: For a file that does not exist, cannot be read, or is of another kind,

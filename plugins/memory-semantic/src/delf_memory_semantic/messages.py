@@ -89,8 +89,8 @@ class MessageIndex:
 
     Args:
         file: The path of the file in which vectors are stored; a broken file is created again.
-        namespace: The namespace of the conversations and its journal, whose vectors the file keeps
-            apart from the vectors of others.
+        namespace: A text that names the namespace of the conversations and their journal. The file
+            keeps the vectors of different namespaces and journals apart.
     """
 
     def __init__(self, file: Path, namespace: str) -> None:

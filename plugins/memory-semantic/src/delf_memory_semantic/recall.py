@@ -163,7 +163,7 @@ class Recall(Connection[RecallSettings]):
     async def _index_changes(self, store: ConversationStore, index: MessageIndex) -> None:
         """Index the changed conversations, the newest first up to a limit.
 
-        Conversations beyond the limit or that were removed are dropped from the index.
+        Removed conversations, and conversations beyond the limit, are dropped from the index.
         """
         indexed: dict[str, tuple[float, int]] = {}
         remaining = self.settings.max_messages
@@ -258,7 +258,11 @@ class Recall(Connection[RecallSettings]):
 
 
 def _unix_time(moment: dt.datetime) -> float:
-    """Return the Unix time of a moment, also of the first and the last one, without a time zone."""
+    """Return the Unix time of a moment.
+
+    Python cannot convert the first and the last moments of its calendar if they have no time zone.
+    The result is then 0 or the end of time.
+    """
     try:
         return moment.timestamp()
     except (ValueError, OverflowError):  # in UTC, it is before or after Python's calendar
@@ -276,7 +280,10 @@ async def _messages(store: ConversationStore, conversation: str) -> list[ChatMes
 
 
 def _remembered(found: FoundMessage, query: str, user: str | None) -> Remembered:
-    """Return a found message for a script; names of the user's conversations have no prefix."""
+    """Convert a found message for a script.
+
+    In the name of a conversation of the user, the prefix that stands for the user is removed.
+    """
     message = found.message
     prefix_of_user = conversation_of(user, "")
     return Remembered(

@@ -222,8 +222,8 @@ class SemanticStore:
         """Return the vector of a query, and a mapping from the nearest facts to their similarities.
 
         If there are facts without a vector, start to add their vectors in the background, and wait
-        for at most VECTOR_SECONDS. A search does not wait for vectors that an earlier search began
-        to add. Without an embedder, the vector is None and the mapping is empty.
+        for at most VECTOR_SECONDS. If an earlier search is still doing this work, do not wait.
+        Without an embedder, the vector is None and the mapping is empty.
         """
         vector = await self._query_vector(query)
         if vector is None:
@@ -423,7 +423,9 @@ class SemanticStore:
         return time.monotonic() < self._paused_until
 
     def _handle_failure(self, error: BaseException, started: float) -> None:
-        """Report a failure of the embedder; after a slow failure, do not use it for a while.
+        """Report a failure of the embedder.
+
+        If the failure came slowly, the embedder is not used for a while.
 
         Args:
             error: The error of the embedder.
@@ -487,9 +489,9 @@ class SemanticStore:
 
 
 def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
-    """Return the named or configured embedder.
+    """Return the embedder with a name; without a name, the configured or installed embedder.
 
-    None if ``name`` is ``"off"``, or if none is named, configured or installed.
+    None if ``name`` is ``"off"``, or if there is neither a name nor such an embedder.
     """
     if name == "off":
         return None
@@ -515,7 +517,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _min_similarity(threshold: float) -> float:
-    """Return the similarity that a fact must have for a threshold, such as 0.23 for 0.3."""
+    """Convert the threshold of a search to the similarity that a fact must have: 0.3 to 0.23."""
     # Even the best fact seldom has a similarity near 1, so the result is below the threshold,
     # except for the thresholds 0 and 1.
     return threshold * (2 + threshold) / 3

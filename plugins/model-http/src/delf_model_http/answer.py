@@ -99,7 +99,8 @@ class Answer:
         is_stream_over: Whether nothing follows, not even token counts.
         searches: The number of web searches by the provider.
         reply_id: The provider's id of the answer.
-        signed_blocks: The blocks of thinking before the next call, which the provider expects back.
+        signed_blocks: The received blocks of thinking that belong to the next call. The provider
+            expects these blocks back together with the call.
         fields_to_send_back: The fields of the message that the next request must send back with
             the message's calls.
     """
@@ -200,7 +201,8 @@ class Answer:
     def index_of(self, number: int) -> int:
         """Return the index in this answer of the call that the provider numbers ``number``.
 
-        A new number gets the next index. Indexes have no gaps; the provider's numbers may have.
+        A new number gets the next index. So indexes have no gaps, even if the provider skips
+        numbers.
         """
         return self._index_by_number.setdefault(number, self.last_call_index + 1)
 

@@ -204,12 +204,15 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
 
 
 def _is_on(thinking: Mapping[str, Any]) -> bool:
-    """Return True if the fields let the model think; a setting may also disable thinking."""
+    """Return True if the request's field ``thinking`` is present and does not disable thinking."""
     return bool(thinking) and fields(thinking["thinking"]).get("type") != "disabled"
 
 
 def _has_budget(thinking: Mapping[str, Any]) -> bool:
-    """Return True if the fields limit thinking by a token budget, which excludes other settings."""
+    """Return True if the request's field ``thinking`` has a token budget.
+
+    The API then refuses a request that forces the model to call a tool.
+    """
     return fields(thinking.get("thinking")).get("type") == "enabled"
 
 

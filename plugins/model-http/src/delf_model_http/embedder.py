@@ -40,9 +40,10 @@ class HttpEmbedder:
     Args:
         context: The configured keys and the environment variables.
         model: The model that an agent asks for; None for ``embedding_model``.
-        embedding_model: The default model. Gemini is asked for names with ``gemini`` or
-            ``google/``. A provider of another plugin is asked for its names, such as
-            ``acme/embed``, if its ``dialect`` is ``openai`` or ``google``.
+        embedding_model: The default model. Its name decides where texts are sent: a name of another
+            plugin's provider, such as ``acme/embed``, to that provider if its ``dialect`` is
+            ``openai`` or ``google``; a name that contains ``gemini`` or begins with ``google/``, to
+            Google; any other name, to OpenAI.
         embedding_base_url: The address of an OpenAI-compatible server up to ``/v1`` (for Gemini up
             to ``/v1beta``); by default the provider's address.
         embedding_api_key: The key; by default the key in ``providers`` or the environment. With a
@@ -52,7 +53,8 @@ class HttpEmbedder:
         retry: The retry policy.
 
     Raises:
-        ModelConfigurationError: If the model's name names a provider that would not get the texts.
+        ModelConfigurationError: If the prefix of the model's name is a provider, but the texts
+            would go to another provider.
     """
 
     def __init__(
@@ -191,7 +193,8 @@ def _provider_name(model: str, base_url: str | None, context: PluginContext) -> 
 def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext) -> None:
     """Check that texts are sent to the provider in the prefix of a model's name.
 
-    At an address of the user's own, every name is right, because only the server knows its models.
+    If the user has configured an address, every name is accepted, because only the server there
+    knows its models.
 
     Raises:
         ModelConfigurationError: If another provider would get the texts.

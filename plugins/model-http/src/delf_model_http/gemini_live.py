@@ -81,7 +81,10 @@ class GeminiLive:
         return "setupComplete" in event
 
     def client_events(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return one event, as a list: the results of calls, or the whole conversation."""
+        """Return a list with one event: the results of calls or, without results, the messages.
+
+        A new session gets the messages of the whole conversation, even if these contain results.
+        """
         turns = [message for message in request.messages if message.role != "system"]
         # The server refuses results of calls that it has cancelled, so these are sent as text.
         messages = [_with_cancelled_as_text(message, self._cancelled_ids) for message in turns]

@@ -152,8 +152,8 @@ def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
     """Return the index of the call to which a piece belongs; for a new call, the next index.
 
     Most servers send the index of the call in each piece. Others send no index, or the index 0 for
-    all calls: then a new id begins a call, or a name after a complete call. The result is -1 if no
-    call has begun.
+    all calls. A piece of such a server begins a new call if the piece has a new id, or if the piece
+    has a name and the previous call is complete. The result is -1 if no call has begun.
     """
     call_id = call.get("id")
     server_index = call.get("index")

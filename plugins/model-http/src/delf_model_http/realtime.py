@@ -137,7 +137,7 @@ def _check(event: Mapping[str, Any]) -> None:
 
 
 def _finish(response: Mapping[str, Any], answer: Answer) -> None:
-    """Finish an answer with the finish reason and the token counts; raise if it failed."""
+    """Set an answer's finish reason and token counts; raise ReportedError if the answer failed."""
     status = response.get("status")
     details = fields(response.get("status_details"))
     if status in {"failed", "cancelled"}:

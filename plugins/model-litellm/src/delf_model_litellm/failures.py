@@ -91,7 +91,10 @@ def _unanswered(
 def _failure_of_configuration(
     failure: Failure, kinds: frozenset[str], details: str, endpoint: Endpoint
 ) -> Failure:
-    """Explain a failure by an unknown provider or a missing key, or return it unchanged."""
+    """Explain a failure whose cause is an unknown provider or a missing key.
+
+    Any other failure is returned unchanged.
+    """
     if "NOT provided" in details:  # litellm's "LLM Provider NOT provided"
         return replace(
             failure,

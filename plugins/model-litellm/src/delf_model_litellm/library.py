@@ -41,10 +41,10 @@ _callbacks: Final[set[asyncio.Task[Any]]] = set()
 
 
 async def load() -> Any:
-    """Return the module ``litellm``; import the module in a thread at first.
+    """Return the module ``litellm``; the first call imports the module in a thread.
 
-    Concurrent callers share one import, because a hundred that waited for load_now()'s lock would
-    use up the loop's threads.
+    Concurrent callers share one import. Otherwise each caller would occupy a thread that waits for
+    the lock of load_now(), and a hundred callers would use up the loop's threads.
     """
     if _imported.is_set():
         return sys.modules["litellm"]

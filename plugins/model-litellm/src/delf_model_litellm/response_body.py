@@ -35,7 +35,8 @@ class CheckedBody(httpx.AsyncByteStream):
     Args:
         body: The received body, possibly compressed.
         inflater: Inflates the body up to a limit.
-        is_error: Whether the response has an error status, with which a readable start suffices.
+        is_error: Whether the response has an error status. The body of such a response may be
+            damaged or incomplete: its readable start is enough.
     """
 
     def __init__(self, body: httpx.AsyncByteStream, inflater: Inflater, *, is_error: bool) -> None:

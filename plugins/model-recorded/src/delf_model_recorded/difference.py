@@ -17,7 +17,8 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
     """Describe the differences between a recorded request and the actual request.
 
     Args:
-        entry: The entry with the recorded request, whose omitted fields match any value.
+        entry: The entry with the recorded request. A field that this request omits matches any
+            value.
         asked: The actual request, as a recording describes requests.
     """
     if entry.contains is not None:  # the entry is written by hand

@@ -115,7 +115,10 @@ class RecordedModel:
         raise self._mismatch(description)
 
     def _mismatch(self, description: dict[str, object]) -> RecordingMismatch:
-        """Return the error for a request without an entry: its difference to the next entry."""
+        """Return the error for a request that no unused entry matches.
+
+        Its message has the differences between the request and the next unused entry.
+        """
         if not self._unused:
             return RecordingMismatch(
                 f"the recording {self._path} has no answer left: all {self._count} entries are used"

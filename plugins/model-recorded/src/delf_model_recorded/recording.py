@@ -60,7 +60,9 @@ class Entry:
         return None if texts is None else tuple(texts)
 
     def matches(self, asked: Mapping[str, Any], text: str) -> bool:
-        """Return True if a request matches this entry, whose omitted fields match any value.
+        """Return True if a request matches this entry.
+
+        A field that the entry omits matches any value.
 
         Args:
             asked: The request, as plain data from :func:`describe_request`.

@@ -170,10 +170,11 @@ def _convert_one_of(copy: dict[str, Any]) -> None:
 
 
 def _convert_limits(copy: dict[str, Any]) -> None:
-    """Convert exclusive limits of OpenAPI 3.0; drop ``multipleOf`` with a fraction as inexact.
+    """Convert exclusive limits of OpenAPI 3.0; drop a ``multipleOf`` that is no integer.
 
-    In OpenAPI 3.0, ``exclusiveMinimum`` is a boolean that makes ``minimum`` an exclusive limit; in
-    2020-12, ``exclusiveMinimum`` is the limit itself.
+    A check with a fraction, such as ``multipleOf: 0.1``, would be inexact. In OpenAPI 3.0,
+    ``exclusiveMinimum`` is a boolean that makes ``minimum`` an exclusive limit; in 2020-12,
+    ``exclusiveMinimum`` is the limit itself.
     """
     for inclusive, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(copy.get(exclusive), bool):
@@ -185,7 +186,7 @@ def _convert_limits(copy: dict[str, Any]) -> None:
 
 
 def _convert_pattern(copy: dict[str, Any]) -> None:
-    """Drop a pattern that cannot be checked; add the pattern of a format in ``_FORMATS``."""
+    """Drop a pattern that delf cannot check; if a text has none, add the one of its format."""
     format_name = copy.get("format")
     # The type is a text or a list of texts.
     if "string" in copy.get("type", ()) and isinstance(format_name, str):
@@ -209,7 +210,7 @@ def _nullable(copy: dict[str, Any]) -> dict[str, Any]:
 def _drop_invalid_keywords(schema: dict[str, Any]) -> None:
     """Remove keywords with invalid values, such as ``required: true``.
 
-    A single one of them would make the whole schema of the request unusable.
+    A single invalid keyword would make the whole schema of the request unusable.
     """
     import jsonschema_rs
 

@@ -143,9 +143,9 @@ class Caller:
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
         """Record the types in a response that the declared schema does not allow.
 
-        Later processes get only the types that change the result type as the model sees it. A type
-        deep in the response, which is not shown, is remembered by this process alone, so that it is
-        judged only once.
+        Types that change the result type as the model sees it are stored for later processes. A
+        type deeper in the response, which the model does not see, is remembered by this process
+        alone, so that this process judges the type only once.
         """
         name = call.entry.endpoint.name
         undeclared_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}

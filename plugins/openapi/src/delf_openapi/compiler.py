@@ -37,7 +37,8 @@ class TextLimits(NamedTuple):
         returns: The maximum number of characters of the result's type.
         doc: The maximum number of characters of an argument's description.
         depth: The number of nested record levels whose constraints are shown.
-        has_notes: Whether the keys of records are described.
+        has_notes: Whether the entry has notes: the rest of each description, and descriptions of
+            keys.
     """
 
     argument: int
@@ -155,8 +156,8 @@ def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
 
     Args:
         document: The specification.
-        entry: The entry with truncated types. If delf has learned the result type from responses,
-            the new entry has the same result type.
+        entry: The entry with truncated types. If its result type is not the declared type, for
+            example because responses had another type, the new entry has the same result type.
         shapes: The formatter that writes the specification's types without truncating them.
     """
     operation = read_operation(document, entry.endpoint)
@@ -380,7 +381,8 @@ def _field_argument(
 def description_of(document: Document, schema: Any, depth: int = 0) -> str:
     """Return the description of a schema, and the meanings of its enumeration's values.
 
-    A schema without a description has that of its first described alternative.
+    A schema without a description gets the description of its first alternative that has a
+    description.
 
     Args:
         document: The specification.

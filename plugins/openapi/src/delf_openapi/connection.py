@@ -49,10 +49,13 @@ _GENERIC_WORDS: Final = frozenset(
 
 
 class _Inspect:
-    """A descriptor for ``inspect``, which is called on an instance, or on the class."""
+    """A descriptor for ``inspect``, which programs call on a connection or on the class."""
 
     def __get__(self, instance: APITool | None, owner: type[APITool]) -> Callable[..., Any]:
-        """Return ``inspect`` of an instance; of the class, a function that makes an instance."""
+        """Return the function for ``connection.inspect()``, or for ``APITool.inspect(spec)``.
+
+        The second function makes a connection, and describes the connection's actions.
+        """
         if instance is not None:
             return instance.inspected
 
@@ -80,7 +83,7 @@ class APITool(Connection[OpenAPISettings]):
         metadata: Data of the embedding program; delf does not read it.
         trust: ``own`` if only the user writes the service's data, else ``outside``; or a mapping
             from action to one of these.
-        contents: A mapping from operation to those of its parameters that contain a text for
+        contents: A mapping from operation to the names of the parameters whose values are texts for
             people, such as the body of a comment.
         llm: The model that improves descriptions; the agent's light model when omitted.
         options: The fields of ``OpenAPISettings``; omitted fields come from the environment
@@ -165,7 +168,7 @@ class APITool(Connection[OpenAPISettings]):
         return shorten_description(api.info.get("description"), _MAX_CONTEXT) or None
 
     def is_stale(self) -> bool:
-        """Return True if response shapes were learned that the actions' types do not show yet."""
+        """Return True if responses had types that the actions' result types do not show yet."""
         return self._caller.samples is not None and self._caller.samples.has_new_types
 
     async def aclose(self) -> None:
@@ -175,7 +178,10 @@ class APITool(Connection[OpenAPISettings]):
     # -- loading ------------------------------------------------------------------------
 
     def _ensure_loaded(self) -> API:
-        """Load the API on the first call; make its actions then, and after types were learned."""
+        """Load the API and make its actions on the first call.
+
+        The actions are made again after a response had a new type.
+        """
         with self._load_lock:  # two tasks may start at once
             if self._api is None:
                 self._api = self._load_api()
@@ -187,7 +193,7 @@ class APITool(Connection[OpenAPISettings]):
             return self._api
 
     def _load_api(self) -> API:
-        """Load the specification, and apply learned result types and the settings to its actions.
+        """Load the specification; apply the settings and earlier result types to its actions.
 
         Raises:
             ConnectionConfigurationError: If the specification or a setting is invalid.
@@ -417,7 +423,7 @@ class APITool(Connection[OpenAPISettings]):
         )
 
     def _full_types(self, api: API, entry: Entry, names: Collection[str]) -> FullTypes:
-        """Return the named parameters and the result of an action, without shortening."""
+        """Return the full types of an action's result, and of the parameters in ``names``."""
         full_entry = compile_full(api.document, entry, api.full_shapes)
         returns = full_entry.returns
         if self._caller.samples is not None:

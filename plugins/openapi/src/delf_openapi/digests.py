@@ -61,7 +61,7 @@ class OperationDigests:
         return None if None in digests else description_digest(digests)
 
     def _request_of(self, endpoint: Endpoint) -> list[Any]:
-        """Return all that describes the request of an operation, as the specification has it."""
+        """Return the parts of the specification that describe an operation's request."""
         operation = locate_operation(self._document, endpoint)
         root: dict[str, Any] = self._document.at("#")
         servers = None
@@ -76,7 +76,10 @@ class OperationDigests:
         ]
 
     def _digest_of_reachable(self, refs: frozenset[str]) -> str | None:
-        """Return a digest of all that references lead to, directly or by other references."""
+        """Return a digest of all that references lead to, directly or by other references.
+
+        None if a target cannot be written as JSON.
+        """
         reachable: frozenset[str] = frozenset()
         while refs:
             self._targets |= {ref: self._part_at(ref) for ref in refs if ref not in self._targets}

@@ -253,8 +253,8 @@ class Document:
     def resolve_reference(self, node: Any) -> dict[str, Any]:
         """Resolve a parameter, body or response like :meth:`resolve` resolves a schema.
 
-        Fields next to a reference are ignored in every version, except annotations. True and False
-        stand for schemas alone.
+        Fields next to a reference are ignored in every version, except annotations. A boolean is an
+        error, because only schemas can be True or False.
         """
         if isinstance(node, bool):
             raise SpecError("a bool stands where a mapping must be")
@@ -318,7 +318,7 @@ class Document:
         return {**target, **annotations} if annotations else target
 
     def _chain_from(self, node: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the mappings with a ``$ref`` in a chain of references, and the chain's target."""
+        """Follow a chain of ``$ref``; return its mappings with a ``$ref``, and its target."""
         links: list[dict[str, Any]] = []
         refs: list[str] = []  # the ``$ref`` of each link
         current: Any = node

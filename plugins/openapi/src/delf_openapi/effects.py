@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class OperationEffects:
     """The effects that a user declared for the operations of a specification.
 
-    A file or a mapping is the user's own, so that the effects apply to its operations whatever
-    they are. A document from the web is a stranger's: :class:`DeclaredEffects` decides whether the
-    effects apply.
+    If the specification is a file or a mapping, it is the user's own, so the effects apply to all
+    its operations. If the specification is from the web, a stranger may change its operations, so
+    :class:`DeclaredEffects` decides to which operations the effects apply.
 
     Args:
         name: The connection's name.

@@ -91,9 +91,9 @@ class KeyServers:
 def refused_actions(
     name: str, document: Document, endpoints: Iterable[Endpoint], settings: OpenAPISettings
 ) -> dict[str, ConnectionConfigurationError]:
-    """Return the actions that cannot be called because of their servers, with the error of a call.
+    """Return the actions that cannot be called because of their servers, each with its error.
 
-    Nothing is sent.
+    The result is a mapping from action name to the error of each call. Nothing is sent.
 
     Args:
         name: The connection's name.

@@ -160,7 +160,10 @@ class RequestBuilder:
         return validated
 
     def _warn_or_refuse(self, faults: list[str]) -> list[str]:
-        """Return the faults if the settings make faults an error; otherwise warn of them."""
+        """Return the faults if the settings make faults an error.
+
+        Otherwise log a warning, and return an empty list.
+        """
         if self._settings.check_arguments == "raise":
             return faults
         if faults:
@@ -203,7 +206,7 @@ class RequestBuilder:
         return []
 
     def _store_parameter(self, param: Param, value: Any, arguments: dict[str, Any]) -> list[str]:
-        """Convert and store a parameter; return its faults, if the settings make them an error."""
+        """Convert and store a parameter; return the faults for which the call must be refused."""
         if value is None:
             return []  # None omits a parameter
         value = self._checker.with_numbers_as_text(param.schema, value)
@@ -220,8 +223,8 @@ class RequestBuilder:
     def _store_field(self, body_field: Field, value: Any, arguments: dict[str, Any]) -> None:
         """Convert and store a field of the body.
 
-        None is stored if the schema allows null, and in a merge patch, where null removes the
-        property. Otherwise, None omits the field.
+        None is stored if the schema allows null. None is also stored in a merge patch, where null
+        removes the property. In all other cases, None omits the field.
         """
         arg, schema = body_field.arg, body_field.schema
         body = self.operation.body
@@ -444,9 +447,9 @@ def _fault_text(fault: Fault, arg: str | int) -> str:
 
 
 def _type_faults(body: Body, value: Any) -> list[str]:
-    """Return the fault of a text, binary or multipart body that has the wrong type, if any.
+    """Return a list with the fault of a text, binary or multipart body of the wrong Python type.
 
-    The schema of such a body is not checked.
+    The list is empty without such a fault. The schema of such a body is not checked.
     """
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole_argument}: must be a dict"]

@@ -79,7 +79,10 @@ class _OperationMatcher:
         return self._tags.get(selector.removeprefix("tag:").strip().lower(), ())
 
     def _match_pattern(self, selector: str) -> list[str]:
-        """Return the names of the operations that ``GET /pets/*`` or ``list_*`` matches."""
+        """Return the names of the operations that a pattern matches.
+
+        A pattern is of names (``list_*``), or of paths (``/pets/*``, ``GET /pets/*``).
+        """
         method, _, path = selector.rpartition(" ")
         if path.startswith("/") or path == "*":
             # A star crosses slashes; braces and brackets of a template are plain text.

@@ -195,7 +195,7 @@ def header_text(param: Param, value: Any) -> str:
 
 
 def safe_header(arg: str, text: str) -> str:
-    """Return a text, stripped, if the text is valid in a header.
+    """Check that a text is valid in a header; return the text without spaces around it.
 
     Raises:
         Misfit: If the text contains a control character.

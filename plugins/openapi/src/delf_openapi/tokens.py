@@ -140,8 +140,8 @@ def _token_and_lifetime(body: Any) -> tuple[str, float]:
     """Return the token in a token server's answer, and its lifetime in seconds.
 
     Raises:
-        ValueError: If the answer has no token.
-        TypeError: If the answer is not an object, or a value has another type.
+        ValueError: If the token is empty or not a text, or the lifetime is not a number.
+        TypeError: If the answer is not an object, or the lifetime is of a type that no number has.
         KeyError: If the answer has no token.
         OverflowError: If the lifetime is too large.
     """

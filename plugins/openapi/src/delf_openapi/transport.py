@@ -29,14 +29,17 @@ _MIN_SECRET: Final = 8
 
 
 def _unread_answer_error(request: Request, text: str) -> ToolExecutionError:
-    """Return an error for a response that cannot be read, although the request was received."""
+    """Return the error for a request that the service received, with an unreadable response."""
     if request.is_repeatable:
         return ToolExecutionError(text)
     return OutcomeUnknownError(f"{text}. The {request.method} may have been done", hint=CHECK_HINT)
 
 
 def _redirect_error(message: _Message, request: Request, text: str) -> ToolExecutionError:
-    """Return an error for a message without a usable answer, which may replace a received write."""
+    """Return the error for a message without a usable answer.
+
+    If the message is a GET to which the service redirected a write, the write may have been done.
+    """
     if message.replaces_write:
         return _unread_answer_error(request, text)
     return ToolExecutionError(text)
@@ -209,8 +212,8 @@ class Transport:
     async def _follow(self, request: Request) -> Answer:
         """Send a request and follow redirects.
 
-        After a redirect that makes a GET of a write, the write counts as received: if no answer can
-        be read, its outcome is unknown, and it is not attempted again.
+        After a redirect that makes a GET of a write, the write counts as received. If no answer can
+        be read then, the outcome of the write is unknown, and the write is not repeated.
 
         Raises:
             NoAnswerError: If a received write gets no answer.

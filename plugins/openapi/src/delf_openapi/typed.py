@@ -82,7 +82,9 @@ class Typed:
 
     @classmethod
     def unchecked(cls, value: Any, reason: str) -> Self:
-        """Return a body of a declared type that is not converted, with a fault of the whole body.
+        """Return a body that is not converted, although its type is declared.
+
+        The only fault of the result has the reason, and concerns the whole body.
 
         Args:
             value: The body.
@@ -246,7 +248,8 @@ class _Dates:
     def _parts(self, schema: Any, value: Any) -> Iterator[Mapping[str, Any]]:
         """Yield a schema, and all schemas that it combines or refers to.
 
-        Of alternatives, yield those that the value matches; all if it matches none.
+        Of alternatives, such as the schemas of ``anyOf``, only the matching schemas are yielded. If
+        the value matches none of the alternatives, all are yielded.
         """
         _check_deadline()
         if not isinstance(schema, dict):
@@ -264,7 +267,7 @@ class _Dates:
         return self._validator.evolve(schema=schema).is_valid(value)
 
     def _converted_by(self, value: Any, part: Mapping[str, Any]) -> Any:
-        """Return a value converted by the own keywords of one schema, not by its parts."""
+        """Convert a value by one schema's keywords; ignore the schemas that it combines."""
         if isinstance(value, str):
             parse = _DATE_PARSERS.get(str(part.get("format")))
             # The type is a text or a list of texts.

@@ -76,7 +76,8 @@ class Checker:
     def coerced(self, schema: Any, value: Any, depth: int = 0) -> Any:
         """Convert a parameter's value to its schema's type; in a URL, 5 and "5" look the same.
 
-        A value stays as it is if the schema allows its type, or has no type for it.
+        A value stays unchanged if the schema allows its type, if the schema declares no type, or if
+        the value has no form in a declared type.
         """
         try:
             resolved = self._document.resolve(schema)

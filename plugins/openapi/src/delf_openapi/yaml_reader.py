@@ -82,9 +82,9 @@ def _longest(pattern: str, text: str) -> int:
 
 
 def _is_too_deep_to_parse(text: str) -> bool:
-    """Return whether YAML is nested too deeply to build its tree, by the parser's events.
+    """Return whether YAML is nested too deeply to build its tree; True also for unreadable YAML.
 
-    The events come one after another, so any depth of nesting is safe here.
+    The parser's events are counted. They come one after another, so any depth is safe here.
     """
     import yaml
 

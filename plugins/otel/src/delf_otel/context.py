@@ -17,7 +17,10 @@ _SAMPLED_FLAG: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Parent:
-    """The span under which a task's span belongs; the first span of a trace has no ``span_id``."""
+    """The parent of a task's span: a trace, and the id of the span above the task's span.
+
+    ``span_id`` is None if the task's span is the first span of the trace.
+    """
 
     trace_id: int
     span_id: int | None

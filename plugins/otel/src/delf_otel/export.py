@@ -96,7 +96,7 @@ class Export:
         )
 
     def span(self, span: FinishedSpan) -> None:
-        """Queue a span for export. If it is of a model call, record its duration and tokens."""
+        """Queue a span for export; also record a model call's duration and tokens as metrics."""
         self._processor.on_end(self._sdk_span(span))
         is_model_call = span.attributes.get("gen_ai.operation.name") == "chat"
         if is_model_call:
@@ -105,7 +105,7 @@ class Export:
     def close(self, seconds: float) -> None:
         """Flush queued spans and metrics, and stop OpenTelemetry's threads.
 
-        After the given seconds, return without the rest, as OpenTelemetry itself waits longer.
+        OpenTelemetry may take longer than the given seconds. Return then, even if spans are left.
         """
         # A daemon thread does not block the end of the process.
         closing = threading.Thread(target=self._close, daemon=True, name="delf-otel-close")

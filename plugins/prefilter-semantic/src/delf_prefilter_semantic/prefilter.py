@@ -119,7 +119,10 @@ class SemanticPrefilter:
 
 
 def _find_embedder(context: PluginContext, name: str | None) -> Embedder | None:
-    """Return the embedder; None if it is ``off``, or if none is named and none is installed."""
+    """Return the embedder with a name; without a name, the agent's embedder.
+
+    None if ``name`` is ``"off"``, or if there is neither a name nor an embedder of the agent.
+    """
     if name == "off":
         return None
     try:

@@ -127,10 +127,10 @@ class _RecordedConnection:
 
 
 class Recorded:
-    """A recorded run, which gives a repeated run of the script the recorded results of its calls.
+    """A recorded run. When its script runs again, the calls get the recorded results.
 
-    ``used`` and ``unused`` are the recorded calls that the repeated run has and has not made.
-    ``differences`` describes the calls of the repeated run that are not in the recording.
+    ``used`` has the recorded calls that the new run has made, and ``unused`` the others.
+    ``differences`` describes the calls of the new run that are not in the recording.
     """
 
     def __init__(self, case: Case) -> None:

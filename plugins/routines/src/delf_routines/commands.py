@@ -551,7 +551,11 @@ class _PendingChange(NamedTuple):
 def _pending_change(
     store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
 ) -> _PendingChange | None:
-    """Return a model's repair of a routine, or else an update after changed tools, if any."""
+    """Return the change of a routine that a person may accept; None if there is none.
+
+    The change is a script that a model repaired. Without such a script, the change is an update of
+    the recorded actions, if the tools have changed.
+    """
     proposal = store.proposed(routine.name)
     if proposal is not None:
         proposed, content = proposal

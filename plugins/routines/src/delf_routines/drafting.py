@@ -187,7 +187,7 @@ class BoundDraft:
     def _raise_if_outdated(self) -> None:
         """Check that the saved routine has not changed since the diff was made and reviewed.
 
-        The saved routine may also be the draft itself, which was saved already.
+        A saved routine that equals the draft is accepted, because the draft was then saved before.
 
         Raises:
             ConfigurationError: If another routine was saved since the draft was made.
@@ -246,7 +246,8 @@ class _TestedRoutine(NamedTuple):
 
     Args:
         routine: The routine.
-        kept_literals: Which of the ``fixed`` names were names of proposed parameters.
+        kept_literals: The names in ``fixed`` that are names of proposed parameters. The values of
+            these parameters stay literals.
         case: The test case.
         differences: What the test run did otherwise than the task.
     """

@@ -220,7 +220,9 @@ class _VariableUses:
                 return self._is_harmless_assignment(parent, node)
 
     def _is_harmless_assignment(self, statement: Any, right_side: Any) -> bool:
-        """Return True if a statement assigns a value itself to a variable with harmless uses.
+        """Return True if a statement assigns a value to a variable that has only harmless uses.
+
+        The variable must get the whole value.
 
         Examples are ``other = name``, ``other = str(name)`` and ``for other in [name]``. In
         ``other = [name]``, the variable is a container of the value; in ``for other in name``, the

@@ -50,7 +50,7 @@ def remaining_values(routine: Routine) -> list[str]:
 
 
 def _contains(literal: object, parameter: Parameter) -> bool:
-    """Return True if a literal is the default value of a parameter, or a text with that value."""
+    """Return True if a literal is, or contains as a word, the default value of a parameter."""
     default = parameter.default
     if not isinstance(literal, str):
         is_number = isinstance(literal, (int, float)) and not isinstance(literal, bool)
@@ -64,6 +64,6 @@ def _contains(literal: object, parameter: Parameter) -> bool:
 
 
 def _spells_out(date: str, text: str) -> bool:
-    """Return True if a text has the name of a date's month, as in ``October 2026``."""
+    """Return True if a text names the month of a date, as ``October`` for ``2026-10-31``."""
     month = _MONTHS.get(date[5:7])  # the "10" of "2026-10-31"
     return month is not None and re.search(whole_word(month), text) is not None

@@ -140,7 +140,7 @@ class Repairing(WholeScriptHost):
     async def run(self, code: str) -> ScriptResult:
         """Run a script under the rules of the routine's header.
 
-        Changes that an earlier script made are not repeated; the script gets their results.
+        A change that an earlier script made is not made again: the script gets the earlier result.
         """
         self.guard = RoutineGuard(self._routine, self._earlier_calls)
         result = await self._host.execute(code, self.guard)

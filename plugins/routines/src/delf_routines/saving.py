@@ -191,7 +191,7 @@ def reads_with_data(events: Iterable[Event]) -> set[str]:
 
 
 class Proposal(NamedTuple):
-    """A proposed routine, and which of the ``fixed`` names were names of its parameters."""
+    """A proposed routine, and the names in ``fixed`` that would have been its parameters."""
 
     routine: Routine
     kept_literals: frozenset[str]
@@ -370,7 +370,7 @@ class _LiteralFinder(ast.NodeVisitor):
                     self._visit_with_name(None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Visit the bounds of ``rows[:5]``, but not the key of ``row["to"]``, which stays."""
+        """Visit the bounds of ``rows[:5]``; the key in ``row["to"]`` stays a literal."""
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
             no_name = None  # in ``best = rows[:5]``, the 5 is not called ``best``
@@ -495,7 +495,7 @@ class _LiteralFinder(ast.NodeVisitor):
     def _is_unquoted_phrase_with_date(self, value: str) -> bool:
         """Return True for a text of several words with a date, unless the task quotes the text.
 
-        Not the whole text becomes a parameter then, but its date; see :meth:`_replace_text`.
+        Of such a text, only the date becomes a parameter; see :meth:`_replace_text`.
         """
         has_date = _DATE.search(value) is not None and not _DATE.fullmatch(value)
         has_several_words = re.search(r"\s", value) is not None
@@ -600,7 +600,10 @@ def _find_in_f_strings(
 def _replacements_in(
     node: ast.JoinedStr, script: str, fields: Mapping[str, str]
 ) -> Iterator[_Replacement]:
-    """Yield replacements for the texts of an f-string that have a field, such as ``{city}``."""
+    """Yield replacements for the words of an f-string that ``fields`` maps to a field.
+
+    An example is the word ``Rome`` with the field ``{city}``.
+    """
     segment = ast.get_source_segment(script, node)
     if not fields or segment is None or not _is_single_f_string(segment):
         return

@@ -154,8 +154,8 @@ class RoutineStore:
                 case; None keeps the test cases.
 
         Raises:
-            ConfigurationError: If the file could not be read again, for example because the script
-                has an invisible character, or cannot be written.
+            ConfigurationError: If the file cannot be written; or if :meth:`find` would refuse the
+                file, for example because the script has an invisible character.
         """
         path = self.path(routine.name)
         Routine.of_text(routine.name, routine.text(), str(path))  # raises if find() would refuse it

@@ -57,7 +57,7 @@ class Agents:
 
     @asynccontextmanager
     async def lend(self, setup: Mapping[str, Any]) -> AsyncGenerator[Agent]:
-        """Yield an agent for a task, which is not stopped inside the ``with`` block.
+        """Yield an agent for a task; the agent is not stopped before the ``with`` block ends.
 
         Args:
             setup: The task's setup: the options of ``delf run`` with which the task was submitted.

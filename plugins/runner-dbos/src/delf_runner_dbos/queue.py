@@ -79,7 +79,8 @@ def check_queue_name(queue: str) -> None:
     """Check the name that a person gives to a queue.
 
     Raises:
-        ConfigurationError: If the name is empty, or contains the slash of :func:`user_queue_name`.
+        ConfigurationError: If the name is empty, or contains a slash, which :func:`user_queue_name`
+            puts into names of its own.
     """
     if "/" in queue or not queue.strip():
         raise ConfigurationError(f"{queue!r} cannot be the name of a queue")
@@ -100,9 +101,10 @@ def task_id_of(workflow_id: str) -> str:
 
 
 def folder_of(setup: Mapping[str, Any]) -> str:
-    """Return the folder in which a task was submitted: of its command, or of its program's project.
+    """Return the folder in which a task was submitted; an empty text if the task has no folder.
 
-    The text is empty if the task has no folder.
+    For the task of a command, this is the command's folder; for the task of a program, the folder
+    of the program's project.
     """
     folder = setup.get("folder", setup.get(PROJECT_FOLDER))  # a program may keep anything there
     return folder if isinstance(folder, str) else ""

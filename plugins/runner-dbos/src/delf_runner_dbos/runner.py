@@ -461,7 +461,10 @@ class Runner:
     async def _submit_unless_time_is_repeated(
         self, workflow_id: str, context: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Submit a schedule's task, unless clocks were set back and its time of day came before."""
+        """Submit a schedule's task.
+
+        If clocks were set back, a time of day comes twice: at the second time, submit no task.
+        """
         if repeats_time_of_day(context):
             return {"tasks": [], "note": _REPEATED_TIME_NOTE}
         task_ids = await self._submit_scheduled(
@@ -629,8 +632,8 @@ class Runner:
     async def sweep(self) -> None:
         """Release the workflows of dead runners, so that other runners can start them.
 
-        A runner counts as dead if its claim of the workflow's task has expired, or if no process
-        has claimed the task for the duration of a lease.
+        A runner counts as dead if its claim of the workflow's task has expired. A runner that has
+        not claimed the task counts as dead when the workflow has run for longer than a lease.
         """
         own_workflow_ids = {run.workflow_id for run in self._current_runs}
         # A restarted workflow has another start time, so that its lease counts from the restart.
@@ -669,7 +672,7 @@ class Runner:
         return is_lease_over  # in any other state, such as queued, no process has claimed the task
 
     async def _tasks_in_state(self, state: TaskState) -> Sequence[str]:
-        """Return the ids of the tasks of this runner's queues in a state, oldest first."""
+        """Return the ids of the tasks in a state that are in this runner's queues, oldest first."""
         task_ids: list[str] = []
         last: ListPlace | None = None
         while records := await self._journal.find(_BATCH_SIZE, state=state, after=last):

@@ -269,7 +269,7 @@ async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence
     """
 
     def newest_firing(client: DBOSClient) -> Sequence[WorkflowStatus]:
-        """Return the schedule's newest firing that has ended, and so has stored digests; if any."""
+        """Return the newest firing that has ended and stored digests; empty without a firing."""
         return _workflows(client, 1, schedule_name=context["stored_name"], status="SUCCESS")
 
     for row in await queue.call(newest_firing):
@@ -325,7 +325,7 @@ def _firings_of(
     Args:
         client: DBOS's client.
         stored_name: DBOS's name of the schedule.
-        limit: The maximum number of firings of each of the two kinds.
+        limit: The maximum number of planned firings, and of tests.
     """
     return [
         *_workflows(client, limit, schedule_name=stored_name),

@@ -36,8 +36,8 @@ def check_times(cron: str, zone: str | None) -> None:
 def repeats_time_of_day(firing: Mapping[str, Any]) -> bool:
     """Return True if a firing repeats an earlier one because clocks were set back.
 
-    After clocks were set back at 3:00, a daily schedule at 2:30 fires again, for example. False for
-    an hourly schedule, which should fire in the repeated hour, too.
+    For example, after clocks were set back at 3:00, a daily schedule at 2:30 fires again. The
+    result is False for an hourly schedule, which should fire in the repeated hour, too.
 
     Args:
         firing: The schedule's fields from DBOS, and ``at``, the time of the firing with its offset.

@@ -130,7 +130,10 @@ def compare_items(
 
 
 def _merge_digests(current: Sequence[str], known: Collection[str]) -> list[str]:
-    """Return the digests to store as known: first the current ones, then earlier ones."""
+    """Return the digests to store as known: all current digests, then the earlier digests.
+
+    Earlier digests above a limit are dropped.
+    """
     unique_digests = list(dict.fromkeys([*current, *known]))
     # All current items stay known: a forgotten item would count as new at the next call.
     limit = max(_MAX_SEEN, len(current))

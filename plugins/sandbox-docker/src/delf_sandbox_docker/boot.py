@@ -80,10 +80,9 @@ class _ProcessorTime:
         self._limit_seconds = seconds + self._before
 
     def milliseconds_left(self) -> float | None:
-        """Return in how many milliseconds the processor time can be used up at the earliest.
+        """Return the milliseconds until the processor time is used up if all processors are busy.
 
-        At the earliest means: with all processors busy. None if the system does not count the used
-        processor time.
+        None if the system does not count the used processor time.
         """
         used = _used_cpu_seconds()
         if used is None:

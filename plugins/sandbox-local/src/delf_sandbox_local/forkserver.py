@@ -280,7 +280,10 @@ class ForkServer:
             await asyncio.gather(sending, return_exceptions=True)
 
     def _watch(self, guest: LocalProcess) -> LocalProcess:
-        """Register a guest for the message about its end, or record an end that came already."""
+        """Register a guest, so that the message about its end reaches the guest.
+
+        If this message came before, record the end at once.
+        """
         end_status = self._early_ends.pop(guest.pid, None)
         if end_status is not None:
             guest.record_end(*end_status)
@@ -348,9 +351,9 @@ class ForkServer:
         self._guests.clear()
 
     def _last_error_line(self) -> str:
-        """Return the last line that the template process wrote to standard error, for a message.
+        """Return the last line that the template process wrote to standard error, after a colon.
 
-        The line follows a colon. The result is empty if there is no line.
+        The result is the end of an error message. The result is empty if there is no line.
         """
         pipe = self._process.stderr
         if pipe is None or pipe.closed:

@@ -13,7 +13,9 @@ from delf_sandbox.modules import import_names
 
 
 def missing_libraries(libraries: Iterable[str]) -> dict[str, str]:
-    """Return the packages that cannot be imported, with the reason and the command that installs.
+    """Return a mapping from each requirement that cannot be imported to the reason.
+
+    For a valid requirement, the reason includes the command that installs the package.
 
     Args:
         libraries: Requirements of packages; a module's name, such as ``sklearn``, is accepted, too.

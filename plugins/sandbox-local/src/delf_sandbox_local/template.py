@@ -105,9 +105,9 @@ def serve(descriptor: int, parent: int, linux_namespaces: list[str], server: Ser
 
 
 class _TemplateProcess:
-    """The process from which a process for each script (a guest) is forked.
+    """The process from which guests are forked: the processes that run scripts.
 
-    Forks guests on the host's request, and reports their ends to the host.
+    Forks a guest on the host's request, and reports to the host when a guest has ended.
 
     Args:
         host_socket: The socket through which the host sends requests.
