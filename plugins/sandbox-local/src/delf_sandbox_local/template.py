@@ -211,7 +211,7 @@ class _TemplateProcess:
             os._exit(_EX_OSERR)
 
     def _release_template_resources(self) -> None:
-        """Reset the signals, and close the descriptors, that only the template process needs."""
+        """Reset the template process's signals and close its descriptors, in a forked guest."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for descriptor in (self._host_socket.fileno(), self._wake_up_reader, self._wake_up_writer):

@@ -92,7 +92,10 @@ def _name_assigned_in_generator(node: ast.AST) -> str | None:
 
 
 def _check_generator_function(scope: Scope, functions: Functions) -> None:
-    """Raise if a generator function has effects or no end: a caller may use fewer items."""
+    """Raise if a generator function has effects or no end.
+
+    Monty runs the function to its end, although a caller may use only the first items.
+    """
     effect = _effect_of_generator_function(scope, functions)
     if effect is not None:
         raise AmbiguousError.at_node(
@@ -165,7 +168,7 @@ def _calls_print(function: ast.AST) -> bool:
 
 
 def _may_be_evaluated_at_once(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    """Return True if Python, too, uses all items of a lazy value, such as ``rows()``, at once."""
+    """Return True if Python uses all items of a lazy value at once, as in ``sorted(rows())``."""
     match parents[id(node)]:
         # ``sorted(rows())``
         case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:

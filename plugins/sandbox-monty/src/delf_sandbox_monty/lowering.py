@@ -199,11 +199,11 @@ class MontyRewriting(Rewriting):
         return function
 
     def must_rewrite_lazy(self, place: Place) -> bool:
-        """Return True for a lazy expression that is a statement or an assigned value.
+        """Return True for a lazy expression that is a statement, or whose value is assigned.
 
         Monty evaluates any lazy expression to a list at once. The rewriting awaits the calls in a
-        statement, and makes an iterator of an assigned list: a second loop over ``rows`` after
-        ``rows = map(…)`` finds no items in Python.
+        statement. An assigned value, as in ``rows = map(…)``, becomes an iterator, because a second
+        loop over ``rows`` finds no items in Python.
         """
         return isinstance(place.container, (ast.Expr, ast.Assign))
 
@@ -244,7 +244,7 @@ class Lowering(ast.NodeTransformer):
     """Rewrites a script in place to the syntax and modules that Monty supports.
 
     Args:
-        tools: The names that refer to tools everywhere in the script.
+        tools: The names of tools that the script binds to nothing else.
     """
 
     def __init__(self, tools: Collection[str]) -> None:
@@ -296,7 +296,10 @@ class Lowering(ast.NodeTransformer):
         return new
 
     def _replacement_of_module(self, node: Any, module: str) -> ast.expr:
-        """Build the expression that stands for an imported module: an object of the prelude."""
+        """Build the expression that replaces an imported module.
+
+        The expression is an object of the prelude, the code that Monty runs before a script.
+        """
         if module == "nest_asyncio":  # the prelude has a class with the same functions
             return ast.Call(
                 func=name(node, "__delf_Nest__"), args=[], keywords=[], **position_of(node)
@@ -365,7 +368,8 @@ class Lowering(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> Any:
         """Wrap in ``iter()`` a generator, map, filter or zip that is assigned to a name.
 
-        Monty makes a list of it, which a script could iterate over twice, unlike in Python.
+        Monty makes a list of such a value. Unlike in Python, a script could iterate over the list
+        twice.
         """
         self.generic_visit(node)
         match node.value:
@@ -603,7 +607,10 @@ class Lowering(ast.NodeTransformer):
         return call_of(name(node, "__delf_get__"), [node.value, text])
 
     def _replace_dunder_name(self, node: ast.Attribute) -> ast.expr:
-        """Replace a class's ``__name__``, or a function's ``__name__`` or ``__qualname__``."""
+        """Replace ``__name__`` or ``__qualname__`` by a call that returns the name in Python.
+
+        Keep the attribute if Monty has the same name.
+        """
         match node.value:
             # type(error).__name__, error.__class__.__name__: in Monty, delf's exceptions have
             # other names than in a script
@@ -666,8 +673,8 @@ def _check_syntax(tree: ast.Module) -> None:
     """Raise if a script has syntax that Monty does not support; the message has an alternative.
 
     Raises:
-        AmbiguousError: If the script has such syntax. Any script that is refused before it runs has
-            this error.
+        AmbiguousError: If the script has such syntax. This class is for all refusals of a script
+            before its start, not only for ambiguous scripts.
     """
     for node in ast.walk(tree):
         match node:
@@ -690,7 +697,10 @@ def _check_syntax(tree: ast.Module) -> None:
 
 
 def mark_called_attributes(tree: ast.AST) -> None:
-    """Mark the attributes that a script calls, which are methods and not items of records."""
+    """Mark the attributes that a script calls, as in ``row.keys()``.
+
+    Only other attributes, as in ``row.price``, may mean an item: ``row["price"]``.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node.func.is_called = True  # pyright: ignore[reportAttributeAccessIssue]
@@ -719,7 +729,7 @@ def _date_to_text(node: Any) -> Any:
 def _may_be_date(node: Any) -> bool:
     """Return True if the value of an expression may be a date or the text of a date.
 
-    Arithmetic counts as a number, as in ``price + tax``, although ``day + timedelta(days=1)`` gives
+    Return False for arithmetic, such as ``price + tax``, although ``day + timedelta(days=1)`` gives
     a date.
     """
     match node:

@@ -116,10 +116,10 @@ def line_of(source: str, number: int | None) -> str | None:
 
 
 def _end_with_value(tree: ast.Module) -> None:
-    """Append the value of the last statement to a script that does not end in an expression.
+    """Append an expression with the last value to a script that ends in an assignment or a block.
 
-    The last statement may be an assignment, or a block, such as ``if``, that ends in an assignment
-    or in an expression.
+    For a block, such as an ``if``, the last value is that of the last assignment or expression in
+    the branch that runs; None if there is no such value.
     """
     if not tree.body or isinstance(tree.body[-1], (ast.Expr, ast.Return)):
         return
@@ -171,7 +171,10 @@ class _FormatCalls(ast.NodeTransformer):
 
 
 def _format_template(node: ast.JoinedStr) -> tuple[str, list[ast.expr]]:
-    """Return an f-string as a template for ``str.format``, and the values of the template."""
+    """Convert an f-string to a template for ``str.format``, and return its values, too.
+
+    For ``f"{total:.2f} EUR"``, return ``"{:.2f} EUR"`` and the expression ``total``.
+    """
     parts: list[str] = []
     values: list[ast.expr] = []
     for part in node.values:
@@ -230,8 +233,9 @@ def _lines_of_statements(node: ast.AST, reparsed_node: ast.AST) -> Iterator[tupl
 def prelude() -> str:
     """Return the code that Monty runs before the first script of a session.
 
-    The file with the code has two placeholders: a table from the exceptions of Monty to those of
-    delf that they represent, and the beginning of messages about unsupported Python.
+    Two placeholders in the file with the code are replaced. One gets a table that maps an exception
+    of Monty to the exception of delf for which it stands. The other placeholder gets the beginning
+    of messages about unsupported Python.
     """
     text = resources.files("delf_sandbox_monty").joinpath("prelude.txt").read_text("utf-8")
     delf_exceptions = {monty_exception: name for name, monty_exception in ALIASES.items()}
@@ -259,8 +263,8 @@ def initial_names_of(
     Args:
         tools: The tools of the session.
         modules: The names of the importable modules.
-        script_names: The names that earlier scripts have defined. A name that is added later
-            counts from then on.
+        script_names: The names that earlier scripts have defined. The result also knows names that
+            are added to this object later.
     """
     return InitialNames(
         tools={tool.name: tool.methods for tool in tools},

@@ -495,7 +495,12 @@ class MontySession:
             raise _EXCEPTIONS["ToolError"](problem) from None
 
     def _status(self, kind: str, message: str) -> int | None:
-        """Return the HTTP status of the failed call that raised an exception, if known."""
+        """Return the HTTP status of the failed call that raised an exception; None if unknown.
+
+        Args:
+            kind: The name of the exception.
+            message: The message of the exception.
+        """
         return self._statuses.get((kind, message))
 
     def _cancel_calls(self) -> None:
@@ -596,7 +601,7 @@ async def _in_thread_if_large(work: Callable[..., T], *values: Any) -> T:
 
 
 async def _call_async(take: Callable[[str, bytes], None], name: str, data: bytes) -> None:
-    """Call a function in a coroutine, because run_coroutine_threadsafe() takes nothing else."""
+    """Call a function in a coroutine, because run_coroutine_threadsafe() takes only coroutines."""
     take(name, data)
 
 

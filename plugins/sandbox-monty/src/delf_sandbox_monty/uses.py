@@ -60,7 +60,7 @@ class UncalledTools:
         The script then forgot to call the action, as in ``print(mail.read)``.
 
         Raises:
-            TypeError: If a string contains such a ``repr``. The message has the call to write.
+            TypeError: If a string contains such a ``repr``. The message says which call to write.
         """
         if (message := self.error_message(value)) is not None:
             raise TypeError(message)
@@ -72,7 +72,7 @@ class UncalledTools:
         ``file.write(mail.read())``.
 
         Raises:
-            TypeError: If the file contains such a ``repr``. The message has the call to write.
+            TypeError: If the file contains such a ``repr``. The message says which call to write.
         """
         # A quick test, because a file can be large.
         if any(mark.encode() in data for mark in _PARTS_OF_INTERNAL_NAMES):

@@ -23,7 +23,7 @@ _REMOVE_CONTROL: Final = dict.fromkeys(code for code in range(32) if chr(code) n
 def plain(value: Any, max_bytes: int) -> Any:
     """Convert a value of Monty to plain data; objects of script-defined classes become dicts.
 
-    Shared parts are converted once.
+    A part that occurs several times in the value is converted once.
 
     Args:
         value: The value that Monty passed.
@@ -45,7 +45,8 @@ class _Copy:
 
     Args:
         max_bytes: The maximum size of the result in bytes, approximately.
-        rejects_reprs: Whether a text is an error if it is the ``repr`` of a value that is no data.
+        rejects_reprs: Whether to raise for a text such as ``range(0, 3)``, which Monty passes for a
+            value that is no data.
     """
 
     def __init__(self, max_bytes: int, *, rejects_reprs: bool) -> None:

@@ -60,8 +60,8 @@ class Application:
     does not forward lifespan events, the first request starts the agent.
 
     Args:
-        agent: The agent that runs the tasks. Unless the agent is started or configured otherwise,
-            its journal is kept in a database.
+        agent: The agent that runs the tasks. If the agent is not started yet, and its configuration
+            names no journal, the agent gets a journal in a database.
         settings: The server's settings.
         environ: The environment variables, of which ``DELF_API_KEY`` is read.
 
@@ -251,7 +251,7 @@ class _LoopEndWatcher(asyncio.Future[None]):
     """A future that leaves the agent's tasks resumable when the event loop cancels this future.
 
     A mounted application gets no lifespan event before its event loop is closed. The loop then
-    cancels all its futures, and calls ``cancel`` of this one.
+    cancels all its futures, and so calls ``cancel`` of this future.
 
     Args:
         agent: The agent that runs the tasks.
@@ -327,7 +327,10 @@ async def _arguments(operation: Operation, call: Call) -> dict[str, BaseModel]:
 
 
 def _route(operation: Operation, service: Service) -> Route:
-    """Create the route of an operation; names in the path that people choose may have slashes."""
+    """Create the route of an operation.
+
+    A name that people chose, such as that of a routine, may contain slashes.
+    """
     path = operation.path
     for parameter in _FREE_NAMES:
         path = path.replace(f"{{{parameter}}}", f"{{{parameter}:path}}")

@@ -156,8 +156,8 @@ class Budgets:
         """Return the current ledger of a caller's own budget; None without such a budget.
 
         The limits of the settings name a person by the plain name, such as ``ann``. The journal
-        stores tasks under ``caller.user``, which is also unique if another
-        ``ann`` is added later.
+        stores tasks under ``caller.user``, which stays unique even if another ``ann`` is added
+        later.
         """
         if caller.name not in self._limits and EVERYBODY not in self._limits:
             return None

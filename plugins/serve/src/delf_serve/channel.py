@@ -58,7 +58,7 @@ class Notice:
     """A notification for people.
 
     Args:
-        name: The message id, which is the same for each attempt.
+        name: The message id, which is the same for each attempt to deliver the notice.
         content: The JSON body for webhooks.
         subject: The subject of the mail.
         text: The text of the mail.
@@ -311,7 +311,10 @@ class EndNotices:
             self._notices.start(self._tell(end))
 
     async def _tell(self, end: TaskFinished) -> None:
-        """Send the notice to the people who want it when the task ends, not when it began."""
+        """Send the notice to the people who want notices now, at the end of the task.
+
+        Their choices when the task began do not count.
+        """
         journal = self._journal()
         try:
             # The journal has the text of the task without secrets.
@@ -360,7 +363,7 @@ class WebChannel:
         """Implements :class:`delf.protocols.journal.SupportsJournal`.
 
         Only a shared journal has people and the notices that they chose. With any other journal,
-        the channel tells each notice to the receivers in its settings.
+        each notice goes to the receivers in the channel's settings.
         """
         self._journal = journal if isinstance(journal, SharedJournal) else None
 

@@ -224,7 +224,10 @@ class Uploads:
 
 
 def _charged_bytes(size: int) -> int:
-    """Return the bytes that are charged for a file, because an empty file uses disk space, too."""
+    """Return the bytes that are charged for a file: its size, but at least a minimum.
+
+    An empty file uses disk space, too.
+    """
     return max(size, _MIN_CHARGED_BYTES)
 
 

@@ -234,7 +234,7 @@ class Guard:
     def _check_body(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
     ) -> None:
-        """Check the declared size of a request's body, and store the limit for its reader.
+        """Check the declared size of a request's body, and store the limit for reading the body.
 
         Raises:
             ProblemError: If the declared size is invalid or too large, or a safe method has a body.

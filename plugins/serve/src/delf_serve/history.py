@@ -52,7 +52,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundL
 
     Raises:
         ProblemError: If the journal has no search.
-        UnknownTaskError: If the query continues after an unknown task.
+        UnknownTaskError: If the task after which the results begin is unknown.
     """
     await _update_index(tasks)
     before: str | None = None
@@ -113,7 +113,8 @@ async def compare(tasks: Tasks, one: str, other: str, caller: Caller) -> s.Compa
 def _align_lines(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
     """Align the lines of two texts for a side-by-side diff.
 
-    Texts with many repeated lines are compared line by line, because aligning would take minutes.
+    Aligning texts with many repeated lines would take minutes. Such texts stay unaligned: line 1 is
+    beside line 1, line 2 beside line 2, and so on.
     """
     counts = Counter(right)
     equal_pair_count = sum(number * counts[line] for line, number in Counter(left).items())

@@ -46,7 +46,7 @@ class Caller:
         uid: The person's unique id in the journal; empty for a key of the settings.
         label: The name of the API key among the person's keys.
         teams: The person's teams.
-        mates: The people who share a team with the person, as users.
+        mates: The people who share a team with the person, each as :attr:`Person.user`.
     """
 
     name: str
@@ -73,8 +73,9 @@ class Caller:
         """Return the caller as the decider of a request.
 
         Args:
-            via: The channel and the client's address from which the decision came. Not needed to
-                ask what the caller may decide: only a decision is recorded with its channel.
+            via: The channel and the client's address from which the decision came, for the
+                journal. Empty if there is no decision, but only a check of what the caller may
+                decide.
         """
         return Decider(
             name=self.name,
@@ -123,7 +124,7 @@ class Keys:
     Args:
         texts: API keys in the format of the settings.
         requires_login: Whether every request must authenticate even if there is no API key. True
-            if people can log in in another way.
+            if people can log in without a key, for example through OpenID Connect.
 
     Raises:
         ConfigurationError: If a key is invalid. The message names its position, never its text.
@@ -247,7 +248,7 @@ class Keys:
         return frozenset(person.user for person in self._all_people if team in person.teams)
 
     def current(self, caller: Caller) -> Caller | None:
-        """Return a caller with the present rights, scope and teams; None without access now."""
+        """Return a caller with the present rights, scope and teams; None if access has ended."""
         if not self._requires_login:
             return caller
         if caller.digest:

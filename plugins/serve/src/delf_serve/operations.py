@@ -633,7 +633,8 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
 def _require_all_rights(call: Call) -> None:
     """Refuse an API key with fewer rights than its person has.
 
-    Otherwise such a key could send to an address of its own what only the person may see.
+    The person's notices have data that such a key may not read. With the key, somebody could have
+    the notices sent to another address.
     """
     caller = call.caller
     person = call.service.keys.caller_of(caller.user or "")
@@ -651,7 +652,7 @@ def _new_webhook_secret() -> str:
 
 
 def _with_notices(person: Person, body: s.NoticesRequest) -> Person:
-    """Return a person with the chosen notices, and with the chosen channels if there are any."""
+    """Return a person with the chosen notices and channels; ``ways`` None keeps the channels."""
     notices: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
     if body.ways is None:
         return replace(person, notices=notices)
@@ -660,9 +661,10 @@ def _with_notices(person: Person, body: s.NoticesRequest) -> Person:
 
 
 def _with_webhook(person: Person, address: str | None, new_secret: str) -> Person:
-    """Return a person with the address of a webhook; an empty address removes the webhook.
+    """Return a person with a new webhook address and the new secret.
 
-    None keeps the address. The present address also keeps its secret.
+    An empty address removes the webhook. None, or the address that the person already has, changes
+    neither the address nor the secret.
     """
     if address is None or address == person.webhook:
         return person
@@ -703,7 +705,7 @@ def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.Noti
 
 
 def _is_listed(conversation: str, caller: Caller) -> bool:
-    """Return True for a conversation that the caller may see, and that no client keeps itself."""
+    """Return True if the caller may see a conversation, and no client keeps the messages itself."""
     return caller.sees(user_of(conversation)) and not is_kept_by_client(conversation)
 
 

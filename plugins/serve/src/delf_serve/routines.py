@@ -195,7 +195,10 @@ def _errors_as_conflicts() -> Generator[None]:
 
 
 def _may_be_hidden(original_task: TaskRecord | None, caller: Caller) -> bool:
-    """Return True if a routine may be made from a task that the caller may not see."""
+    """Return True if a routine's original task may be hidden from the caller.
+
+    ``original_task`` is None for a hidden task, but also for an unknown or deleted task.
+    """
     sees_all_tasks = caller.visible_users is None
     return original_task is None and not sees_all_tasks
 
@@ -207,9 +210,10 @@ def _digest_of_draft(draft: DraftRoutine, task_id: str, name: str) -> str:
 
 
 def _without_task(routine: Any) -> Any:
-    """Return a routine without the words and the id of its original task.
+    """Return a routine without the text and the id of its original task.
 
-    A title that a person wrote stays. The title of a new routine is the beginning of the task.
+    The title is removed, too, if it is the beginning of the task's text, as in a new routine. A
+    title that a person wrote stays.
     """
     words_of_task = " ".join(routine.task.split())
     is_title_copied = words_of_task.startswith(routine.title.removesuffix("…"))

@@ -63,7 +63,7 @@ class ResponseModel(BaseModel):
 
     @classmethod
     def of(cls, record: object, **further: Any) -> Self:
-        """Create the body from the attributes of a record that have the names of its fields.
+        """Create the body from a record: each field gets the record's attribute of its name.
 
         Args:
             record: The record.
@@ -74,7 +74,9 @@ class ResponseModel(BaseModel):
 
 
 def _as_body(kind: type[Any], *names: str) -> type[ResponseModel]:
-    """Create a response model from a dataclass or TypedDict: fields, types and descriptions.
+    """Create a response model with the fields of a dataclass or TypedDict.
+
+    The fields keep their types and descriptions.
 
     Args:
         kind: The class. Fields of a dataclass with ``compare=False`` are omitted: they are no data,
@@ -1069,7 +1071,7 @@ def _require_stored(state: TaskState) -> TaskState:
 
 
 class FiguresQuery(FilterQuery):
-    """The kind of group for statistics about tasks, and the filters that select the tasks."""
+    """How to group tasks for statistics, and the filters that select the tasks."""
 
     by: FigureBy = Field(default="day", description="The kind of group.")
     state: Annotated[TaskState, AfterValidator(_require_stored)] | None = Field(

@@ -169,7 +169,7 @@ class Protocol(HttpToolsProtocol):
             self._start_timer(_IDLE_SECONDS, self._close)
 
     def on_response_complete(self) -> None:
-        """Start the timeout for closing, for the next request, or for the rest of the body."""
+        """Start the timeout for what is due next: the close, the rest of the body, or a request."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._start_timer(_CLOSE_SECONDS, self.abort)

@@ -24,7 +24,7 @@ def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
 
     Args:
         secret: Any text, or ``whsec_`` and base64.
-        name: The message id, which is the same for each attempt.
+        name: The message id, which is the same for each attempt to deliver the message.
         at: The Unix time in seconds.
         body: The body.
     """
@@ -37,7 +37,7 @@ def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
 
 
 def verify(secret: str, headers: Mapping[str, str], body: bytes) -> str:
-    """Verify the signature of a message, and return its id, which each attempt repeats.
+    """Verify the signature of a message, and return the id, which is the same for each attempt.
 
     The headers of Standard Webhooks and GitHub's ``X-Hub-Signature-256`` are supported.
 

@@ -102,7 +102,11 @@ class LiveEvents:
     async def next(
         self, seconds: float, *, until: asyncio.Future[Any] | None = None
     ) -> Event | None:
-        """Return the next event; None after a timeout, once ``until`` is done, or once closed."""
+        """Return the next event.
+
+        None if there is no event within the time, or before ``until`` is done, or if the
+        subscription has ended.
+        """
         # The future is kept after a timeout: the cancellation of anext() could lose an event.
         if self._next_event is None:
             self._next_event = asyncio.ensure_future(anext(self._subscription, None))

@@ -109,9 +109,10 @@ Waiting = Mapping[str, Sequence[RequestRecord]]
 
 
 def has_right(record: RequestRecord, caller: Caller) -> bool:
-    """Return True if a caller has the right to decide a request, apart from approval rules.
+    """Return True if a caller has the right to decide a request.
 
-    A question can also be answered by the user of its task.
+    Approval rules are not considered: a rule may still forbid the decision. A question can also be
+    answered by the user of its task.
     """
     user_of_task = record.task.user
     is_own_question = record.requested.is_question and user_of_task == caller.user
@@ -151,7 +152,7 @@ class _Submission:
         strategy: A strategy instead of the agent's.
         paths: The paths of input files.
         variables: Variables for scripts, with data from another service.
-        trust: Whether the user wrote the task's text.
+        trust: ``own`` if the user wrote the task's text, else ``outside``.
         setup: Data about the request that the task's record keeps.
     """
 
@@ -283,8 +284,9 @@ class Tasks:
             key_scope: The requests among which the key is unique; by default those of the caller.
             strategy: A strategy instead of the agent's.
             client: The client's address.
-            paths: The paths of input files besides the request's uploads. Without paths and
-                uploads, an empty sequence gives the task no files, and None the agent's files.
+            paths: The paths of input files besides the request's uploads. If the request has no
+                uploads, the task gets no files for an empty sequence, and the agent's files for
+                None.
             other_authors: The names of other people who wrote parts of the task's text.
             external_variables: Variables for scripts, with data from another service. If
                 ``strategy`` is set, the task's text contains these data, too, and is not trusted.
@@ -386,7 +388,7 @@ class Tasks:
     async def _forget_at_end(
         self, task_id: str, running_task: _RunningTask, work: Awaitable[object]
     ) -> None:
-        """Stop counting a submitted task when its work ends, even without an end in the journal."""
+        """Stop counting a submitted task when its work ends, even if no event says so."""
         try:
             with contextlib.suppress(DelfError):  # the journal has the reason, or cannot be written
                 await work
@@ -444,8 +446,8 @@ class Tasks:
             client: The client's address.
 
         Raises:
-            ProblemError: If an input file is missing, if files of another person would be used for
-                other words, or if the model is not available to the caller.
+            ProblemError: If an input file is missing, if a task with a new text would get files of
+                another person, or if the model is not available to the caller.
         """
         record = await self._by_full_id(task_id, caller)
         events = await self.journal.read(record.task_id)
@@ -902,7 +904,9 @@ class Tasks:
         *,
         continue_past_limit: bool = False,
     ) -> None:
-        """Continue a task in this process; return after its first new event, or a few seconds.
+        """Continue a task in this process, without waiting for the end of the task.
+
+        Return after the first new event, but at the latest after a few seconds.
 
         Args:
             task_id: The id of the task.
@@ -1026,7 +1030,7 @@ class Tasks:
 
         Raises:
             ConfigurationError: If the user was removed, or lost the right to run tasks.
-            JournalFailedError: If the people cannot be read, so that this is not known.
+            JournalFailedError: If the people cannot be read from the journal.
         """
         if user is None:
             return
@@ -1070,7 +1074,7 @@ class Tasks:
 
 
 async def _wait_for_first_event(running_task: _RunningTask) -> None:
-    """Wait for the first new event of a resumed task, or a few seconds.
+    """Wait for the first new event of a resumed task, but at most a few seconds.
 
     Raises:
         DelfError: If the task ends with this error before its first new event.
@@ -1184,10 +1188,10 @@ def is_kept_by_client(conversation: str) -> bool:
 
 
 def _has_own_options(events: Sequence[Event]) -> bool:
-    """Return True for the task of a command or of a schedule's test, with options for its agent.
+    """Return True if a task has options of its own, which differ from those of the server's agent.
 
-    An option may be stricter than the server's agent, such as to refuse all calls that change
-    something. The tasks of servers, and forks by servers, run with the server's agent.
+    A command or the test of a schedule may start such a task. Its options may be stricter, for
+    example refuse all calls that change something. A task or fork that a server started has none.
     """
     start = start_event(events)
     if start is None or SERVER_FIELD in start.setup:

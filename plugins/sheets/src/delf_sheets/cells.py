@@ -166,7 +166,10 @@ def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[An
 
 
 def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return rows as dicts by the header's names; missing and duplicate names get numbers."""
+    """Return the rows below a header as dicts, whose keys are the names in the header.
+
+    Missing and duplicate names get numbers.
+    """
     if not grid:
         return []
     width = max(len(row) for row in grid)

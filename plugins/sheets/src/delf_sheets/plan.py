@@ -283,7 +283,7 @@ def _name_of(key: Any) -> str:
 
 
 def _values_by_name(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return a row with its keys as names of columns.
+    """Return a row whose keys became names of columns: ``2026`` becomes ``"2026"``.
 
     Raises:
         ToolRefusedError: If a key is not among the names, or if two keys mean the same name.
@@ -360,9 +360,10 @@ def _number_format(pattern: str) -> dict[str, str]:
 
 
 def _number_format_type(pattern: str) -> str:
-    """Return the Sheets API's type of a number format, such as DATE, by the first section.
+    """Return the Sheets API's type of a number format, such as DATE.
 
-    Literal text and brackets, such as a colour or a condition, are ignored.
+    If ``;`` divides the format into sections, the first section decides. Literal text and brackets,
+    such as a colour or a condition, are ignored.
     """
     first_section = _LITERAL.sub("", pattern).split(";")[0]
     codes = _BRACKETS.sub("", first_section).lower()

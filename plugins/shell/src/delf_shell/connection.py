@@ -28,7 +28,8 @@ class Shell(Connection[ShellSettings]):
     Args:
         rules: The rules, of which the first one with a matching pattern decides:
             ``{"pattern": "git status", "approval_required": False}``.
-        default: The rule for commands that match no pattern; they are blocked when omitted.
+        default: The rule for commands that match no pattern; such commands are blocked when
+            ``default`` is omitted.
         folder: The working folder of commands.
     """
 

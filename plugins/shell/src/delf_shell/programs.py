@@ -68,7 +68,10 @@ def wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> boo
 
 
 def argument_indexes(command: Words) -> list[int]:
-    """Return the positions of a command's arguments: ``-`` and all words after ``--``, too."""
+    """Return the positions of the words after the program that are no options.
+
+    The word ``-`` is no option, nor is any word after ``--``.
+    """
     indexes: list[int] = []
     are_options_over = False
     for index, word in enumerate(command[1:], start=1):

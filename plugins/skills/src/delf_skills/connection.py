@@ -68,7 +68,10 @@ class Skills(Connection[SkillsSettings]):
         return "\n\n".join(parts) or None
 
     def _skill_lines(self) -> list[str]:
-        """Return a line with the name and description of each skill, and one with further names."""
+        """Return a line with the name and description of each skill.
+
+        If there are very many skills, the last line has only the names of the remaining skills.
+        """
         names = self._library.names()
         lines: list[str] = []
         # The more skills there are, the fewer characters are shown of each description.

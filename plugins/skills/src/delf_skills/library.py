@@ -131,7 +131,7 @@ class Library:
         return content
 
     def _content(self, path: Path) -> bytes:
-        """Return the content of a skill's file or of AGENTS.md, unless a link leads elsewhere."""
+        """Return the content of a skill's file or AGENTS.md; refuse a link that leads elsewhere."""
         # Links must not lead out of this folder. AGENTS.md is in no folder of skills, so its links
         # must not lead out of its own folder, the project's root.
         allowed_folder = next((f for f in self._folders if path.is_relative_to(f)), path.parent)

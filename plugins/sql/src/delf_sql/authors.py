@@ -31,8 +31,8 @@ class OwnTables:
     """The tables and columns whose contents are declared as the user's own.
 
     Args:
-        trust: ``own`` by ``table``, ``schema.table`` or ``table.column`` if only the user writes
-            the contents, else ``outside``.
+        trust: A mapping from ``table``, ``schema.table`` or ``table.column`` to ``own`` if only the
+            user writes the contents, else to ``outside``.
         dialect: The database's dialect.
         functions: The functions that the user allows in addition to those known to only read.
     """
@@ -282,10 +282,10 @@ class OwnTables:
 
 
 def _may_mean(key: str, name: str) -> bool:
-    """Return True if a key of the setting ``trust`` may name the same table or column as a query.
+    """Return True if a key of the setting ``trust`` may mean the same table or column as a name.
 
-    Letter case is ignored, because most databases ignore it, at least in names of columns. Either
-    name may have a schema.
+    Letter case is ignored, because most databases ignore it, at least in names of columns. The
+    key or the name may have a schema: the key ``orders`` may mean the table ``shop.orders``.
     """
     first, second = f".{key.lower()}", f".{name.lower()}"
     return first.endswith(second) or second.endswith(first)
@@ -294,12 +294,14 @@ def _may_mean(key: str, name: str) -> bool:
 def _resolve_names(
     names: Iterable[str | None], cte_names: Sequence[str], ambiguous_names: Sequence[str]
 ) -> list[str | None]:
-    """Return which tables are read under some names in a query or common table expression (CTE).
+    """Return the tables among the names that a query reads, or a common table expression (CTE).
+
+    The names of CTEs are left out. None stands for a source that may not be a table.
 
     Args:
-        names: The names; None for a source that is not a table.
-        cte_names: The names of the CTEs before this place.
-        ambiguous_names: The names of the CTEs around and after this place.
+        names: The names that are read; None for a source that is not a table.
+        cte_names: The names that surely mean CTEs here.
+        ambiguous_names: The names that mean a CTE in some databases, and a table in others.
     """
     tables: list[str | None] = []
     for name in names:

@@ -89,7 +89,7 @@ class SQL(Connection[SQLSettings]):
         name: The variable's name in scripts; ``sql`` when omitted.
         allow: The available actions.
         confirm: The actions that need approval; ``write`` when omitted.
-        metadata: Anything the embedding program wants to keep with it.
+        metadata: Any data that the embedding program wants to keep with the connection.
         settings: The fields of ``SQLSettings``; those left out come from ``DELF_<NAME>_<FIELD>``.
 
     Raises:
@@ -266,7 +266,7 @@ class SQL(Connection[SQLSettings]):
         return f"(query: {most:,} rows at most, not {usual:,})\n"
 
     async def _with_samples(self, tables: Sequence[Table]) -> list[Table]:
-        """Return the first tables with descriptions of the values in their columns.
+        """Return the first ``_MAX_SAMPLED`` tables, with descriptions of their columns' values.
 
         Return an empty list if the setting ``sample`` is off, if queries need approval, or if the
         database does not prevent queries from writing. The descriptions are cached until the next

@@ -125,7 +125,7 @@ def failed_statement_error(
 
 
 def _shortened(text: str, backend: Backend) -> str:
-    """Redact and truncate a text, in this order: a part of a secret would not be found."""
+    """Redact secrets in a text, then truncate it: a truncated secret would not be found."""
     return backend.target.scrub(text)[:_MAX_TEXT_CHARS]
 
 

@@ -71,7 +71,9 @@ _ADVICE: Final[dict[Family, str]] = {
 
 
 def family_of(kind: str) -> tuple[Family, int]:
-    """Return the family of a type name, and its number of array dimensions.
+    """Return the family of a column type, such as ``integer``, and the number of array dimensions.
+
+    For ``bigint[][]``, return ``("integer", 2)``; for a type that is no array, the number is 0.
 
     Args:
         kind: The catalogue's name, such as ``decimal(9,2)`` or ``timestamp with time zone[]``.
@@ -184,7 +186,7 @@ def _convert(value: Any, family: Family, dimensions: int, *, is_write: bool) -> 
         value: The value.
         family: The type family.
         dimensions: The number of dimensions of the array; 0 for a single value.
-        is_write: Whether a write stores the value, so that it is not only compared.
+        is_write: Whether a write stores the value; False if the value is only compared.
     """
     if dimensions:
         if not isinstance(value, list):
@@ -244,7 +246,7 @@ def _fits(value: Any, family: Family) -> bool:
 
 
 def _fits_boolean(value: Any) -> bool:
-    """Return False for a number other than 0 and 1; the database decides about ``"yes"``."""
+    """Return False for a number other than 0 and 1; the database checks texts such as "yes"."""
     number = _number(value) if isinstance(value, str) else value
     if not isinstance(number, (int, float, decimal.Decimal)):
         return True

@@ -404,9 +404,10 @@ def _check_nodes(tree: exp.Query | exp.Values) -> None:
 
 
 def _positions_of_aliases_with_columns(tree: exp.Query | exp.Values) -> frozenset[int]:
-    """Return the positions in the text of table aliases that name columns, such as ``t(a, b)``.
+    """Return at which indexes of the text the table aliases with a list of columns start.
 
-    In ``FROM f() AS t(a, b)``, such an alias looks like a call of a function ``t``.
+    In ``FROM f() AS t(a, b)``, the alias ``t`` has such a list, and looks like the call of a
+    function ``t``.
     """
     from sqlglot import exp
 

@@ -121,7 +121,7 @@ def _is_colon_after_value(before: Token, colon: Token) -> bool:
 
 
 def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Placeholder:
-    """Build the placeholder at a token; the neighbouring tokens show IN lists and casts."""
+    """Build the placeholder at a token. Tokens beside it show whether it is in an IN or a cast."""
     # The placeholder stands for the whole list in ``IN :ids``, and for an item in ``IN (:id)``.
     is_whole_list = index >= 1 and tokens[index - 1].word == "IN"
     word_before_parenthesis = ""

@@ -175,8 +175,8 @@ def _describe_values(column: Column, values: Sequence[Any]) -> str:
 def _describe_texts(name: str, values: Sequence[str]) -> str:
     """Describe the texts of a column.
 
-    The description is the structure of JSON texts, a date format, the distinct texts if few texts
-    repeat in many rows, or patterns.
+    The description is the first of these that applies: the structure of JSON texts, a date format,
+    the distinct texts (if few texts repeat in many rows), patterns.
     """
     if all(value.lstrip().startswith(("{", "[")) for value in values):
         with contextlib.suppress(ValueError, RecursionError):

@@ -64,7 +64,7 @@ class OpenOptions(NamedTuple):
             also the maximum size of each file that the process writes.
         readable: Files that the process may read.
         writable: Files and folders that the process may write.
-        library: The folder of ``delf_confined``.
+        library: The folder from which the process can import ``delf_confined``.
     """
 
     uri: str
@@ -360,7 +360,10 @@ class _Session:
         _database: str | None,
         _: str | None,
     ) -> int:
-        """Allow a writer everything except attaching, file functions and changing pragmas."""
+        """Allow a writer everything except ATTACH, DETACH, file functions and most pragmas.
+
+        The allowed pragmas only read.
+        """
         if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_FUNCTION:

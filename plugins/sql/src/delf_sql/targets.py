@@ -141,7 +141,7 @@ def _rows(source: Any) -> Iterator[Sequence[Any]]:
 
 
 def _parameter_index(item: Any) -> int | None:
-    """Return the index of the parameter that an expression consists of; None for any other."""
+    """Return the index of a parameter; None for an expression that is not just a parameter."""
     from sqlglot import exp
 
     while isinstance(item, (exp.Paren, exp.Alias)):

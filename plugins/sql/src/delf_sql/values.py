@@ -93,10 +93,10 @@ def as_json(value: Any) -> str:
 
 
 def _in_json(value: Any) -> Any:
-    """Convert a value that is not in JSON.
+    """Convert a value for which JSON has no type.
 
-    Dates and times become text in ISO format, durations seconds. A decimal number becomes a number
-    if its value stays exactly the same, else text.
+    Dates and times become text in ISO format, durations a number of seconds. A decimal number
+    becomes a number if its value stays exactly the same, else text.
 
     Raises:
         TypeError: For bytes.

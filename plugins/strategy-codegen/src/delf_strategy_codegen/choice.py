@@ -113,8 +113,8 @@ def _needs_names_of(candidates: Sequence[Block], examples: Sequence[Block]) -> b
 def _join_or_choose(scripts: Sequence[Block]) -> Reading:
     """Join scripts that continue each other; of several versions of a script, return the last.
 
-    The scripts are ambiguous if a block may continue or replace the earlier blocks, unless a later
-    block replaces them all.
+    The reading has no script if it is unclear whether a block continues or replaces the blocks
+    before, unless a later block clearly replaces them all.
     """
     can_compare = len(scripts) <= _MAX_COMPARED
     chosen_blocks = [scripts[0]]

@@ -179,7 +179,7 @@ def _tagged_block(content: str, start: int, end: int, answer: str) -> Block:
 def _answer_text(text: str) -> str:
     """Remove tagged reasoning, and everything after the end of the model's turn, from an answer.
 
-    Marks and tags within a script are text of the script.
+    Tags and end marks within a script are kept, because they are text of the script.
     """
     scripts = [block for block in blocks_of(text) if parse_script(block.code) is not None]
     for mark in _TURN_END.finditer(text):
@@ -227,8 +227,8 @@ def _script_in_prose(text: str) -> Reading:
 def _ranges_of_code(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each range of lines that may be a script.
 
-    From each line that looks like code, the ranges lead to the last line, then up to the first line
-    with a syntax error.
+    For each line that looks like code, the first range goes from this line to the last line. If
+    Python reports a syntax error, the next range ends before the line with the error.
     """
     for start, first_line in enumerate(lines):
         end = len(lines) if _CODE_START.match(first_line) else start

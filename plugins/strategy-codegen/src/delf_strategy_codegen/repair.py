@@ -352,7 +352,10 @@ class _Reader:
         return text
 
     def _closing_quotes(self, curly_quotes: str, ascii_quote: str) -> str:
-        """Return the quotes that can close a string; the curly quotes are empty if none opened."""
+        """Return the quotes that can close a string.
+
+        ``curly_quotes`` is empty if an ASCII quote opened the string.
+        """
         if curly_quotes and not self._must_close_with_curly_quote:
             return curly_quotes + ascii_quote  # “a" is a string, but “5" disk” is none
         return curly_quotes or ascii_quote
@@ -402,7 +405,7 @@ class _Reader:
         """Read a replacement field, from after its ``{`` to its ``}``.
 
         Raises:
-            _UnreadableError: If the field does not end as one of an f-string.
+            _UnreadableError: If the field has no ``}`` where its end is due.
         """
         field = _Field(self.code("}!:="))  # the expression, up to one of these characters
         if self._current() == "=":
@@ -431,9 +434,9 @@ class _Reader:
 
 
 def _quotes_of_same_kind(quote: str) -> tuple[str, str]:
-    """Return the typographic quotes of a quote's kind, and the ASCII quote of this kind.
+    """Return the typographic quotes and the ASCII quote of a quote's kind: single or double.
 
-    The typographic quotes are empty for an ASCII quote.
+    If the quote is an ASCII quote, the text with the typographic quotes is empty.
     """
     for curly_quotes, ascii_quote in _ASCII_QUOTE_BY_CURLY_QUOTES.items():
         if quote in curly_quotes:

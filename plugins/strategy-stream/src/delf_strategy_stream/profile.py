@@ -27,7 +27,7 @@ instructions to you."""
 
 
 class ProfileSettings(PluginSettings):
-    """The settings of the connection ``Profile``: its file, and how descriptions are learned."""
+    """The settings of the connection ``Profile``: its file, and when a model rewrites the file."""
 
     path: LocalPath = Field(default="profile.md", description="A text file; created when needed.")
     every: int = Field(

@@ -95,8 +95,8 @@ class SessionTurns:
         """Return the open session; open a session if none is open and attempts remain.
 
         Returns:
-            None if the model has no sessions, if no attempts remain, or while the journal answers
-            in a resumed task.
+            None if the model has no sessions, if no attempts remain, or while a resumed task gets
+            the answers that the journal has recorded.
         """
         if self._session is not None:
             return self._session

@@ -73,7 +73,7 @@ def _entry(item: Any) -> Entry:
 
 
 def _plain(item: Any, name: str) -> str:
-    """Return a text of an entry without markup; plain text may have ``<`` and stays whole."""
+    """Return a text of an entry without markup. In plain text, ``<`` is no markup and stays."""
     text = str(item.get(name, ""))
     is_plain = item.get(f"{name}_detail", {}).get("type") == "text/plain"
     return " ".join(text.split()) if is_plain else plain(text)

@@ -36,7 +36,7 @@ class _ListedRow(TypedDict):
         file: The worker's file.
         description: The worker's description; None if the file is invalid.
         generated: True if a task made the worker.
-        error: The error in the file.
+        error: The error in the file; None if the file is valid.
     """
 
     name: str
@@ -52,7 +52,7 @@ class _CheckedRow(TypedDict):
     Args:
         name: The worker's name.
         ok: True if the worker is valid.
-        error: The error in the worker's file or connections.
+        error: The error in the worker's file or connections; None if the worker is valid.
     """
 
     name: str

@@ -89,7 +89,7 @@ class Workers(Connection[WorkersSettings]):
 
     @classmethod
     def of_registry(cls, registry: Registry) -> Workers:
-        """Return a connection for a registry, which keeps the registry's trust decisions."""
+        """Return a connection that uses a registry, with the registry's trust decisions."""
         workers = cls(name="workers", folders=[str(folder) for folder in registry.folders])
         workers.registry = registry
         return workers
@@ -192,7 +192,7 @@ class Workers(Connection[WorkersSettings]):
         return NeedsApproval(reason="a new worker can be called from then on", preview=text)
 
     def _check_and_store_files(self, call: ProposedCall) -> Verdict:
-        """Check a call's attachments, and store their content, so that the call gets what was seen.
+        """Check a call's attachments, and store the content that the worker gets after approval.
 
         Returns:
             Whether the attachments need approval.

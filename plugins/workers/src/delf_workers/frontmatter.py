@@ -45,8 +45,8 @@ class FrontMatter:
         """Return the place of a value for error messages: file, line and keys.
 
         Args:
-            keys: The keys that lead to the value. If a key does not exist, the line of the nearest
-                existing one is used.
+            keys: The keys that lead to the value. If a key does not exist, the line of the last
+                existing key before that key is used.
         """
         names = tuple(str(key) for key in keys)
         existing = names

@@ -30,7 +30,7 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
 
 
 def _main_worker(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the worker file in the project's own folder, then each file that it mentions."""
+    """Yield ``main.worker`` in the project's own folder, then the files there that it mentions."""
     main = folder.root / f"{MAIN}{SUFFIX}"
     text = read_file(main, folder.root)
     if text is None:

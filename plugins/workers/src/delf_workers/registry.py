@@ -101,7 +101,7 @@ class Registry:
     def tools_file(self, worker: WorkerDefinition) -> Path:
         """Return the path of the ``tools.py`` next to a worker's file.
 
-        If this file does not exist, return the path of the project's ``tools.py``, if that exists.
+        If only the project has a ``tools.py``, return the path of the project's file.
         """
         neighbour = worker.file.parent / TOOLS_FILE
         if self._root is None or neighbour.is_file():

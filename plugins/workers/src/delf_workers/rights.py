@@ -75,7 +75,7 @@ class Workshop(Generic[W]):
     ) -> Iterator[ConnectionLike]:
         """Create and yield a worker's connections.
 
-        A generated worker has connections of its maker, the agent or worker that created it.
+        A generated worker gets connections of its maker: the agent or worker that created it.
         """
         if worker.generated:
             yield from self._inherited_connections(worker, agent_workers)
@@ -95,8 +95,9 @@ class Workshop(Generic[W]):
         """Create and yield the connections for one entry of ``connections`` in a worker's file.
 
         The entry ``tools`` stands for functions of ``tools.py``, and the entry ``workers`` for a
-        restricted copy of the agent's connection. An entry with permissions at most restricts the
-        agent's connection of that name, and an entry with other settings makes a connection.
+        restricted copy of the agent's connection. An entry without settings, or with permissions
+        only, stands for the agent's connection of that name with these permissions. An entry with
+        other settings makes a new connection.
         """
         where = worker.place("connections", name)
         settings = dict(worker.connections[name])
@@ -301,7 +302,7 @@ def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> Co
     """Return a copy of a connection with fewer allowed actions, for a generated worker.
 
     Args:
-        connection: The connection of the worker's maker, the agent or worker that created it.
+        connection: The connection of the agent or worker that created the worker (its maker).
         allow: The actions that the worker's file allows; None for all that the maker may call. An
             action that the maker may not call stays forbidden.
         where: The place of the setting, for error messages.

@@ -165,8 +165,8 @@ class _ModelCallReporter:
     """An event listener that reports each completed model call of a worker.
 
     Args:
-        worker: The name of the first worker.
-        callback: Called with the worker's name and the model call.
+        worker: The name of the worker that is run. This worker may call other workers.
+        callback: Called with the name of the worker that made a model call, and with that call.
     """
 
     def __init__(self, worker: str, callback: MessageCallback) -> None:

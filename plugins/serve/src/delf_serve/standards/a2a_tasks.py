@@ -98,7 +98,10 @@ async def card_of(call: Call, path: str) -> pb.AgentCard:
 
 @asynccontextmanager
 async def _errors_for_client() -> AsyncGenerator[None]:
-    """Convert errors of delf to errors of A2A: the library shows clients all others as they are."""
+    """Convert errors of delf to errors of A2A.
+
+    The A2A library would show errors of other classes to clients unchanged.
+    """
     try:
         yield
     except (ProblemError, DelfError) as error:
@@ -287,7 +290,7 @@ class A2ATasks(RequestHandler):
                 yield update
 
     async def _unchecked_updates(self, task_id: str, after: int) -> AsyncGenerator[Update]:
-        """Yield the updates of :meth:`_updates`, whatever the rights of the caller are by now."""
+        """Yield the updates of :meth:`_updates` without checking the caller's present rights."""
         present_state = await self._task(task_id, seconds=0)  # without waiting for its end
         yield present_state
         context = present_state.context_id

@@ -53,7 +53,7 @@ def forced_function(
         Name and schema; None if no call is forced.
 
     Raises:
-        ProblemError: If the forced function is not described, or the choice is among several.
+        ProblemError: If the forced function is not described, or ``choice`` allows several.
     """
     functions = _functions_by_name(tools)
     functions.pop(ignored_name, None)

@@ -336,7 +336,9 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
 
 
 class _Reasoning:
-    """The first output item of a streamed response: lines about calls. Left out without calls.
+    """The first output item of a streamed response: lines about the task's calls.
+
+    A task without calls has no such item.
 
     Args:
         task_id: The id of the task.

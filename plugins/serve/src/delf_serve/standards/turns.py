@@ -209,8 +209,8 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     Args:
         call: The API request.
         turn: The client's messages.
-        is_retry: Whether the client repeats a request that got no answer. The existing task is
-            returned in that case.
+        is_retry: Whether the client repeats a request that got no answer. In that case, the id of
+            the existing task is returned.
         trust: ``own`` if the user wrote the messages, ``outside`` if another agent did.
 
     Raises:
@@ -416,7 +416,8 @@ def build_decision(data: Mapping[str, Any]) -> s.DecisionRequest:
     """Create a decision from the JSON fields that a client program sent.
 
     Args:
-        data: ``answer`` for a question, or ``approve`` as true or false, and ``reason``.
+        data: For a question, ``answer``. For another request, ``approve`` (true or false) and, if
+            there is a reason, ``reason``.
     """
     if "answer" in data:
         return decision("answer", answer=data["answer"])
@@ -443,7 +444,7 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
     """Return the id of the task that a turn continues; None if the turn starts a new task.
 
     A turn continues a task if the user's message decides the task's pending approval request, or
-    asks for the task's outcome. The request is the one whose id is in the message before.
+    asks for the task's outcome. The last message before the user's has the id of the request.
 
     Raises:
         ProblemError: If the caller may not decide.

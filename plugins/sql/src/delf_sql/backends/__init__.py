@@ -24,7 +24,7 @@ def make_backend(target: Target, settings: SQLSettings) -> Backend:
     """Make the backend for a target.
 
     Raises:
-        OptionalDependencyError: If its driver is not installed.
+        OptionalDependencyError: If the backend's driver is not installed.
     """
     if target.dialect == "sqlite":
         from delf_sql.backends.sqlite import SqliteBackend

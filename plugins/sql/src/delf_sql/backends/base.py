@@ -63,7 +63,7 @@ def create_missing(target: Target, create: Callable[[], None]) -> None:
         create: Creates its file.
 
     Raises:
-        ConnectionFileNotFoundError: If its folder does not exist.
+        ConnectionFileNotFoundError: If the folder of the file does not exist.
         ConnectionConfigurationError: If the file cannot be created.
     """
     path = Path(target.database).absolute()
@@ -146,7 +146,7 @@ class WriteResult:
 def can_batch(statement: Statement, bound_statements: Sequence[BoundStatement]) -> bool:
     """Return True if the driver can run all sets of parameters in one call (``executemany``).
 
-    The call returns no rows, and has one text and a set of values for each execution.
+    The statement must return no rows, and its text must be the same for all sets.
     """
     if len(bound_statements) < 2 or statement.has_returning:
         return False

@@ -170,7 +170,7 @@ class _Session:
                 self._running.kill()
 
     def close(self) -> None:
-        """Kill the child process that was forked for the first statement, if it got none."""
+        """Kill the child process that waits for the first statement, if no statement has come."""
         if self._ready is not None:
             self._ready.end()
             self._ready = None

@@ -179,8 +179,8 @@ class DuckdbEngine(EngineBackend):
     ) -> Iterator[BoundStatement]:
         """Yield writes whose values have the types of the placeholders.
 
-        DuckDB is asked for these types once for consecutive statements with the same text, and only
-        when their turn comes: an earlier statement may create the table that they write to.
+        DuckDB is asked for these types only when it is the turn of a statement, because an earlier
+        statement may create the table. Consecutive statements with the same text share the types.
         """
         for _, group in itertools.groupby(bound_statements, key=lambda bound: bound.pieces):
             yield from self._convert_values(session, list(group), is_write=True)
@@ -206,7 +206,10 @@ class DuckdbEngine(EngineBackend):
 
 
 def _without_row_count(fetched: Fetched) -> Fetched:
-    """Replace the row with which DuckDB counts the changed rows by the number itself."""
+    """Convert a result that is only DuckDB's count of changed rows to a result without rows.
+
+    The count becomes ``changed``. Return any other result unchanged.
+    """
     if fetched.columns not in _COUNT_COLUMNS:
         return fetched
     return Fetched((), [], changed=sum(row[0] for row in fetched.rows))

@@ -145,7 +145,11 @@ class EngineBackend:
         return engine.connect()
 
     def _url(self) -> sa.URL:
-        """Return the URL for SQLAlchemy; only a dialect if the option ``creator`` connects."""
+        """Return the URL for SQLAlchemy.
+
+        For a backend that connects by itself, with the option ``creator``, the URL has a dialect
+        and nothing else.
+        """
         if self.target.url is None:
             return sa.URL.create(self.target.dialect)
         return self.target.url
@@ -188,7 +192,7 @@ class EngineBackend:
     # -- statements ---------------------------------------------------------------------
 
     def _bind(self, statement: Statement, params: Params) -> BoundStatement:
-        """Bind parameters; ``for_any`` converts the values for a driver that delf does not know."""
+        """Bind parameters, converting the values as :func:`for_any` does for an unknown driver."""
         return bind(statement.text, statement.tokens, params, self.target.dialect, for_any)
 
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
@@ -252,9 +256,9 @@ class EngineBackend:
         return self.tables(session, [self._relations_by_name[name]])[0]
 
     def _check(self, session: sa.Connection, statement: Statement, bound: BoundStatement) -> None:
-        """Refuse a query if the database knows more about it than the statement gate.
+        """Refuse a query for a reason that only the database knows, not the statement gate.
 
-        For example, the database may have a function of its own under a known name.
+        For example, a user may have defined a function with the name of a harmless function.
         """
 
     def _fetch(
@@ -291,7 +295,8 @@ class EngineBackend:
     def _discard_rows(self, session: sa.Connection) -> None:
         """Discard the unread rows of a statement, if the driver would otherwise read them all.
 
-        This method does nothing, for drivers that read rows only on request.
+        Here, do nothing: this method is for drivers that read rows only on request. Backends with
+        other drivers override the method.
         """
 
     def write(

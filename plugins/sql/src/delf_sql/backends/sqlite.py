@@ -449,7 +449,11 @@ class SqliteBackend:
         keys = json.dumps([relation.key for relation in relations])
 
         def rows(query: str) -> list[Sequence[Any]]:
-            """Return a query's rows; each begins with the relation's key instead of its index."""
+            """Return a query's rows.
+
+            The first value of each row is the index of a relation, and is replaced by the key of
+            this relation.
+            """
             found = self._run(session, query, [keys], _ALL).rows
             return [(relations[int(index)].key, *values) for index, *values in found]
 
@@ -536,7 +540,10 @@ def _has_write_ahead_log(file: Path) -> bool:
 
 
 def _bytes_of_deleted_files(process: int) -> int:
-    """Count bytes in unlinked files, such as SQLite's temporary ones; 0 without /proc."""
+    """Count the bytes of deleted files that a process has open, such as SQLite's temporary files.
+
+    Return 0 on a system without ``/proc``.
+    """
     total = 0
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{process}/fd").iterdir():

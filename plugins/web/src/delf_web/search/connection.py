@@ -265,7 +265,9 @@ class WebSearch(Connection[WebSearchSettings]):
 
 @contextmanager
 def _convert_misreadings(source: str, hint: str) -> Generator[None]:
-    """Convert the exceptions of reading an answer of another form to a tool error.
+    """Raise a tool error if the code of the block cannot read an answer.
+
+    An answer that has not the form of a search result causes, for example, a ``KeyError``.
 
     Args:
         source: The service that sent the answer.
