@@ -43,6 +43,24 @@ def test_argument_values_become_parameters_by_name():
 
 
 @pytest.mark.parametrize(
+    ("fixed", "script"),
+    [
+        ([], "print(await income(city, month), {value})"),
+        (["value"], "print(await income(city, month), {'VAT'})"),
+        (["city"], "print(await income('Berlin', month), {value})"),
+        (["city", "value"], "print(await income('Berlin', month), {'VAT'})"),
+    ],
+)
+def test_fixed_literal_is_the_one_that_had_the_name(fixed, script):
+    written = "print(await income('Berlin', '2026-10'), {'VAT'})"
+    task = "How much VAT did Berlin pay in 2026-10?"
+    events = [*events_of(written)]
+    made = propose("income_of", task, "t", events, [INCOME], script=written, fixed=fixed)
+    assert made.routine.script == script
+    assert made.kept_literals == set(fixed)
+
+
+@pytest.mark.parametrize(
     ("answer", "made"),
     [
         ('print(f"Berlin: {x}")', 'print(f"{city}: {x}")'),

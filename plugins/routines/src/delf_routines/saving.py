@@ -228,8 +228,9 @@ def propose(
     used_names |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
     # Two passes, because a literal may occur before the place that gives its parameter a name, such
-    # as a keyword argument.
-    first_pass = _LiteralFinder(task, used_names, frozenset(fixed), signatures)
+    # as a keyword argument. The first pass keeps no literal: a name in ``fixed`` is one of the
+    # second pass, and may belong to another literal in the first.
+    first_pass = _LiteralFinder(task, used_names, frozenset(), signatures)
     first_pass.visit(tree)
     finder = _LiteralFinder(
         task, used_names, frozenset(fixed), signatures, first_pass.suggested_names
