@@ -19,12 +19,12 @@ from delf_devkit.testing.scripts import RecordingScriptHost
 _CHECK_SECONDS = 0.02
 _SET_CHILD_SUBREAPER = 36
 _GET_CHILD_SUBREAPER = 37
+"""The numbers of two options of the Linux function ``prctl``."""
 # The indexes of fields in the result of _stat(), which leaves out the first two of a process's
 # ``stat``: the fields 3, 4 and 22 in the manual page proc(5).
 _STATE = 0
 _PARENT_PID = 1
 _START_TIME = 19
-"""The numbers of two options of the Linux function ``prctl``."""
 
 
 @dataclass
