@@ -94,6 +94,13 @@ def test_comment_may_follow_a_quoted_value(line, value, tmp_path):
     assert server_settings(path, "a", {})["env"] == {"A": value}
 
 
+def test_variables_file_of_an_unknown_user_is_a_missing_file(tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text('{"servers": {"a": {"command": "x", "envFile": "~nobody-here/.env"}}}')
+    with pytest.raises(ConnectionConfigurationError, match=r"nobody-here/\.env' cannot be read"):
+        server_settings(path, "a", {})
+
+
 def test_project_folder_of_a_file_above_is_its_folder(tmp_path):
     (tmp_path / "part").mkdir()
     (tmp_path / ".env").write_text("A=1")

@@ -297,6 +297,19 @@ async def test_paths_may_begin_with_the_home_folder(open_mcp, tmp_path, monkeypa
     assert [each.settings.command for each in MCP.from_file("~/mcp.json")] == [sys.executable]
 
 
+async def test_home_folder_of_an_unknown_user_is_a_missing_path(open_mcp) -> None:
+    missing = "~nobody-here/mcp.json"
+    for settings in ({"cwd": missing}, {"config": missing, "command": None, "args": []}):
+        with pytest.raises(
+            (ConnectionUnavailableError, ConnectionFileNotFoundError), match=missing
+        ):
+            await open_mcp(**settings).actions()
+    with pytest.raises(ConnectionFileNotFoundError, match=missing):
+        MCP.from_file(missing)
+    (root,) = (await invoke(open_mcp(roots=[missing]), "folders"))["result"]
+    assert root.endswith("nobody-here/mcp.json")
+
+
 async def test_roots_are_sent_to_the_server(open_mcp, tmp_path) -> None:
     srv = open_mcp(roots=[str(tmp_path)])
     assert await invoke(srv, "folders") == {"result": [tmp_path.as_uri()]}

@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp.client.session import ClientRequestContext
 
 from delf import CallContext
+from delf.environment import beside
 from delf.errors import DelfError, ToolDefinitionError, ToolRefusedError
 from delf.messages import system
 from delf.network.urls import split_http_url
@@ -231,7 +232,7 @@ class ServerQuestions:
     ) -> types.ListRootsResult | types.ErrorData:
         """Return the folders that the settings name."""
         paths = await asyncio.to_thread(
-            lambda: [Path(root).expanduser().resolve() for root in self._roots]
+            lambda: [Path(beside(Path(), root)).resolve() for root in self._roots]
         )
         roots = [{"uri": path.as_uri(), "name": path.name} for path in paths]
         return types.ListRootsResult(roots=[types.Root.model_validate(root) for root in roots])

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+from delf.environment import beside
 from delf.errors import (
     ConnectionConfigurationError,
     ConnectionFileNotFoundError,
@@ -207,8 +208,8 @@ def _program_variables(
         raise ConnectionConfigurationError(f"{where}: env is not an object")
     values: dict[str, Any] = {}
     if env_file := entry.get("envFile"):
-        path = Path(str(_expand(env_file, environ, where, source))).expanduser()
-        values |= _read_env_file(folder / path, where, source)
+        path = beside(folder, str(_expand(env_file, environ, where, source)))
+        values |= _read_env_file(Path(path), where, source)
     values |= _as_texts(cast("dict[str, Any]", env or {}), f"{where}: env", source)
     return {"env": values} if values else {}
 

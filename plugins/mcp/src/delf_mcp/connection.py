@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from pydantic import ValidationError
 
 from delf import CallContext, Connection
+from delf.environment import beside
 from delf.errors import (
     ConnectionConfigurationError,
     ConnectionUnavailableError,
@@ -166,7 +167,7 @@ class MCP(Connection[MCPSettings]):
         """
         return [
             cls(name=name.replace("-", "_"), config=str(path), server=name, **options)
-            for name in servers_in(Path(path).expanduser())
+            for name in servers_in(Path(beside(Path(), str(path))))
         ]
 
     async def actions(self) -> Sequence[Action]:
@@ -696,7 +697,7 @@ class MCP(Connection[MCPSettings]):
         """Return the settings with those of an ``mcp.json``, which take precedence."""
         settings = self.settings
         server = settings.server or self.name
-        path = Path(config).expanduser()
+        path = Path(beside(Path(), config))
         from_file = server_settings(path, server, current_environ(), settings.source("config"))
         given = settings.model_dump(exclude_unset=True)
         # Leave out values from the environment, which for_instance() reads itself: if passed, they

@@ -24,6 +24,7 @@ from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import ValidationError
 
+from delf.environment import beside
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
 from delf.machine.own_files import locked, write_private
 from delf.network.addresses import is_private
@@ -497,7 +498,7 @@ class _RegisteredClient:
 
 def _token_path(name: str, settings: MCPSettings) -> Path:
     if settings.tokens is not None:
-        return Path(settings.tokens).expanduser()
+        return Path(beside(Path(), settings.tokens))
     from platformdirs import user_data_path
 
     url_digest = hashlib.sha256((settings.url or "").encode()).hexdigest()[:12]

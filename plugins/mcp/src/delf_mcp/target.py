@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from delf import __version__
+from delf.environment import beside
 from delf.errors import ConnectionUnavailableError
 from delf.network.proxies import async_transport
 from delf.settings import reveal_secrets
@@ -61,7 +62,7 @@ class Target:
         self._name = name
         self._settings = settings
         cwd = settings.cwd
-        self._working_folder = None if cwd is None else str(Path(cwd).expanduser())
+        self._working_folder = None if cwd is None else beside(Path(), cwd)
         self._callbacks = callbacks
         self._add_secret = add_secret
         self._open_url = open_url
