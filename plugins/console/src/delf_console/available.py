@@ -75,7 +75,7 @@ def available(as_json: bool) -> None:
 def plugins_of_others() -> Mapping[str, Mapping[str, str]]:
     """Return plugins of other authors: a mapping from distribution name to the plugin's fields.
 
-    Such a field is, for example, ``summary``.
+    A field is, for example, ``summary``.
     """
     return json.loads(DIRECTORY.read_text(encoding="utf-8"))
 

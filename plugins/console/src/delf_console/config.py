@@ -207,7 +207,7 @@ def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
 def _overriding(state: State, file: Path, path: tuple[str, ...]) -> str | None:
     """Return the place of the value that overrides an agent's setting in a file, if there is one.
 
-    Such a place is, for example, the name of an environment variable. None if the value in the file
+    The place is, for example, the name of an environment variable. None if the value in the file
     applies.
     """
     origin = state.load_project().agent_values.origin(path)

@@ -153,7 +153,7 @@ class _CallCounter:
     def _of_call(self, node: ast.Call) -> Counter[str]:
         """Count the calls of actions that a call expression certainly makes.
 
-        These are the call of the action, or the calls in the body of the called function; and the
+        Counted are the call of the action, or the calls in the body of the called function; and the
         calls in the arguments.
         """
         name = _dotted_name(node.func)
