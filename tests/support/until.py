@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 PAUSE = 0.01
-PATIENCE = 50
+MAX_SECONDS = 50
 """The longest wait in seconds: a little less than the time of a test, for machines under load."""
 T = TypeVar("T")
 
 
-async def until(condition: Callable[[], T | Awaitable[T]], seconds: float = PATIENCE) -> T:
+async def until(condition: Callable[[], T | Awaitable[T]], seconds: float = MAX_SECONDS) -> T:
     """Wait for a condition and return its value, the first one that is true.
 
     Args:
@@ -33,7 +33,7 @@ async def until(condition: Callable[[], T | Awaitable[T]], seconds: float = PATI
     raise AssertionError("unreachable")
 
 
-def until_now(condition: Callable[[], T], seconds: float = PATIENCE) -> T:
+def until_now(condition: Callable[[], T], seconds: float = MAX_SECONDS) -> T:
     """Wait for a condition in a thread without an event loop, as :func:`until` does."""
     end = time.monotonic() + seconds
     while not (found := condition()):

@@ -84,8 +84,8 @@ def test_wrapper_implements_the_optional_protocols_of_its_object(protocol):
     whole = dict.fromkeys(members(protocol), plain)
     assert isinstance(Wrapper(type("Made", (), whole)()), protocol)
     for name in whole:
-        lacking = {other: plain for other in whole if other != name}
-        assert not isinstance(Wrapper(type("Made", (), lacking)()), protocol)
+        incomplete = {other: plain for other in whole if other != name}
+        assert not isinstance(Wrapper(type("Made", (), incomplete)()), protocol)
 
 
 @pytest.mark.parametrize(("kind", "name"), AWAITED)

@@ -1,6 +1,7 @@
 """Tests of permits to run and of the clock, while a person decides and afterwards."""
 
 import asyncio
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, cast
@@ -9,11 +10,18 @@ import pytest
 
 from delf.events import StoppedBy
 from delf_engine.waiting import Permit, Stops, TaskClock
+from support.until import until
 
 
 async def turns() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+async def pass_time(seconds: float) -> None:
+    """Wait for a time in which nothing should happen."""
+    end = time.monotonic() + seconds
+    await until(lambda: time.monotonic() > end)
 
 
 async def ask(permit: Permit, answer: asyncio.Event) -> None:
@@ -162,7 +170,7 @@ async def test_clock_that_ignores_pauses_goes_on_in_a_pause() -> None:
 
 
 class SlowJournal:
-    """The part of a journal that answers whether tasks were asked to stop, when told to."""
+    """The part of a journal that answers whether tasks must stop, once ``answer`` is set."""
 
     place = "slow"
 
@@ -179,18 +187,18 @@ class SlowJournal:
 async def test_task_that_begins_during_a_poll_starts_no_second_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("delf_engine.waiting._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("delf_engine.waiting.POLL_SECONDS", 0.01)
     monkeypatch.setattr("delf_engine.waiting.SharedJournal", SlowJournal)
     journal = SlowJournal()
     stops = Stops(cast("Any", journal))
-    work = asyncio.create_task(asyncio.sleep(60))
+    work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     with stops.stoppable("first", work):
-        await asyncio.sleep(0.05)
+        await pass_time(0.05)
     assert journal.polls == 1
     with stops.stoppable("second", work):
         journal.answer.set()
         await turns()
         journal.answer.clear()
-        await asyncio.sleep(0.1)
+        await pass_time(0.1)
         assert journal.polls == 2
     work.cancel()

@@ -1,4 +1,4 @@
-"""What an earlier version has stored in DBOS's database; it called the user of a task its key."""
+"""Data of earlier versions in DBOS's database, which call the user of a task its key."""
 
 from __future__ import annotations
 

@@ -37,14 +37,14 @@ async def test_failed_start_leaves_no_folder(monkeypatch, tmp_path):
     backend = DockerBackend(engine=f"unix://{tmp_path}/docker.sock", pool_size=0)
     removed = []
 
-    async def prepare(_libraries):
+    async def image_for(_libraries):
         return "image", ()
 
     def attach(_container):
         raise SandboxUnavailableError("the engine refused")
 
-    monkeypatch.setattr(backend, "_prepare", prepare)
-    monkeypatch.setattr(backend, "_create", lambda *_: "container")
+    monkeypatch.setattr(backend, "image_for", image_for)
+    monkeypatch.setattr(backend, "create_container", lambda *_: "container")
     monkeypatch.setattr(backend.engine, "attach", attach)
     monkeypatch.setattr(backend.engine, "remove", removed.append)
     with pytest.raises(SandboxUnavailableError, match="the engine refused"):

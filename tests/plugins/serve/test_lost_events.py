@@ -145,7 +145,7 @@ async def test_running_task_goes_on_while_the_costs_of_others_are_unknown(serve,
 
 
 async def test_search_index_is_updated_again_after_an_outage(serve, away, monkeypatch):
-    monkeypatch.setattr(history_module, "_INDEX_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(history_module, "INDEX_PAUSE_SECONDS", 0.01)
     journal, options = away
     journal.error, journal.failing = JournalSetupError(PLACE), ("index",)
     server = await serve(agent=options)
@@ -164,7 +164,7 @@ async def _finds(journal: SqlJournal, task_id: str) -> bool:
 async def test_interrupted_task_is_resumed_after_people_could_not_be_read(
     serve, away, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(tasks_module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(tasks_module, "LOOK_SECONDS", 0.01)
     journal, options = away
     server = await serve("boss-key", api_key="boss:boss-key", agent=options)
     box = Outbox()
@@ -198,7 +198,7 @@ async def test_answer_hides_the_database_while_people_cannot_be_read(serve, away
 
 
 async def test_accepted_task_does_not_fail_because_people_cannot_be_read(serve, away, monkeypatch):
-    monkeypatch.setattr(tasks_module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(tasks_module, "LOOK_SECONDS", 0.01)
     journal, options = away
     server = await serve("boss-key", api_key="boss:boss-key", agent={**options, "max_tasks": 1})
     await add(server, person("ada"))

@@ -179,7 +179,7 @@ async def test_write_during_sampling_keeps_the_samples_of_the_prompt(
         return with_samples(table, rows, is_shown)
 
     # On a busy machine, the write may take longer than the usual limit for samples.
-    monkeypatch.setattr(delf_sql.connection, "_SAMPLE_SECONDS", 60)
+    monkeypatch.setattr(delf_sql.connection, "SAMPLE_SECONDS", 60)
     monkeypatch.setattr(delf_sql.connection, "with_samples", sample_after_write)
     assert "bills" in await sql.context("x")
     assert "= 'lost' | 'open' | 'void'" in await sql.context("x")

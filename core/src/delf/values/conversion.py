@@ -147,7 +147,7 @@ def _plain_unencodable(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value that cannot be encoded, and is neither a list nor a record, to plain data."""
     if isinstance(value, (set, frozenset)):  # with an item such as an object
         return [_plain(item, convert_unsupported) for item in cast("Collection[Any]", value)]
-    # A subclass such as the DatetimeWithNanoseconds of Google's libraries.
+    # A subclass of a library, such as DatetimeWithNanoseconds.
     if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):

@@ -257,7 +257,7 @@ class WireSession(asyncio.BufferedProtocol):
         except FrameTooLargeError as error:
             return LimitReached(limit="frame", message=f"the script is too long: {error}")
         except asyncio.CancelledError:
-            self.kill()  # the guest cannot be told to stop one script
+            self.kill()  # the guest cannot stop one script
             raise
         finally:
             # After an outcome, _finish() has done this already; a cancelled script has none.

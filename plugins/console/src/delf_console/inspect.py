@@ -148,7 +148,7 @@ def _describe_type(host: PluginHost, type_name: str, name: str, error: DelfError
     """Return data about the type of a connection that cannot be made because of an error.
 
     Raises:
-        DelfError: The same error, if there is no such type.
+        DelfError: If there is no such type; it is the given error.
     """
     from delf.specs import ConnectionSpec
     from delf.tools.action import actions_of

@@ -156,7 +156,7 @@ def _check_llm_key(key: object) -> None:
 
 
 def suggest_llm_key(key: str) -> str:
-    """Suggest a key in place of an unknown key of a model's table, as ``did_you_mean`` does."""
+    """Suggest a key for a misspelt key of a model's table, in the words of ``did_you_mean``."""
     if key in SETTINGS:
         return f"; did you mean 'settings.{key}'?"
     suggestion = did_you_mean(key, (*LLM_KEYS, *SETTINGS))
@@ -165,7 +165,7 @@ def suggest_llm_key(key: str) -> str:
 
 
 def suggest_agent_key(key: str, known: Iterable[str]) -> str:
-    """Suggest a key in place of an unknown key of the agent, as ``did_you_mean`` does."""
+    """Suggest a key for a misspelt key of the agent, in the words of ``did_you_mean``."""
     if key in SETTINGS:
         return f"; did you mean 'llm.settings.{key}'?"
     return did_you_mean(key, known)

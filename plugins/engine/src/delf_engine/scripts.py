@@ -132,7 +132,7 @@ class ScriptRunner(ScriptHost):
 
     @property
     def waiting_for(self) -> str | None:
-        """What the task waits for, in words, such as ``a script in the sandbox 'podman'``.
+        """The thing for which the task waits, such as ``a script in the sandbox 'podman'``.
 
         None if no script runs and no session is being opened.
         """

@@ -366,7 +366,8 @@ class TaskRun:
     def _texts_of_connections(self) -> Iterator[ContextText]:
         """Yield the texts of connections that are in the prompt.
 
-        These are all facts about connections, and the descriptions of actions that others wrote.
+        The prompt has all facts about connections, and the descriptions of actions that others
+        wrote.
         """
         sources = self.tools.with_context
         for name, text in self.context.live.items():

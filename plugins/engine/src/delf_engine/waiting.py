@@ -21,7 +21,7 @@ from delf.protocols.shared_journal import SharedJournal
 
 _log = logging.getLogger(__name__)
 # The interval, in seconds, at which the journal is polled for requests to stop tasks.
-_POLL_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 
 
 class Permit:
@@ -359,7 +359,7 @@ class Stops:
         loop = asyncio.get_running_loop()
         # Without the context of the task that came first: its values must not reach the later
         # tasks.
-        self._next_poll = without_context(loop.call_later, _POLL_SECONDS, poll)
+        self._next_poll = without_context(loop.call_later, POLL_SECONDS, poll)
 
     async def _poll(self, journal: SharedJournal) -> None:
         """Stop the tasks that other processes asked to stop, and poll again later."""

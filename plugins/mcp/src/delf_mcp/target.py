@@ -72,7 +72,7 @@ class Target:
         """Start or reach the server, and yield a client.
 
         Args:
-            run: The run of the server, which is told when and why the server has ended.
+            run: The run of the server, which records when and why the server has ended.
         """
         open_client = self._open_url_client if self._settings.url else self._open_program_client
         async with open_client(run) as client:

@@ -63,7 +63,7 @@ class Answer:
             try:
                 return self._json()
             except (ValueError, RecursionError) as error:
-                if not media:  # nobody has said that it is JSON
+                if not media:  # the content type is unknown
                     return self.content
                 note(
                     f"the answer is declared as JSON, and is not JSON ({error}); the script gets "
@@ -85,7 +85,7 @@ class Answer:
             text = self.content.decode(json.detect_encoding(self.content))
             value = reader.value(text.removeprefix("\ufeff"))
         except ValueError:
-            # Also if the bytes of another charset could be decoded, but then are no JSON.
+            # Also if the bytes of another charset could be decoded, but the text is not JSON.
             value = reader.value(self._text().removeprefix("\ufeff"))
         reader.add_notes()  # about repeated keys and similar faults
         return value

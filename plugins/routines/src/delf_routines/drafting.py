@@ -249,7 +249,7 @@ class _TestedRoutine(NamedTuple):
         kept_literals: The names in ``fixed`` that are names of proposed parameters. The values of
             these parameters stay literals.
         case: The test case.
-        differences: What the test run did otherwise than the task.
+        differences: The differences between the test run and the task, in words.
     """
 
     routine: Routine

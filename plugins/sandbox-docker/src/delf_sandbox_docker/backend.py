@@ -127,7 +127,7 @@ class DockerBackend:
             SandboxUnavailableError: If the build fails, for example without a base image.
         """
         self.pool.abandon_sessions_of_other_loop()
-        await self._prepare(libraries)
+        await self.image_for(libraries)
 
     async def open(self, spec: SessionSpec) -> ContainerSession:
         """Return a session in a container that no other task has used."""
@@ -187,12 +187,12 @@ class DockerBackend:
     async def _start(self, kind: Kind) -> ContainerSession:
         """Start a session in a new container; if that fails, remove what was created."""
         limits, libraries = kind
-        image, volume_paths = await self._prepare(libraries)
+        image, volume_paths = await self.image_for(libraries)
         folder = self._make_folder()
         try:
             command = program_arguments(limits, self.confinement.cpu_limit)
             container = await self.engine.run(
-                self._create, image, volume_paths, limits, folder, command
+                self.create_container, image, volume_paths, limits, folder, command
             )
             process = await self._attach(container, folder, limits)
         except BaseException:
@@ -216,7 +216,7 @@ class DockerBackend:
             self.pool.run_in_background(self.engine.run(self.engine.remove, container))
             raise
 
-    def _create(
+    def create_container(
         self,
         image: str,
         volume_paths: tuple[str, ...],
@@ -224,6 +224,11 @@ class DockerBackend:
         folder: Path | None,
         command: list[str],
     ) -> str:
+        """Create a container of an image, and return its id.
+
+        Raises:
+            ImageNotFound: If the image was removed meanwhile.
+        """
         from docker.errors import ImageNotFound
 
         client = self.engine.client()
@@ -250,7 +255,7 @@ class DockerBackend:
     def _start_container(self, container: str) -> None:
         self.engine.client().start(container)
 
-    async def _prepare(self, libraries: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    async def image_for(self, libraries: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         """Build the image once. Return its name and the paths of its volumes.
 
         The first call also removes containers and folders that dead processes left behind.

@@ -25,7 +25,7 @@ from delf_serve.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
-_INDEX_PAUSE_SECONDS: Final = 1.0
+INDEX_PAUSE_SECONDS: Final = 1.0
 # The maximum number of pairs of equal lines in two texts that are aligned.
 _MAX_EQUAL_PAIRS: Final = 10_000_000
 # The time limit of one update of the index.
@@ -44,7 +44,7 @@ async def keep_indexing(journal: SharedJournal) -> None:
                 raise
             except ConfigurationError:
                 return  # the journal has no index
-        await asyncio.sleep(0 if unindexed_count else _INDEX_PAUSE_SECONDS)
+        await asyncio.sleep(0 if unindexed_count else INDEX_PAUSE_SECONDS)
 
 
 async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundList:
@@ -113,8 +113,8 @@ async def compare(tasks: Tasks, one: str, other: str, caller: Caller) -> s.Compa
 def _align_lines(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
     """Align the lines of two texts for a side-by-side diff.
 
-    Aligning texts with many repeated lines would take minutes. Such texts stay unaligned: line 1 is
-    beside line 1, line 2 beside line 2, and so on.
+    Texts with many repeated lines stay unaligned, because aligning them would take minutes: line 1
+    is beside line 1, line 2 beside line 2, and so on.
     """
     counts = Counter(right)
     equal_pair_count = sum(number * counts[line] for line, number in Counter(left).items())

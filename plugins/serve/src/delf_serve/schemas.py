@@ -1071,7 +1071,7 @@ def _require_stored(state: TaskState) -> TaskState:
 
 
 class FiguresQuery(FilterQuery):
-    """How to group tasks for statistics, and the filters that select the tasks."""
+    """The grouping of tasks for statistics, and the filters that select the tasks."""
 
     by: FigureBy = Field(default="day", description="The kind of group.")
     state: Annotated[TaskState, AfterValidator(_require_stored)] | None = Field(

@@ -83,7 +83,7 @@ SERVER_FIELD: Final = "serve"
 """The ``setup`` field that marks a task as submitted by a server."""
 # The part of this field with the digest of the request that submitted the task.
 _DIGEST_FIELD: Final = "order"
-_LOOK_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 5.0
 # The maximum seconds to wait for the first event of a resumed task.
 _FIRST_EVENT_SECONDS: Final = 5.0
 PAGE: Final = 1000
@@ -601,7 +601,7 @@ class Tasks:
                 return
             # Check the state again after a short time: the task's process may die without an event.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(remaining, _LOOK_SECONDS)):
+                async with asyncio.timeout(min(remaining, LOOK_SECONDS)):
                     is_journal_open = await _receive_end_or_request(events)
                     if not is_journal_open:
                         return
@@ -980,7 +980,7 @@ class Tasks:
                     # The tools of another project have the same names, but not the same data.
                     if self.foreign_project(record) is None:
                         await self._adopt(record.task_id)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _interrupted_tasks(self) -> AsyncIterator[TaskRecord]:
         """Yield the interrupted tasks of all projects, read from the journal in pages."""

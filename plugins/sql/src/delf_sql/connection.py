@@ -67,7 +67,7 @@ _MAX_FOUND_TABLES: Final = 20
 _MAX_COUNTED_SETS: Final = 20
 _COUNT_SECONDS: Final = 10.0
 _MAX_SAMPLED: Final = 40
-_SAMPLE_SECONDS: Final = 1.0
+SAMPLE_SECONDS: Final = 1.0
 _VALUES_NOTE: Final = "(after =: what rows hold)\n"
 
 
@@ -283,7 +283,7 @@ class SQL(Connection[SQLSettings]):
         sampled_tables = self._sampled_tables
         unsampled = [table for table in wanted if table.relation.full_name not in sampled_tables]
         try:
-            async with asyncio.timeout(_SAMPLE_SECONDS):
+            async with asyncio.timeout(SAMPLE_SECONDS):
                 for table in unsampled:
                     sampled_tables[table.relation.full_name] = await self._sample(table)
         except TimeoutError:

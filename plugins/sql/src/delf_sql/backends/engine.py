@@ -56,7 +56,7 @@ class EngineBackend:
     grace: float = 0.0
     """The seconds that the database gets to end a statement itself after its timeout."""
     one_at_a_time: bool = False
-    """Whether only one statement may run at a time."""
+    """True if only one statement may run at a time."""
     pool: ClassVar[type[sa.Pool]] = sa.QueuePool
     catalogue: ClassVar[Catalogue | None] = None
     """The catalogue queries; None to use SQLAlchemy's inspector."""
