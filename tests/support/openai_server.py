@@ -292,16 +292,17 @@ class OpenAIServer:
 
 
 async def _read_request(reader: asyncio.StreamReader, connection: int) -> Request | None:
+    """Read a request; None if the client has closed the connection, perhaps within a request."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        method, path, _version = head[0].split(" ", 2)
+        headers = {
+            name.strip().lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in head[1:] if line)
+        }
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
-    method, path, _version = head[0].split(" ", 2)
-    headers = {
-        name.strip().lower(): value.strip()
-        for name, _, value in (line.partition(":") for line in head[1:] if line)
-    }
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Request(method, path, headers, body, connection)
 
 
