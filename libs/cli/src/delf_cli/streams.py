@@ -103,7 +103,7 @@ def restore_stdout() -> None:
 def prepare() -> None:
     """Make the standard streams safe to write to.
 
-    Closed streams are opened on /dev/null. Characters that a stream's encoding lacks are escaped,
+    Closed streams are opened on /dev/null. Characters outside of a stream's encoding are escaped,
     and unbuffered streams write all data or raise.
     """
     _open_closed_streams()  # first, because a closed stream is None in sys

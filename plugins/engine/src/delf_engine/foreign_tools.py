@@ -497,7 +497,7 @@ def _with_check(hint: Any, schema_name: str, checker: Checker) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a copy of a value as JSON data; values that JSON lacks, such as dates, become text."""
+    """Return a copy of a value as JSON data; other values, such as dates, become text."""
     return json.loads(json.dumps(value, default=str, skipkeys=True))
 
 
