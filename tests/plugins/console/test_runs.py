@@ -105,6 +105,20 @@ def test_runs_list_filters_tasks(runs, filled):
     assert runs("list", "--since", "yesterday").exit_code == 2
 
 
+def test_runs_list_filters_tasks_by_field(runs, place):
+    async def fill():
+        journal = SqlJournal(place)
+        for name in ("day", "night"):
+            queued = TaskQueued(task_id=f"task_{name}", seq=1, at=1.0, task="Run", queue=name)
+            await journal.append(queued)
+        await journal.aclose()
+
+    asyncio.run(fill())
+    tasks = json.loads(runs("list", "--queue", "night", "--json").stdout)
+    assert [task["task_id"] for task in tasks] == ["task_night"]
+    assert runs("list", "--queue", "noon").stderr.startswith("No task fits")
+
+
 def test_runs_list_obeys_a_large_limit(runs, place):
     names = [f"task_{number:06}" for number in range(1005)]
 

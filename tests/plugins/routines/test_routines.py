@@ -249,6 +249,7 @@ def test_later_run_becomes_a_test_case(saved: Any, here: Any):
     path = here / "routines/revenue.py"
     path.write_text(path.read_text().replace("euros", "{'euros' if month == '2026-10' else 'x'}"))
     assert "it answers '2 x' in place of '2 euros'" in saved("test").stdout
+    assert "there is no routine 'revenues'" in saved("remove", "revenues").stderr
     refused = saved("remove", "revenue")
     assert refused.exit_code == 2
     assert "approve it in advance: --yes" in refused.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,11 @@ def test_rename_keeps_every_recorded_run(store: Any) -> None:
         "income.json": "{}",
         **{f"income.{run}.json": text for run, text in runs.items()},
     }
+
+
+def test_rename_keeps_the_proposal(store: Any) -> None:
+    store.keep(OLD, "{}")
+    store.propose(NEW, '{"n": 4}')
+    store.rename("report", "income")
+    assert store.proposed("income") == (replace(NEW, name="income"), b'{"n": 4}')
+    assert not store.has_proposal("report")

@@ -32,14 +32,17 @@ class Conditions(TypedDict, total=False):
     """Conditions for tasks in a list; None matches any.
 
     ``state`` is the state of a task. ``text`` is contained in the task's words, ignoring case.
-    ``since`` is the earliest start as Unix time. ``users`` are the accepted users. ``after`` is the
-    position of the last task of the previous page; all pages cost the same to read.
+    ``since`` is the earliest start as Unix time. ``users`` are the accepted users. ``fields`` are
+    the values of fields of the record, by their names in
+    :func:`delf.protocols.journal.filterable_fields`. ``after`` is the position of the last task of
+    the previous page; all pages cost the same to read.
     """
 
     state: TaskState | None
     text: str | None
     since: float | None
     users: Collection[str] | None
+    fields: Mapping[str, str] | None
     after: ListPlace | None
 
 

@@ -136,11 +136,17 @@ def runs() -> None:
 @runs.command("list")
 @click.option("--state", type=render.StateChoice(), help="Only tasks in this state.")
 @click.option("--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
+@render.field_filters
 @limit_option(20, "The most tasks to show.")
 @as_json_option(TaskRecord)
 @click.pass_context
 def list_command(
-    ctx: click.Context, state: TaskState | None, since: float | None, limit: int, as_json: bool
+    ctx: click.Context,
+    state: TaskState | None,
+    since: float | None,
+    limit: int,
+    as_json: bool,
+    **field_options: str | None,
 ) -> None:
     """List tasks, the newest first.
 
@@ -149,10 +155,11 @@ def list_command(
     """
     begin = None if since is None else time.time() - since
     journal = history_journal(ctx)
-    has_filter = state is not None or since is not None
+    fields = render.field_values(field_options)
+    has_filter = bool(fields) or state is not None or since is not None
 
     async def find(journal: SharedJournal) -> Sequence[TaskRecord]:
-        return await find_tasks(journal, limit, state=state, since=begin)
+        return await find_tasks(journal, limit, state=state, since=begin, fields=fields)
 
     tasks = work_with(journal, find)
     if as_json:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from delf.events import Event
-from delf.protocols.journal import TaskRecord
+from delf.protocols.journal import TaskRecord, filterable_fields
 from delf.terminal import visible
 from delf.types import STATE_WORDS, TaskState
 from delf_cli.formats import format_age, format_duration, format_usd
@@ -22,6 +22,8 @@ from delf_cli.tables import cut_at_word, one_line, project_column, table, termin
 if TYPE_CHECKING:
     from delf_engine.views.prompts import Prompt
     from delf_engine.views.records import ToolCallTrace
+
+    CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _MAX_PATHS: Final = 5
 # The fields of an event that are left out of the list of fields in its line.
@@ -62,6 +64,20 @@ class StateChoice(click.Choice[str]):
             ctx: The context, for error messages.
         """
         return TaskState(super().convert(value, param, ctx))
+
+
+def field_filters(command: CommandT) -> CommandT:
+    """Return the command with an option for each field of a task by which lists can be filtered."""
+    for name, words in reversed(filterable_fields().items()):
+        option = click.option(f"--{name.replace('_', '-')}", name, metavar="NAME", help=words)
+        command = option(command)
+    return command
+
+
+def field_values(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the given values of the options of :func:`field_filters`, by field."""
+    values = {name: options[name] for name in filterable_fields()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def state_text(task: TaskRecord) -> str:

@@ -25,7 +25,14 @@ from delf_cli.output import json_text
 from delf_cli.pruning import DURATION
 from delf_cli.streams import wrap_text
 from delf_cli.tables import one_line, table
-from delf_console.runs_view import StateChoice, money, state_text, task_data
+from delf_console.runs_view import (
+    StateChoice,
+    field_filters,
+    field_values,
+    money,
+    state_text,
+    task_data,
+)
 from delf_engine.elsewhere import search_tasks
 from delf_engine.views.figures import figures_csv
 
@@ -48,10 +55,7 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
         command: The command.
         states: The states that the option ``--state`` accepts.
     """
-    field_options = (
-        click.option(f"--{name.replace('_', '-')}", name, metavar="NAME", help=words)
-        for name, words in filterable_fields().items()
-    )
+    command = field_filters(command)
     # Reversed, because click lists the option first that was added last.
     for option in reversed(
         (
@@ -70,7 +74,6 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
                 metavar="USD",
                 help="Only tasks with at least this cost.",
             ),
-            *field_options,
         )
     ):
         command = option(command)
@@ -79,9 +82,9 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
 
 def _task_filter(text: str | None, since: float | None, filters: dict[str, Any]) -> TaskFilter:
     begin = None if since is None else time.time() - since
-    field_values = {name: filters.pop(name) for name in filterable_fields()}
-    fields = {name: value for name, value in field_values.items() if value is not None}
-    return TaskFilter(text=text or None, since=begin, fields=fields, **filters)
+    fields = field_values(filters)
+    other_filters = {name: filters[name] for name in filters.keys() - filterable_fields().keys()}
+    return TaskFilter(text=text or None, since=begin, fields=fields, **other_filters)
 
 
 @click.command("search")

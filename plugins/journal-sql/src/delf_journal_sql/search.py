@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delf.errors import DelfError, UnreadableEventError
-from delf.protocols.journal import filterable_fields
 from delf.protocols.search import FigureBy, Figures, Found, FoundTask, Place, TaskFilter
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
@@ -28,9 +27,8 @@ from delf_journal_sql.index import (
     words_of,
 )
 from delf_journal_sql.owners import COLUMNS, SILENCE_SECONDS, IsAlive, cached_is_alive
-from delf_journal_sql.schema import OTHER_NAMES
 from delf_journal_sql.statements import SqlRow
-from delf_journal_sql.store import EVENT, TASK, in_state, key_of, of_users, stored_task
+from delf_journal_sql.store import EVENT, TASK, in_state, key_of, of_users, stored_task, with_fields
 
 # The number of characters before and after a match in an excerpt.
 _EXCERPT_MARGIN: Final = 80
@@ -484,9 +482,9 @@ def _conditions(
         if (value := getattr(wanted, name)) is not None:
             values[name] = value
             where.append(condition)
-    for name in filterable_fields().keys() & wanted.fields.keys():
-        values[f"of_{name}"] = wanted.fields[name]
-        where.append(f"t.{OTHER_NAMES.get(name, name)} = :of_{name}")
+    conditions_of_fields, parameters = with_fields(wanted.fields)
+    where += conditions_of_fields
+    values |= parameters
     if wanted.users is not None:
         condition, parameters = of_users(wanted.users)
         where.append(condition)

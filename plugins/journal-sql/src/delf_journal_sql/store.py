@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from delf.errors import DelfError, UnknownTaskError, UnreadableEventError
 from delf.events import Event
-from delf.protocols.journal import Ages, ListPlace, Pruned, TaskRecord
+from delf.protocols.journal import Ages, ListPlace, Pruned, TaskRecord, filterable_fields
 from delf.types import TaskState
 from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
@@ -138,6 +138,7 @@ def find_tasks(
     text: str | None = None,
     since: float | None = None,
     users: Collection[str] | None = None,
+    fields: Mapping[str, str] | None = None,
     after: ListPlace | None = None,
 ) -> list[TaskRecord]:
     """Return the records of the newest tasks that meet all conditions, newest first.
@@ -150,6 +151,7 @@ def find_tasks(
         text: A text that the task's words contain, in upper or lower case; None for any.
         since: The Unix time at or after which the tasks started; None for any.
         users: The users for whom the tasks run; None for any.
+        fields: The values of filterable fields of the records; None for any.
         after: The start time and id of the last task of the previous page; None for the first page.
     """
     where: list[str] = []
@@ -168,6 +170,10 @@ def find_tasks(
     if users is not None:
         condition, parameters = of_users(users)
         where.append(condition)
+        values |= parameters
+    if fields is not None:
+        conditions_of_fields, parameters = with_fields(fields)
+        where += conditions_of_fields
         values |= parameters
     if after is not None:
         after_key = "SELECT id FROM delf_tasks WHERE task_id = :after"
@@ -194,6 +200,18 @@ def of_users(users: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
         return "TRUE", {}
     placeholders, values = placeholders_for(sorted(users), "user")
     return f"t.limit_key IN ({placeholders})", values
+
+
+def with_fields(fields: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Return the SQL conditions for the tasks ``t`` with some field values, and their parameters.
+
+    Args:
+        fields: The values by the names of the fields. Names of fields that cannot be filtered by
+            are ignored.
+    """
+    names = filterable_fields().keys() & fields.keys()
+    conditions = [f"t.{OTHER_NAMES.get(name, name)} = :of_{name}" for name in names]
+    return conditions, {f"of_{name}": fields[name] for name in names}
 
 
 def placeholders_for(items: Iterable[str], prefix: str) -> tuple[str, dict[str, str]]:

@@ -591,7 +591,7 @@ def rename(ctx: click.Context, name: str, new: str, as_json: bool) -> None:
 def remove(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     """Delete a routine and its recorded run."""
     store = _store(state_of(ctx))
-    path = store.path(name)
+    path = store.existing_path(name)
     if not confirm(f"delete {path}?", yes=yes):
         ctx.exit(1)
     store.remove(name)

@@ -45,6 +45,23 @@ class RoutineStore:
         """Return the path of a routine's file."""
         return self.folder / f"{check_name(name)}.py"
 
+    def existing_path(self, name: str) -> Path:
+        """Return the path of a routine's file.
+
+        Raises:
+            ConfigurationError: If there is no such routine.
+        """
+        if name not in self.names():
+            raise self._missing(name)
+        return self.path(name)
+
+    def _missing(self, name: str) -> ConfigurationError:
+        names = self.names()
+        return ConfigurationError(
+            f"there is no routine {name!r}{did_you_mean(name, names)}",
+            hint=f"routines: {', '.join(names) or 'none'}; they are in {self.folder}",
+        )
+
     def case_path(self, name: str) -> Path:
         """Return the path of a routine's first test case: the recorded run of its original task."""
         return self.folder / CASES / f"{check_name(name)}.json"
@@ -59,11 +76,7 @@ class RoutineStore:
         path = self.path(name)
         content = read_file(path, self.root)
         if content is None:
-            names = self.names()
-            raise ConfigurationError(
-                f"there is no routine {name!r}{did_you_mean(name, names)}",
-                hint=f"routines: {', '.join(names) or 'none'}; they are in {self.folder}",
-            )
+            raise self._missing(name)
         self.trust.check(self.root, whole_file_items(path, content, self.root))
         return Routine.of_text(name, _decode_file(content, path), str(path))
 
@@ -189,9 +202,7 @@ class RoutineStore:
         Raises:
             ConfigurationError: If there is no such routine.
         """
-        if name not in self.names():
-            raise ConfigurationError(f"there is no routine {name!r}")
-        self.path(name).unlink()
+        self.existing_path(name).unlink()
         for case in self.case_paths(name):
             case.unlink(missing_ok=True)
         self.drop_proposal(name)
@@ -200,7 +211,8 @@ class RoutineStore:
         """Rename a routine, and return the path of its new file.
 
         Raises:
-            ConfigurationError: If there is no such routine, or the new name is taken.
+            ConfigurationError: If there is no such routine, the new name is taken, or a file of the
+                routine is invalid.
         """
         if new in self.names():
             raise ConfigurationError(f"there is a routine {new!r} already")
@@ -211,9 +223,13 @@ class RoutineStore:
             path.name.removeprefix(old): path.read_text("utf-8")
             for path in self._added_case_paths(old)
         }
+        proposal = self.proposed(old)
         path = self.keep(replace(routine, name=new), case)
         for suffix, text in added_cases_by_suffix.items():
             self._write(self.case_path(new).with_name(f"{new}{suffix}"), text)
+        if proposal is not None:
+            proposed_routine, recorded_run = proposal
+            self.propose(replace(proposed_routine, name=new), recorded_run.decode())
         self.remove(old)
         return path
 

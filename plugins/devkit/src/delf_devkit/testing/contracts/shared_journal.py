@@ -111,6 +111,14 @@ class SharedJournalContract(Contract):
         assert await self._found(other, limit=1, since=1.0) == ["cleo"]
         assert dict(await other.count()) == {"running": 2, "done": 1}
 
+    async def test_find_filters_by_fields(self, two: Sequence[Any]) -> None:
+        one, other = two
+        for name in ("day", "night"):
+            queued = TaskQueued(task_id=name, seq=1, at=1.0, task=name, timeout=30, queue=name)
+            await one.append(queued)
+        assert await self._found(other, fields={"queue": "night"}) == ["night"]
+        assert await self._found(other, fields={"queue": "noon"}) == []
+
     async def test_list_continues_after_a_cursor(self, two: Sequence[Any]) -> None:
         one, other = two
         # Two tasks each begin at the same time: "a" and "b", "c" and "d".
