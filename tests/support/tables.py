@@ -19,7 +19,7 @@ from delf.members import members
 from delf.messages import ModelReply, ModelRequest
 from delf.plugins.shapes import optional_protocols, protocol_of
 from delf.protocols.approval import ApprovalRequest, Approved
-from delf.protocols.facts import Fact
+from delf.protocols.facts import RequestFact
 from delf.protocols.shared_journal import PartialJournal, SharedJournal
 from delf.specs import Provider
 from delf_engine.config import LLM_FIELDS, AgentConfig
@@ -152,7 +152,7 @@ def described_fields(of: type) -> str:
 def with_fields(text: str) -> str:
     """A hook's page with its tables of fields made again: approval channels and models have some."""
     made = "\n".join(map(described_fields, (ApprovalRequest, Approved)))
-    fact, provider = described_fields(Fact), described_fields(Provider)
+    fact, provider = described_fields(RequestFact), described_fields(Provider)
     text = _PROVIDER.sub(lambda match: f"{match[1]}{provider}{match[2]}", text)
     text = _FACT.sub(lambda match: f"{match[1]}{fact}{match[2]}", text)
     asked = "\n".join(map(described_fields, (ModelRequest, ModelReply)))

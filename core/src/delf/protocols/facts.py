@@ -83,7 +83,7 @@ class FactKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class RequestFact:
     """A fact about a request, safe to show: invisible characters are escaped in each text.
 
     Args:
@@ -114,7 +114,7 @@ class Fact:
         return asdict(self) | {"kind": self.kind.value}
 
 
-def facts(request: ApprovalRequest, later_events: Iterable[Event] = ()) -> Sequence[Fact]:
+def facts(request: ApprovalRequest, later_events: Iterable[Event] = ()) -> Sequence[RequestFact]:
     """Return all facts that a person needs to decide about a request.
 
     Args:
@@ -159,7 +159,7 @@ def facts_data(
     return [fact.data() for fact in facts(request, later_events)]
 
 
-def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
+def plain_lines(facts_to_show: Iterable[RequestFact], mark: str = "! ") -> Iterator[str]:
     """Format each fact as plain text, for channels without layout.
 
     Further lines of a fact are indented, so that no text looks like another fact.
@@ -248,20 +248,20 @@ def _readable(value: Any) -> Any:
 # -- what to look at first --------------------------------------------------------------------
 
 
-def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
+def _warning_facts(request: ApprovalRequest) -> Iterator[RequestFact]:
     """Yield the question, the effect, and everything unusual about the request."""
     effect = effect_words(request.effect)
     weight: Weight = "information" if request.effect == "read" else "caution"
     if not can_be_undone(request.effect):
         weight = "danger"
-    yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question_text(request))
+    yield RequestFact(kind=FactKind.QUESTION, weight=weight, label="", text=_question_text(request))
     if request.question is None:
         text, mark = effect.text, effect.mark
     else:
         text, mark = request.question.kind_text, "?"
-    yield Fact(kind=FactKind.EFFECT, weight=weight, label="", text=visible(text), note=mark)
+    yield RequestFact(kind=FactKind.EFFECT, weight=weight, label="", text=visible(text), note=mark)
     if request.outcome_unknown:
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.OUTCOME_UNKNOWN,
             weight="danger",
             label="may already have happened",
@@ -269,14 +269,14 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
             f"approving makes it again, {HAPPENED!r} does not",
         )
     if request.changed:
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.CHANGED,
             weight="danger",
             label="changed",
             text="it has changed since it was shown; this is what would be done now",
         )
     if request.made_before is not None:
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.MADE_BEFORE,
             weight="danger",
             label="made before",
@@ -284,11 +284,11 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
         )
     if request.flow is not None:  # untrusted data reached an argument
         label, text = _describe_flow(request, request.flow)
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.OTHERS_WORDS, weight="danger", label=visible(label), text=visible(text)
         )
     if request.reason:
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.WARNING,
             weight="caution",
             label="why approval is needed",
@@ -340,7 +340,9 @@ def _describe_flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
     return label, f"it is {source}, not from the task"
 
 
-def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") -> Iterator[Fact]:
+def _hidden_character_facts(
+    name: str, texts: Iterable[str], about: str = ""
+) -> Iterator[RequestFact]:
     """Yield facts about characters that are invisible or look like others."""
     characters: dict[str, None] = {}
     for text in texts:
@@ -352,7 +354,7 @@ def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") ->
     omitted_count = len(characters) - len(shown_characters)
     if omitted_count:
         text += f" and {omitted_count} more"
-    yield Fact(
+    yield RequestFact(
         kind=FactKind.HIDDEN,
         weight="danger",
         label=f"hidden characters in {visible(name)}",
@@ -373,25 +375,27 @@ def _describe_hidden(characters: str) -> str:
 # -- who asks, and what for -------------------------------------------------------------------
 
 
-def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
+def _task_facts(request: ApprovalRequest) -> Iterator[RequestFact]:
     """Yield the facts about the task and the script that make the request."""
     if request.task:
-        yield Fact(kind=FactKind.TASK, label="task", text=visible(request.task))
+        yield RequestFact(kind=FactKind.TASK, label="task", text=visible(request.task))
     if request.asked_by != LOCAL:
-        yield Fact(kind=FactKind.ASKER, label="asked by", text=visible(request.asked_by))
+        yield RequestFact(kind=FactKind.ASKER, label="asked by", text=visible(request.asked_by))
     if request.parent:
         text = f"a script of the task {visible(request.parent)} started this task"
-        yield Fact(kind=FactKind.PARENT, label="child task", text=text)
+        yield RequestFact(kind=FactKind.PARENT, label="child task", text=text)
     if request.script > 1:
         because = f"because {request.because}" if request.because else "there were others before"
-        yield Fact(kind=FactKind.SCRIPT, label=f"script {request.script}", text=visible(because))
+        yield RequestFact(
+            kind=FactKind.SCRIPT, label=f"script {request.script}", text=visible(because)
+        )
     if request.line is not None:
         text = str(request.line)
-        yield Fact(kind=FactKind.LINE, label="line of the script", text=text, required=False)
+        yield RequestFact(kind=FactKind.LINE, label="line of the script", text=text, required=False)
     for name, label in labels().items():
         value = getattr(request, name)
         if value not in (None, ""):
-            yield Fact(
+            yield RequestFact(
                 kind=FactKind.FIELD,
                 label=label.text,
                 text=visible(value_text(value)),
@@ -401,13 +405,15 @@ def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
     # A permission with the name of the action or of its method says nothing new.
     if request.permission not in ("", request.action, method):
         permission = visible(request.permission)
-        yield Fact(kind=FactKind.PERMISSION, label="permission", text=permission, required=False)
+        yield RequestFact(
+            kind=FactKind.PERMISSION, label="permission", text=permission, required=False
+        )
     if request.changes:
         count = request.changes_before + len(request.changes)
         lines = [visible(change) for change in request.changes]
         if request.changes_before:
             lines.insert(0, f"… {request.changes_before:,} before these")
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.CHANGES,
             label="changed so far in this task",
             text="\n".join(lines),
@@ -419,13 +425,13 @@ def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
 # -- what would be done -----------------------------------------------------------------------
 
 
-def _subject_facts(request: ApprovalRequest) -> Iterator[Fact]:
+def _subject_facts(request: ApprovalRequest) -> Iterator[RequestFact]:
     """Yield the facts about what would be done: the script, or the call's arguments."""
     # A request about a script lists the actions that the script may call.
     for action in request.actions:
         effect = request.effects.get(action, request.effect)
         words = effect_words(effect)
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.ACTION,
             weight="caution" if can_be_undone(effect) else "danger",
             label="it may call, as often as it likes",
@@ -433,7 +439,9 @@ def _subject_facts(request: ApprovalRequest) -> Iterator[Fact]:
         )
     if request.code is not None:
         code = _LINE_ENDS.sub("\n", request.code)
-        yield Fact(kind=FactKind.CODE, label="script", text=visible(code), note=_size_text(code))
+        yield RequestFact(
+            kind=FactKind.CODE, label="script", text=visible(code), note=_size_text(code)
+        )
     if (question := request.question) is not None:
         yield from _question_facts(request, question)
         return
@@ -446,9 +454,11 @@ def _subject_facts(request: ApprovalRequest) -> Iterator[Fact]:
                 name, value, kind=FactKind.DEFAULT, note="left out by the script"
             )
     for name, size in request.files.items():
-        yield Fact(kind=FactKind.FILE, label="file", text=visible(name), note=f"{size:,} bytes")
+        yield RequestFact(
+            kind=FactKind.FILE, label="file", text=visible(name), note=f"{size:,} bytes"
+        )
     if request.preview:
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.PREVIEW,
             label="what would happen",
             text=visible(request.preview.rstrip("\n")),
@@ -456,13 +466,13 @@ def _subject_facts(request: ApprovalRequest) -> Iterator[Fact]:
         )
 
 
-def _question_facts(request: ApprovalRequest, question: Question) -> Iterator[Fact]:
+def _question_facts(request: ApprovalRequest, question: Question) -> Iterator[RequestFact]:
     """Yield the options of a question, warnings about hidden characters, and origins of texts."""
     yield from _hidden_character_facts("the question", [question.text], about="question")
     yield from _origin_facts(request, "question")
     yield from _hidden_character_facts("the options", question.options, about="options")
     for number, option in enumerate(question.options, 1):
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.OPTION,
             label=f"option {number}",
             text=visible(option),
@@ -474,11 +484,11 @@ def _question_facts(request: ApprovalRequest, question: Question) -> Iterator[Fa
 
 def _argument_facts(
     name: str, value: Any, *, kind: FactKind = FactKind.ARGUMENT, note: str = ""
-) -> Iterator[Fact]:
+) -> Iterator[RequestFact]:
     """Yield an argument's value, and warnings about hidden characters in the value."""
     yield from _hidden_character_facts(name, _argument_texts(name, value), about=name)
     text = visible(value_text(value))
-    yield Fact(
+    yield RequestFact(
         kind=kind,
         label=visible(name),
         text=text,
@@ -523,7 +533,7 @@ def _argument_texts(name: str, value: Any) -> Iterator[str]:
                 values_to_visit += cast("Mapping[Any, Any]", part).values()
 
 
-def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
+def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[RequestFact]:
     """Yield a fact for each source of an argument's values.
 
     If a source has the values ``items[0].name`` and ``items[2].name`` of the argument ``items``,
@@ -543,7 +553,7 @@ def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
         path_list = visible(", ".join(inner_paths[:_MAX_NAMED]))
         if len(inner_paths) > _MAX_NAMED:
             path_list += f" and {len(inner_paths) - _MAX_NAMED} more"
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.ORIGIN,
             weight="caution" if is_untrusted else "information",
             label=f"source of {visible(name)}{path_list}",
@@ -561,11 +571,11 @@ def root_of(path: str) -> str:
 # -- who decides ------------------------------------------------------------------------------
 
 
-def _team_facts(request: ApprovalRequest, later_events: Iterable[Event]) -> Iterator[Fact]:
+def _team_facts(request: ApprovalRequest, later_events: Iterable[Event]) -> Iterator[RequestFact]:
     """Yield the team's rule, the votes and comments, and the latest assignment."""
     rule = ApprovalRule.from_data(request.rule)
     if rule is not None:
-        yield Fact(
+        yield RequestFact(
             kind=FactKind.RULE, label="rule", text=visible("; ".join(_rule_texts(request, rule)))
         )
     assigned: ApprovalAssigned | None = None
@@ -580,7 +590,7 @@ def _team_facts(request: ApprovalRequest, later_events: Iterable[Event]) -> Iter
         yield fact
 
 
-def reaction_fact(event: Event) -> Fact | None:
+def reaction_fact(event: Event) -> RequestFact | None:
     """Return the fact about a vote, a comment or an assignment; None for other events.
 
     None also for an assignment to nobody.
@@ -588,14 +598,14 @@ def reaction_fact(event: Event) -> Fact | None:
     match event:
         case ApprovalVoted(by=by, reason=reason):
             text = visible(f"{by}: {reason}" if reason else by)
-            return Fact(
+            return RequestFact(
                 kind=FactKind.VOTE, label="approved by", text=text, note="another is needed"
             )
         case ApprovalCommented(by=by, text=words):
             label = f"comment by {visible(by)}"
-            return Fact(kind=FactKind.COMMENT, label=label, text=visible(words))
+            return RequestFact(kind=FactKind.COMMENT, label=label, text=visible(words))
         case ApprovalAssigned(by=by, to=str(to)):
-            return Fact(
+            return RequestFact(
                 kind=FactKind.ASSIGNEE,
                 label="assigned to",
                 text=visible(to),
@@ -627,7 +637,7 @@ def _rule_texts(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
 _UNITS: Final = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 
-def _expiry_facts(request: ApprovalRequest) -> Iterator[Fact]:
+def _expiry_facts(request: ApprovalRequest) -> Iterator[RequestFact]:
     """Yield the fact that says when the request expires, and the consequence."""
     seconds = request.expires_after
     if seconds is None:
@@ -637,7 +647,7 @@ def _expiry_facts(request: ApprovalRequest) -> Iterator[Fact]:
     unit_seconds, unit_name = next(fitting_units, (1.0, "seconds"))
     after = f"{seconds / unit_seconds:.3g} {unit_name}"
     consequence = _consequence_of_expiry(request.question)
-    yield Fact(
+    yield RequestFact(
         kind=FactKind.EXPIRY,
         label="expires",
         text=visible(f"without an answer within {after} {consequence}"),

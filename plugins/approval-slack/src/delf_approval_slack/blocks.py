@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from delf.events import Event
 from delf.protocols.approval import ApprovalRequest
-from delf.protocols.facts import Fact, FactKind, facts, incomplete_text, plain_lines, value_text
+from delf.protocols.facts import (
+    FactKind,
+    RequestFact,
+    facts,
+    incomplete_text,
+    plain_lines,
+    value_text,
+)
 from delf.terminal import visible
 from delf.types import can_be_undone, effect_words
 
@@ -148,7 +155,7 @@ def _decide_elsewhere_text(request: ApprovalRequest, page_url: str | None) -> st
     )
 
 
-def _fact_text(fact: Fact, files: dict[str, str]) -> str:
+def _fact_text(fact: RequestFact, files: dict[str, str]) -> str:
     """Format a fact as lines of a message; a long text is truncated and added to ``files``.
 
     Args:
@@ -167,7 +174,7 @@ def _fact_text(fact: Fact, files: dict[str, str]) -> str:
     return "\n".join(plain_lines([shortened_fact], mark="⚠ "))
 
 
-def _file_name(fact: Fact, files: Mapping[str, str]) -> str:
+def _file_name(fact: RequestFact, files: Mapping[str, str]) -> str:
     """Return a name for a file with a fact's text; no other file of ``files`` has the name."""
     stem = re.sub(r"\W+", "_", fact.label).strip("_")[:60] or fact.kind.value
     suffix = ".py" if fact.kind is FactKind.CODE else ".txt"

@@ -11,7 +11,7 @@ import click
 
 from delf.events import DECISION_WORDS
 from delf.protocols.approval import RememberedDecision
-from delf.protocols.facts import Fact, FactKind, as_edited, facts, value_text
+from delf.protocols.facts import FactKind, RequestFact, as_edited, facts, value_text
 from delf.protocols.journal import RequestRecord
 from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
@@ -77,7 +77,7 @@ def _warnings(record: RequestRecord) -> str:
     Leave out facts that a person need not see before approving (``required`` is False), facts of
     the weight ``information``, and facts that other columns of the table show.
     """
-    notable_facts: list[Fact] = []
+    notable_facts: list[RequestFact] = []
     for fact in facts(record.requested, record.discussion):
         if not fact.required or fact.weight == "information":
             continue

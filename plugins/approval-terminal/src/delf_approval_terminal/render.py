@@ -11,7 +11,7 @@ from reprlib import Repr
 from typing import Any, Final
 
 from delf.protocols.approval import ApprovalRequest
-from delf.protocols.facts import Fact, FactKind, as_edited, facts, value_text
+from delf.protocols.facts import FactKind, RequestFact, as_edited, facts, value_text
 from delf.questions import Question
 from delf.records import dataclass
 from delf.terminal import visible
@@ -235,7 +235,7 @@ def request_text(
 
 
 def fact_lines(
-    request: ApprovalRequest, all_facts: Sequence[Fact], width: int, *, whole: bool
+    request: ApprovalRequest, all_facts: Sequence[RequestFact], width: int, *, whole: bool
 ) -> tuple[list[str], int]:
     """Format facts in lines of a width, and count the omitted characters.
 
@@ -245,7 +245,7 @@ def fact_lines(
         width: The width in columns.
         whole: Whether to show every fact in full.
     """
-    shown_facts, omitted_facts = all_facts, list[Fact]()
+    shown_facts, omitted_facts = all_facts, list[RequestFact]()
     if not whole:
         shown_facts, omitted_facts = _split_at_limit(all_facts)
     parts = [_fact_part(request, fact, width, whole=whole) for fact in shown_facts]
@@ -262,14 +262,16 @@ def fact_lines(
     return lines, sum(part.omitted_chars for part in parts)
 
 
-def _split_at_limit(all_facts: Sequence[Fact]) -> tuple[list[Fact], list[Fact]]:
+def _split_at_limit(
+    all_facts: Sequence[RequestFact],
+) -> tuple[list[RequestFact], list[RequestFact]]:
     """Split facts into those to show and those to omit.
 
     The facts about all arguments after the first :data:`_MAX_ARGUMENTS` are omitted, except the
     facts that the person must see.
     """
-    shown_facts: list[Fact] = []
-    omitted_facts: list[Fact] = []
+    shown_facts: list[RequestFact] = []
+    omitted_facts: list[RequestFact] = []
     argument_count = 0
     for fact in all_facts:
         if fact.kind is FactKind.ARGUMENT:
@@ -282,7 +284,7 @@ def _split_at_limit(all_facts: Sequence[Fact]) -> tuple[list[Fact], list[Fact]]:
     return shown_facts, omitted_facts
 
 
-def _note_on_omitted(omitted_facts: Sequence[Fact]) -> Part:
+def _note_on_omitted(omitted_facts: Sequence[RequestFact]) -> Part:
     # An argument and its origin are two facts, so origins do not count as arguments.
     argument_count = sum(fact.kind is not FactKind.ORIGIN for fact in omitted_facts)
     omitted_chars = sum(len(fact.label) + len(fact.text) for fact in omitted_facts)
@@ -290,17 +292,17 @@ def _note_on_omitted(omitted_facts: Sequence[Fact]) -> Part:
     return Part([f"… {argument_count} more arguments; v shows them"], omitted_chars)
 
 
-def _describes_argument(fact: Fact) -> bool:
+def _describes_argument(fact: RequestFact) -> bool:
     """Return True if a fact is about an argument of the call, such as its value or origin."""
     return fact.about != ""
 
 
-def _needs_attention(fact: Fact) -> bool:
+def _needs_attention(fact: RequestFact) -> bool:
     """Return True if the person must see a fact because it is dangerous or unusual."""
     return fact.required and fact.weight != "information"
 
 
-def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool) -> Part:
+def _fact_part(request: ApprovalRequest, fact: RequestFact, width: int, *, whole: bool) -> Part:
     """Format a fact: an argument as Python, a script by line, another fact as text.
 
     An argument's origin, such as a web page, is shown only if ``whole`` is True, or if the request
@@ -334,7 +336,7 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
     return Part([f"{mark}{escape(fact.heading)}:", *lines], part.omitted_chars)
 
 
-def _last_lines(fact: Fact) -> Part:
+def _last_lines(fact: RequestFact) -> Part:
     """Return the heading and the last lines of a fact that lists changes.
 
     To see all lines, the person who decides presses v.
@@ -345,7 +347,7 @@ def _last_lines(fact: Fact) -> Part:
     return Part([f"{escape(fact.heading)}:", *more, *last_lines])
 
 
-def _argument_part(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
+def _argument_part(fact: RequestFact, value: Any, *, whole: bool, width: int) -> Part:
     """Format an argument as ``label = value``, with the value as Python."""
     label = escape(fact.label)
     note = f" ({escape(fact.note)})" if fact.note else ""

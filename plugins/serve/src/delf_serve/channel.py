@@ -24,7 +24,7 @@ from delf.events import ApprovalAssigned, ApprovalCommented, Event, TaskFinished
 from delf.network.proxies import proxy_for
 from delf.network.urls import split_url
 from delf.protocols.approval import ApprovalRequest, Decision
-from delf.protocols.facts import Fact, facts, plain_lines
+from delf.protocols.facts import RequestFact, facts, plain_lines
 from delf.protocols.journal import Journal, RequestRecord
 from delf.protocols.people import NoticeChoice, Person, sees
 from delf.protocols.shared_journal import SharedJournal
@@ -98,7 +98,7 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
     return Notice(name=request.request_id, content=content, subject=subject, text=text)
 
 
-def _truncate(fact: Fact) -> Fact:
+def _truncate(fact: RequestFact) -> RequestFact:
     """Truncate a long fact's text for a message; the server's web page shows the whole text."""
     hidden_count = len(fact.text) - _MAX_FACT_SIZE
     if hidden_count <= 0:

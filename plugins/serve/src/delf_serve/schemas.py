@@ -21,7 +21,7 @@ from delf.messages import ToolCall, Usage
 from delf.protocols import search
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.conversation import ChatMessage
-from delf.protocols.facts import Fact
+from delf.protocols.facts import RequestFact
 from delf.protocols.journal import filterable_fields
 from delf.protocols.people import NoticeChoice, Person, PersonKey, Right, Scope
 from delf.protocols.search import FigureBy
@@ -670,7 +670,7 @@ class RememberedList(ResponseModel):
     more: bool = Field(description="Whether there are more entries.")
 
 
-class FactView(_as_body(Fact)):
+class FactView(_as_body(RequestFact)):
     """A fact about a request, for the person who decides."""
 
 

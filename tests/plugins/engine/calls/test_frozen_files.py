@@ -11,7 +11,7 @@ from delf import Agent, CallContext, Connection, action
 from delf.events import ApprovalDecided, CallStarted
 from delf.protocols.approval import ApprovalRequest, Approved
 from delf.protocols.connection import Allowed
-from delf.protocols.facts import Fact, FactKind, facts
+from delf.protocols.facts import FactKind, RequestFact, facts
 from delf.specs import JournalSpec
 from delf.testing import ScriptedModel, TestHost
 from support.cut_journal import CutJournal
@@ -94,7 +94,7 @@ async def test_file_in_a_folder_is_frozen_too(
 async def test_request_names_the_files_with_their_sizes(
     post: Post, report: Path, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
-    message: list[Fact] = []
+    message: list[RequestFact] = []
 
     def decide(request: ApprovalRequest) -> Any:
         message.extend(fact for fact in facts(request) if fact.kind is FactKind.FILE)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalVoted, Event
 from delf.protocols.approval import ApprovalRequest
-from delf.protocols.facts import Fact, FactKind, facts, labels
+from delf.protocols.facts import FactKind, RequestFact, facts, labels
 
 _LONG_TEXT: Final = " ".join(f"word{n:04}" for n in range(1_112))
 _JSON: Final = {"None": "null", "True": "true", "False": "false"}
@@ -171,7 +171,7 @@ AFTERWARDS: Final[Mapping[FactKind, Event]] = {
 
 def unseen_facts(
     request: ApprovalRequest, text: str, discussion: Sequence[Event] = ()
-) -> Sequence[Fact]:
+) -> Sequence[RequestFact]:
     """Return the facts of a request that a text does not contain completely.
 
     Only letters and digits are compared, so a channel is free to quote, break and indent.
@@ -182,7 +182,7 @@ def unseen_facts(
         discussion: Events with votes, comments and assignments that the channel must show, too.
     """
     shown_characters = _letters_and_digits(text)
-    unseen: list[Fact] = []
+    unseen: list[RequestFact] = []
     for fact in facts(request, discussion):
         is_text_shown = _letters_and_digits(fact.text) in shown_characters
         is_label_shown = _letters_and_digits(fact.label) in shown_characters
