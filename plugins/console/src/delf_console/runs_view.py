@@ -68,7 +68,7 @@ class StateChoice(click.Choice[str]):
 
 def field_filters(command: CommandT) -> CommandT:
     """Return the command with an option for each field of a task by which lists can be filtered."""
-    for name, words in reversed(filterable_fields().items()):
+    for name, words in reversed(tuple(filterable_fields().items())):
         option = click.option(f"--{name.replace('_', '-')}", name, metavar="NAME", help=words)
         command = option(command)
     return command
