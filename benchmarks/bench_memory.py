@@ -40,8 +40,8 @@ from unittest import mock
 import numpy as np
 import texts
 from bench_tool_search import DATA, embedder_of
-from platformdirs import user_cache_path
 
+from delf.machine.folders import user_folder
 from delf.protocols.context import PluginContext
 from delf.tools.ranking import plain_name
 from delf_memory_semantic import fusion
@@ -80,7 +80,7 @@ async def vectors_of(texts: Iterable[str], kind: str, embedder: Any) -> dict[str
 
     Texts of one length are embedded together: a batch takes as long as its longest.
     """
-    path = user_cache_path("delf") / "benchmarks" / "vectors.db"
+    path = user_folder("cache") / "benchmarks" / "vectors.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     keys = {text: digest_of(f"{embedder.model}\0{kind}\0{text}") for text in texts}
     with contextlib.closing(sqlite3.connect(path)) as kept:

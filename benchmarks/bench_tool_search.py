@@ -26,9 +26,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
-
 from delf.errors import PrefilterError
+from delf.machine.folders import user_folder
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.catalogs import find_positions
@@ -99,7 +98,7 @@ async def measure(
     held = tracemalloc.get_traced_memory()[0] / 1e6
     tracemalloc.stop()
     context = PluginContext(
-        data_dir=user_cache_path("delf") / "benchmarks", embedder=lambda name: embedder
+        data_dir=user_folder("cache") / "benchmarks", embedder=lambda name: embedder
     )
     options: dict[str, Any] = {} if embedder else {"embedding_model": "off"}
     prefilter = SemanticPrefilter(context, wait_seconds=100_000, limit=max(AT), **options)

@@ -46,6 +46,19 @@ def _normalizes(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "unicodedata.normalize"
 
 
+def _asks_for_home(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return any("platformdirs" in name for name in _imported(node))
+    return isinstance(node, ast.Call) and (
+        _name_of(node.func) == "expanduser" or ast.unparse(node.func) == "Path.home"
+    )
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    module = node.module if isinstance(node, ast.ImportFrom) else None
+    return [module or "", *(alias.name for alias in node.names)]
+
+
 def _parses_deep_json_unguarded(node: ast.AST) -> bool:
     """True for a handler or ``suppress`` of JSON that is invalid, but not of JSON nested deeply."""
     if isinstance(node, ast.Try):
@@ -124,6 +137,12 @@ def test_texts_are_normalized_in_linear_time() -> None:
     but = (CORE / "src/delf/values/unicode.py", CORE / "src/delf/machine/filenames.py")
     found = list(_places(_normalizes, but=but))
     assert not found, "use delf.values.unicode: " + "\n".join(found)
+
+
+def test_home_folder_is_determined_in_one_module() -> None:
+    """pathlib and platformdirs raise RuntimeError if there is no home folder, or no such user."""
+    found = list(_places(_asks_for_home, but=frozenset({CORE / "src/delf/machine/folders.py"})))
+    assert not found, "use delf.machine.folders: " + "\n".join(found)
 
 
 def test_code_has_no_unimplemented_part() -> None:

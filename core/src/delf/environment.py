@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from delf.errors import ConfigurationError
+from delf.machine.folders import expand_home
 from delf.machine.kept_keys import own_variables
 from delf.records import dataclass
 from delf.trust.decisions import Trust
@@ -102,8 +103,7 @@ def beside(folder: Path, path: str) -> str:
         folder: The folder that a relative path starts from.
         path: The path as the user wrote it.
     """
-    # Path.expanduser raises for the home of an unknown user; os.path leaves the path as it is.
-    return str(folder / os.path.expanduser(path))  # noqa: PTH111
+    return str(folder / expand_home(path))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from delf_journal_sql import SqlJournal
 
 class TestPlugin(PluginContract):
     name = "journal-sql"
-    vendors = ("psycopg", "sqlite3", "platformdirs")
+    vendors = ("psycopg", "sqlite3")
     offers = {"journal": ["sql"]}
 
 

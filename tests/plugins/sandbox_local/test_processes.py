@@ -674,7 +674,7 @@ def test_guest_cache_writable_by_others_is_ignored(tmp_path, monkeypatch):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     theirs.chmod(0o777)
-    monkeypatch.setattr("platformdirs.user_cache_path", lambda _: theirs)
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, **__: theirs)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert backend.guest_archive().parent == tmp_path / f"delf-{os.getuid()}"
     assert list(theirs.iterdir()) == []

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ConfigurationError
+from delf.machine.folders import user_folder
 from delf.machine.own_files import locked, read_private, write_private
 from delf.records import dataclass
 
@@ -39,9 +40,7 @@ class KeptKeys:
     @classmethod
     def here(cls) -> KeptKeys:
         """Return the stored keys of the current user."""
-        from platformdirs import user_config_path
-
-        return cls(user_config_path("delf", appauthor=False) / "keys.json")
+        return cls(user_folder("config") / "keys.json")
 
     def names(self) -> dict[str, bool]:
         """Return the variables' names, mapped to True if the keyring holds the value."""
@@ -139,7 +138,11 @@ class KeptKeys:
 def own_variables() -> dict[str, str]:
     """Return the stored API keys as variables, overridden by this process's environment."""
     process = dict(os.environ)
-    return {**KeptKeys.here().values(process), **process}
+    try:
+        stored_keys = KeptKeys.here().values(process)
+    except ConfigurationError:  # without a home folder, the user cannot have stored any
+        return process
+    return {**stored_keys, **process}
 
 
 @cache

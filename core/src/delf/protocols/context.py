@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from delf.errors import PluginError
+from delf.machine.folders import user_folder
 from delf.protocols.embedder import Embedder
 from delf.protocols.shared_journal import SharedJournal
 from delf.providers import Providers
@@ -15,9 +16,7 @@ from delf.records import dataclass
 
 
 def _data_dir() -> Path:
-    from platformdirs import user_data_path
-
-    return user_data_path("delf", appauthor=False)
+    return user_folder("data")
 
 
 def _no_embedder(name: str | None) -> Embedder:

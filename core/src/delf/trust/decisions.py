@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from delf.errors import ConfigurationError, FolderNotTrustedError
+from delf.machine.folders import user_folder
 from delf.machine.own_files import is_private_folder, locked, read_private, write_private_text
 from delf.records import dataclass
 from delf.trust.folders import CONFIG_FILE, parse_toml, values_by_path
@@ -209,9 +210,7 @@ def items_of(name: str, text: str) -> Mapping[str, str]:
 
 def store() -> Path:
     """Return the folder in which the records of trusted folders are stored."""
-    from platformdirs import user_state_path
-
-    return user_state_path("delf", appauthor=False) / "trust"
+    return user_folder("state") / "trust"
 
 
 def load_trusted(root: Path) -> Trusted | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from delf.errors import ConfigurationError
+from delf.machine.folders import expand_home
 from delf.machine.own_files import READ_FLAGS
 from delf.records import dataclass
 
@@ -100,8 +101,7 @@ def _is_own(folder: Path) -> bool:
 
 
 def _home() -> Path | None:
-    # Path.home() raises if there is no home folder.
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111
+    home = expand_home("~")  # "~" itself if the user has no home folder
     return home.resolve() if home.is_absolute() else None
 
 
@@ -261,7 +261,7 @@ class UntrustedFolder:
         is_url = "://" in text
         if is_url or not text.isprintable():
             return None
-        path = Path(os.path.normpath(self.root / os.path.expanduser(text)))  # noqa: PTH111
+        path = Path(os.path.normpath(self.root / expand_home(text)))
         return path if self._is_inside(path) else None
 
     def files_of(self, path: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import click
 
 from delf.errors import DelfError
+from delf.machine.folders import expand_home
 from delf_cli.ids import short_id
 from delf_cli.state import state_of
 
@@ -94,7 +95,7 @@ def trusted_config(ctx: click.Context) -> dict[str, Any]:
     state = state_of(ctx)
     file = project_folder(Path.cwd()) / CONFIG_FILE
     if state.config is not None:
-        file = Path(state.config).expanduser().absolute()
+        file = expand_home(state.config).absolute()
     data = parse_toml((read_file(file, file.parent) or b"").decode("utf-8-sig"))
     Trust.here(*state.trust).check(file.parent, {file.name: values_by_path(data)})
     return data

@@ -12,6 +12,7 @@ import click
 
 from delf.errors import ConfigurationError, UnknownTaskError
 from delf.events import Event
+from delf.machine.folders import expand_home
 from delf.protocols.connection import SupportsClose
 from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
@@ -98,7 +99,7 @@ class CurrentProject:
         """Find the project of the current folder, or of the file that ``--config`` names."""
         folder = Path.cwd()
         if state.config is not None:
-            return cls(root=Path(state.config).expanduser().resolve().parent, folder=folder)
+            return cls(root=expand_home(state.config).resolve().parent, folder=folder)
         root = project_folder(folder)
         return cls(root=root if is_file(root / CONFIG_FILE) else None, folder=folder)
 

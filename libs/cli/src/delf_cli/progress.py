@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delf import events as ev
+from delf.machine.folders import user_folder
 from delf.machine.own_files import make_private_folder
 from delf.terminal import visible
 from delf_cli.errors import say
@@ -196,11 +197,9 @@ def mark_as_shown(text: str) -> bool:
     Returns:
         True if the text was not recorded before, or cannot be recorded.
     """
-    from platformdirs import user_state_path
-
     name = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]
     try:
-        path = user_state_path("delf") / "shown"
+        path = user_folder("state") / "shown"
         make_private_folder(path)
         (path / name).touch(mode=0o600, exist_ok=False)
     except FileExistsError:

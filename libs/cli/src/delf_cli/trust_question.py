@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
+from delf.machine.folders import expand_home
 from delf.terminal import visible
 from delf_cli.streams import wrap_text
 
@@ -66,7 +67,7 @@ def read(start: Path, config: str | None, host: PluginHost) -> Folder:
     """
     from delf_engine.project.folder import read_folder
 
-    file = Path(config).expanduser().absolute() if config is not None else None
+    file = expand_home(config).absolute() if config is not None else None
     return read_folder(start.absolute(), file, os.environ, host)
 
 

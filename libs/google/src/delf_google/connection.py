@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from delf.errors import ConnectionFileNotFoundError
+from delf.machine.folders import expand_home
 from delf.protocols.connection import Allowed, ProposedCall, Verdict
 from delf.tools.action import actions_of
 from delf.tools.connection import Connection
@@ -51,7 +51,7 @@ class GoogleConnection(Connection[GoogleSettings]):
         super().__init__(*arguments, **options)
         google_settings: GoogleSettings = self.settings
         for path in (google_settings.oauth_credentials, google_settings.service_account):
-            if path is not None and not Path(path).expanduser().is_file():
+            if path is not None and not expand_home(path).is_file():
                 raise ConnectionFileNotFoundError(
                     f"{self.name}: there is no file of credentials {path!r}", hint=GET_CREDENTIALS
                 )

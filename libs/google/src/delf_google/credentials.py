@@ -8,7 +8,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, cast
 
 from delf.errors import (
@@ -17,6 +16,7 @@ from delf.errors import (
     ConnectionUnavailableError,
     KeyAddressError,
 )
+from delf.machine.folders import expand_home
 from delf.network.bodies import ACCEPTED, BodyError, Inflater
 from delf.network.proxies import transport
 from delf.network.tls import default_context
@@ -257,7 +257,7 @@ def read_json(path: str, name: str) -> dict[str, Any]:
         ConnectionConfigurationError: If the content is not a JSON object.
     """
     try:
-        content: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        content: Any = json.loads(expand_home(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConnectionFileNotFoundError(
             f"{name}: the credentials {path!r} cannot be read: {error.strerror}",

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+from delf.machine.folders import user_folder
 from delf.machine.own_files import write_private
 
 
@@ -24,9 +25,7 @@ class TokenStore:
     def folder(self) -> Path:
         """The folder of the login files."""
         if self._folder is None:
-            from platformdirs import user_config_path
-
-            self._folder = user_config_path("delf", appauthor=False) / "google"
+            self._folder = user_folder("config") / "google"
         return self._folder
 
     def path(self, account: str, client_id: str) -> Path:

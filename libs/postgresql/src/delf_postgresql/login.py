@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from delf.errors import KeyAddressError
+from delf.machine.folders import expand_home
 from delf.settings import Source, check_variables
 
 # Variables that the library reads for a URL without a password: the password itself, and the name
@@ -74,8 +75,7 @@ def _check_password_file(owner: str) -> None:
     The library sends the password of any other entry to the host of the entry only. Each line is
     ``host:port:database:user:password``.
     """
-    # Path.expanduser raises without a home folder; os.path leaves the path as it is.
-    file = Path(os.environ.get("PGPASSFILE") or os.path.expanduser("~/.pgpass"))  # noqa: PTH111
+    file = Path(os.environ.get("PGPASSFILE") or expand_home("~/.pgpass"))
     try:
         lines = file.read_text(errors="replace").splitlines()
     except OSError:  # the library cannot read the file either

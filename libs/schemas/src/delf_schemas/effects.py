@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from delf.errors import ConfigurationError
+from delf.machine.folders import user_folder
 from delf.machine.own_files import (
     is_private_folder,
     locked,
@@ -66,9 +67,7 @@ def folder_of_known_actions(plugin: str) -> Path:
     Args:
         plugin: The name of the plugin.
     """
-    from platformdirs import user_state_path
-
-    return user_state_path("delf", appauthor=False) / plugin
+    return user_folder("state") / plugin
 
 
 def description_digest(parts: Any) -> str:

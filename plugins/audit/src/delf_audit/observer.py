@@ -29,6 +29,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
 )
+from delf.machine.folders import user_folder
 from delf.protocols.facts import labels
 from delf.protocols.people import PersonChange, name_of_user
 from delf.settings import LocalPath
@@ -44,10 +45,8 @@ def trail_at(path: str | None) -> AuditTrail:
     If the environment variable ``DELF_AUDIT_KEY`` is set, its value is the secret key that
     authenticates each record.
     """
-    from platformdirs import user_data_path
-
     if path is None:
-        used_path = user_data_path("delf", appauthor=False) / "audit.jsonl"
+        used_path = user_folder("data") / "audit.jsonl"
     else:
         current_folder = Path()
         used_path = Path(beside(current_folder, path))

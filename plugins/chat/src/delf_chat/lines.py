@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from delf.machine.folders import user_folder
 from delf.machine.own_files import make_private_file
 from delf_cli.errors import say
 
@@ -169,6 +170,4 @@ def _history(path: Path) -> History:
 
 def history_file() -> Path:
     """Return the path of the file that stores typed lines."""
-    from platformdirs import user_data_path
-
-    return user_data_path("delf") / "chat_history"
+    return user_folder("data") / "chat_history"

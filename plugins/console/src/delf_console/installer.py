@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from delf.errors import ConfigurationError, DelfError
+from delf.machine.folders import user_folder
 from delf.machine.interpreter import is_frozen
 from delf.machine.own_files import make_private_folder
 from delf.packages.namesake import NAMESAKE
@@ -153,9 +154,7 @@ def _python_option() -> list[str]:
 @contextmanager
 def _empty_private_folder() -> Generator[Path]:
     """Make a temporary folder in delf's cache, so that uv finds no settings of other projects."""
-    from platformdirs import user_cache_path
-
-    cache = user_cache_path("delf") / "install"
+    cache = user_folder("cache") / "install"
     try:
         make_private_folder(cache)
         folder = tempfile.TemporaryDirectory(dir=cache)

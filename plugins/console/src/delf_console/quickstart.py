@@ -20,6 +20,7 @@ import click
 
 from delf.errors import ConfigurationError, DelfError, EnvironmentKeyError, LLMExecutionError
 from delf.llm import NO_KEY, LLMConfig
+from delf.machine.folders import expand_home
 from delf.machine.kept_keys import KeptKeys, own_variables
 from delf.machine.own_files import write_private
 from delf.network.urls import split_http_url, split_url
@@ -228,7 +229,7 @@ def _new_file(folder: str | Path) -> Path:
     """
     from delf.trust.folders import CONFIG_FILE
 
-    file = Path(folder).expanduser() / CONFIG_FILE
+    file = expand_home(folder) / CONFIG_FILE
     if file.exists():
         raise ConfigurationError(
             f"{file} already exists",
@@ -388,7 +389,7 @@ def _database_url(typed: str) -> str | None:
         return None
     if "://" in typed:
         return typed
-    path = Path(typed).expanduser().absolute()
+    path = expand_home(typed).absolute()
     if not path.is_file():
         raise ConfigurationError(
             f"there is no file {typed!r}", hint="a URL, as postgresql://host/name, or a file"

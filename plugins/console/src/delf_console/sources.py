@@ -23,6 +23,7 @@ from packaging.version import Version
 
 from delf.errors import PluginError
 from delf.hookspecs import DISTRIBUTION
+from delf.machine.folders import expand_home
 from delf.packages.namesake import NAMESAKE
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_providing
 
@@ -126,7 +127,7 @@ class Sources:
         path, _, bracket = name.partition("[")
         if _is_path(path):
             extras = {extra.strip() for extra in bracket.removesuffix("]").split(",") if extra}
-            package = _package_at(Path(path).expanduser().resolve(), editable=editable)
+            package = _package_at(expand_home(path).resolve(), editable=editable)
             yield from self._with_requirements(package, extras)
             return
         if editable:

@@ -8,10 +8,9 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
 
-from platformdirs import user_config_path
-
 from delf.environment import current_environ
 from delf.errors import ConfigurationError, ModelConfigurationError, PluginError
+from delf.machine.folders import user_folder
 from delf.members import ProtocolMeta
 from delf.messages import ModelRequest, user
 from delf.packages.official import recommended_plugin
@@ -106,7 +105,7 @@ class AgentContext:
             environ=environ,
             config=config,
             ledger=ledger,
-            pricing_files=(*_prices_of(root, project), user_config_path("delf") / PRICES_FILE),
+            pricing_files=(*_prices_of(root, project), user_folder("config") / PRICES_FILE),
             folder=root,
             connect=connector_of(project, host, environ, root),
             secrets=() if project is None else tuple(project.secrets()),

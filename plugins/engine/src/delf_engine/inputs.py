@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from delf.errors import ConfigurationError
+from delf.machine.folders import expand_home
 from delf.plugins.host import PluginHost
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.formats import InputFile, InstalledFormats
@@ -38,7 +39,7 @@ def find_inputs(files: Sequence[str]) -> dict[str, str]:
     """
     inputs: dict[str, str] = {}
     for file_path in files:
-        given_path = Path(os.path.expanduser(file_path))  # noqa: PTH111 - pathlib's raises for "~nobody"
+        given_path = expand_home(file_path)
         path = _resolve_input(given_path)
         if str(path) not in inputs:
             inputs[str(path)] = _free_name(given_path.name, inputs.values())
@@ -62,7 +63,7 @@ def recorded_files(setup: Mapping[str, Any]) -> list[Path] | None:
     if names is None:
         return None
     folder = Path(setup.get("folder", ""))
-    return [folder / os.path.expanduser(name) for name in names]  # noqa: PTH111 - pathlib's raises for "~nobody"
+    return [folder / expand_home(name) for name in names]
 
 
 def _resolve_input(given_path: Path) -> Path:
@@ -128,7 +129,7 @@ def input_files(
         own_files: The paths of files and folders whose contents the user trusts. Paths are
             compared, not names: a stranger can choose the name of an attachment.
     """
-    own_paths = [Path(os.path.expanduser(each)).resolve() for each in own_files]  # noqa: PTH111 - pathlib's raises for "~nobody"
+    own_paths = [expand_home(each).resolve() for each in own_files]
 
     def is_own(path: str) -> bool:
         return any(Path(path).is_relative_to(own_path) for own_path in own_paths)

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from delf.errors import ConfigurationError, DelfError
 from delf.events import Event, FileWritten
 from delf.machine.filenames import check_file_name
+from delf.machine.folders import expand_home
 from delf.values.encoding import MAX_VALUES, loads
 from delf.values.sizes import has_too_many_values
 from delf_engine.formats import Formats
@@ -55,7 +56,7 @@ class OutputFolder:
         file_names: Mapping[str, str] | None = None,
         since: float = math.inf,
     ) -> None:
-        self._folder = Path(folder).expanduser().resolve() if folder is not None else None
+        self._folder = expand_home(folder).resolve() if folder is not None else None
         self._since = since
         self.files: dict[str, str] = dict(file_names or {})
 
@@ -332,7 +333,7 @@ def check_output_folder(folder: str | None) -> None:
     if folder is None:
         return
     try:
-        path = Path(folder).expanduser().resolve()
+        path = expand_home(folder).resolve()
         # A folder that does not exist yet is created with the first file, so its parent decides.
         existing = next(each for each in (path, *path.parents) if each.exists())
         is_folder = existing.is_dir()

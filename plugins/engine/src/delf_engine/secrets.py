@@ -19,6 +19,7 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from delf.llm import LLMConfig
+from delf.machine.folders import expand_home
 from delf.settings import Named, SentAlong, reveal_secrets
 from delf_engine.config import LLM_FIELDS, PREFIX, AgentConfig
 
@@ -309,8 +310,8 @@ def _is_path(text: str) -> bool:
     """Return True if a text is the path of a file, as in ``credentials = "keys/client.json"``."""
     if _FILE.fullmatch(text):
         return True
-    # os.path, because pathlib raises for a too long name and an unknown user's home.
-    return text.startswith(("/", "~")) and os.path.exists(os.path.expanduser(text))  # noqa: PTH110, PTH111
+    # os.path, because pathlib raises for a too long name.
+    return text.startswith(("/", "~")) and os.path.exists(expand_home(text))  # noqa: PTH110
 
 
 def _forms_of_declared_secret(text: str) -> Iterator[str]:

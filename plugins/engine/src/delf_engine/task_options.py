@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from delf.errors import ConfigurationError, check_above_zero
 from delf.events import PROJECT_FOLDER, Event, start_event
+from delf.machine.folders import expand_home
 from delf.types import Trust
 from delf.values.sequences import one_or_more
 from delf_engine.task import MODEL, TRUST, VARIABLES, TaskRequest, check_task, new_task_id
@@ -295,7 +296,7 @@ class TaskRequests:
 
 def _absolute(paths: Sequence[str]) -> list[str]:
     """Make paths independent of the working folder, which another process may not share."""
-    return [str(Path(path).expanduser().absolute()) for path in paths]
+    return [str(expand_home(path).absolute()) for path in paths]
 
 
 def _output_of(kind: type[Any] | Mapping[str, Any] | None) -> Output[Any] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from delf.errors import ConfigurationError, did_you_mean
+from delf.machine.folders import expand_home
 
 FOLDER: Final = "evals"
 """The name of the folder with a project's data sets."""
@@ -32,7 +33,7 @@ def path_of(root: Path, name: str) -> Path:
         ConfigurationError: If there is no such file.
     """
     candidates = [root / FOLDER / f"{name}{suffix}" for suffix in _FILE_SUFFIXES]
-    file_path = Path(name).expanduser()
+    file_path = expand_home(name)
     is_path = file_path.suffix in _FILE_SUFFIXES or len(file_path.parts) > 1
     if is_path:
         candidates = [file_path]

@@ -6,6 +6,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Final
 
+from delf.machine.folders import expand_home, user_folder
 from delf_journal_sql.database import Database
 from delf_journal_sql.errors import JournalSetupError
 from delf_journal_sql.settings import JournalSettings
@@ -41,11 +42,9 @@ def open_database(settings: JournalSettings) -> Database:
 def _sqlite_path(text: str, *, is_url: bool) -> Path:
     """Return the path of a SQLite journal, by default in the folder of the user's data."""
     if not text and not is_url:  # no journal is configured
-        from platformdirs import user_data_path
-
-        return user_data_path("delf", appauthor=False) / "journal.db"
+        return user_folder("data") / "journal.db"
     # As in SQLAlchemy, sqlite:///path is relative and sqlite:////path is absolute.
     name = text.removeprefix("/") if is_url else text
     if name in ("", ":memory:"):
         raise JournalSetupError("a SQLite journal cannot be in memory", hint='use journal = "none"')
-    return Path(name).expanduser().absolute()
+    return expand_home(name).absolute()

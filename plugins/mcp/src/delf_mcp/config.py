@@ -16,6 +16,7 @@ from delf.errors import (
     EnvironmentKeyError,
     did_you_mean,
 )
+from delf.machine.folders import expand_home
 from delf.settings import Source, SourcedText
 
 _SERVER_TABLES: Final = ("mcpServers", "servers")
@@ -122,7 +123,7 @@ def _editor_variables(folder: Path) -> dict[str, str]:
     return {
         "workspaceFolder": str(folder),
         "workspaceFolderBasename": folder.name,
-        "userHome": str(Path.home()),
+        "userHome": str(expand_home("~")),
         "pathSeparator": os.sep,
     }
 

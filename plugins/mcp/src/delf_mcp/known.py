@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from delf.errors import ConfigurationError
+from delf.machine.folders import user_folder
 from delf.machine.own_files import is_private_folder, read_private, write_private_text
 from delf_mcp.settings import MCPSettings
 from delf_schemas.effects import folder_of_known_actions
@@ -38,9 +39,7 @@ class LearnedTypes:
     """
 
     def __init__(self, name: str, settings: MCPSettings) -> None:
-        from platformdirs import user_cache_path
-
-        folder = user_cache_path("delf", appauthor=False) / "mcp"
+        folder = user_folder("cache") / "mcp"
         self._path = folder / f"{_digest_of(name, settings)}.learned"
 
     def read(self) -> Any:

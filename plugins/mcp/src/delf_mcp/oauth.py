@@ -26,6 +26,7 @@ from pydantic import ValidationError
 
 from delf.environment import beside
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
+from delf.machine.folders import user_folder
 from delf.machine.own_files import locked, write_private
 from delf.network.addresses import is_private
 from delf.terminal import visible
@@ -499,7 +500,5 @@ class _RegisteredClient:
 def _token_path(name: str, settings: MCPSettings) -> Path:
     if settings.tokens is not None:
         return Path(beside(Path(), settings.tokens))
-    from platformdirs import user_data_path
-
     url_digest = hashlib.sha256((settings.url or "").encode()).hexdigest()[:12]
-    return user_data_path("delf") / "mcp" / f"{name}-{url_digest}.json"
+    return user_folder("data") / "mcp" / f"{name}-{url_digest}.json"

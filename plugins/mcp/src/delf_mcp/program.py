@@ -17,6 +17,7 @@ import mcp_types as types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from delf.machine.folders import user_folder
 from delf_mcp.limits import LARGE_MESSAGE_BYTES, MAX_INVALID_LINES, MAX_MESSAGE_BYTES
 from delf_mcp.link import ServerRun
 from delf_mcp.repair import needs_repair, repaired
@@ -35,9 +36,7 @@ _ID: Final = re.compile(rb'"id" ?: ?([0-9]{1,15}|"[\w.-]{1,80}")')
 
 def _cache_variables() -> dict[str, str]:
     """Return variables that make a Python program ignore bytecode files in the project."""
-    from platformdirs import user_cache_path
-
-    return {"PYTHONPYCACHEPREFIX": str(user_cache_path("delf", appauthor=False) / "pycache")}
+    return {"PYTHONPYCACHEPREFIX": str(user_folder("cache") / "pycache")}
 
 
 def _network_variables() -> dict[str, str]:

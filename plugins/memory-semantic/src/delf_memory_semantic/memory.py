@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 
 from delf.attributes import FixedAttributes
 from delf.errors import AgentStateError, MemorySetupError, PluginError
+from delf.machine.folders import expand_home
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.store import SemanticStore
 from delf_memory_semantic.texts import is_file_name, read_file, split_into_pieces
@@ -48,7 +49,7 @@ class Memory(FixedAttributes):
         context = plugin_context(namespace=namespace)
         url = None if path is None else str(path)
         if url is not None and "://" not in url:
-            url = f"sqlite:///{Path(url).expanduser().absolute()}"
+            url = f"sqlite:///{expand_home(url).absolute()}"
         try:
             store = SemanticStore(context, url, embedding_model, guidelines)
         except PluginError:

@@ -7,10 +7,10 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from delf.errors import ModelConfigurationError
+from delf.machine.folders import expand_home
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf.protocols.model import Model, SupportsTools
 from delf_model_recorded import recording
@@ -36,7 +36,7 @@ class RecordingModel:
     ) -> None:
         self._inner = inner
         self._clean = clean  # applied to the text and the arguments of each recorded reply
-        self._path = Path(path).expanduser()
+        self._path = expand_home(path)
         self._write(b"")  # raises now, and not at the first reply, if the file cannot be written
 
     def __repr__(self) -> str:

@@ -7,11 +7,11 @@ import json
 import logging
 import os
 import time
-from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from delf.machine.folders import expand_home, user_folder
 from delf.machine.own_files import write_private
 from delf_openapi.sources import Source, dumps, path_of, read
 
@@ -48,8 +48,7 @@ class Cache:
     """
 
     def __init__(self, folder: str | None) -> None:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        self._folder = Path(folder or f"{base}/delf/openapi").expanduser()
+        self._folder = expand_home(folder) if folder else user_folder("cache") / "openapi"
 
     def document(self, uri: str, limit: int) -> Source:
         """Return a document from the cache if its entry is valid; otherwise read and cache it.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+from delf.machine.folders import expand_home
 from delf.network.addresses import is_private
 from delf.values.numbers import parse_count
 from delf_openapi.failures import SpecError
@@ -121,7 +122,7 @@ class Trees:
                 folders.append(path_of(root))
             elif "://" not in root:  # a path
                 folders.append(Path(root))
-        return any(path.is_relative_to(folder.expanduser().resolve()) for folder in folders)
+        return any(path.is_relative_to(expand_home(folder).resolve()) for folder in folders)
 
     def _allows_origin(self, origin: str) -> bool:
         allowed_urls = [root for root in self._allowed_roots if "://" in root]  # without paths

@@ -17,6 +17,7 @@ from delf.errors import (
     ConnectionFileNotFoundError,
     ConnectionUnavailableError,
 )
+from delf.machine.folders import expand_home
 from delf.network.bodies import ACCEPTED, BodyTooLargeError, Inflater
 from delf.network.proxies import transport
 from delf.network.tls import default_context
@@ -78,7 +79,7 @@ def uri_of(spec: str) -> str:
         raise ConnectionConfigurationError("spec is a URL with an invalid host or port")
     if parts.scheme in ("http", "https"):
         return spec
-    path = Path(unquote(parts.path) if parts.scheme == "file" else spec).expanduser()
+    path = expand_home(unquote(parts.path) if parts.scheme == "file" else spec)
     if not path.is_file():
         raise ConnectionFileNotFoundError(
             f"there is no specification {spec!r}",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from delf.errors import SandboxUnavailableError
+from delf.machine.folders import expand_home
 from delf.machine.threads import in_own_thread
 from delf.network.outages import Outage
 
@@ -285,7 +286,7 @@ def _default_url() -> str:
     paths = [Path("/var/run/docker.sock")]
     if "XDG_RUNTIME_DIR" in os.environ:
         paths.append(Path(os.environ["XDG_RUNTIME_DIR"]) / "docker.sock")
-    paths.append(Path.home() / ".docker" / "run" / "docker.sock")
+    paths.append(expand_home("~") / ".docker" / "run" / "docker.sock")
     for path in paths:
         if path.exists():
             return f"unix://{path}"

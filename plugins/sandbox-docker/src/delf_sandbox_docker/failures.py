@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import SandboxUnavailableError
+from delf.machine.folders import user_folder
 from delf.machine.own_files import write_private
 
 _RECORD_SECONDS: Final = 120.0
@@ -70,8 +71,6 @@ class FailedBuilds:
 
     def _path(self, inputs: Sequence[str]) -> Path:
         if self._folder is None:
-            from platformdirs import user_cache_path
-
-            self._folder = user_cache_path("delf") / "failed-builds"
+            self._folder = user_folder("cache") / "failed-builds"
         digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()
         return self._folder / f"{digest[:32]}.json"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from delf.errors import SandboxUnavailableError
+from delf.machine.folders import user_folder
 from delf.machine.own_files import make_private_folder
 from delf.protocols.sandbox import (
     Availability,
@@ -259,10 +260,8 @@ def guest_archive() -> Path:
     The content of an existing archive is not checked, just as Python does not check its compiled
     modules.
     """
-    from platformdirs import user_cache_path
-
     name = f"guest-{guest_digest()[:16]}-{sys.implementation.cache_tag}.pyz"
-    for folder in (user_cache_path("delf"), Path(tempfile.gettempdir()) / f"delf-{os.getuid()}"):
+    for folder in (user_folder("cache"), Path(tempfile.gettempdir()) / f"delf-{os.getuid()}"):
         path = folder / name
         try:
             make_private_folder(folder)

@@ -20,6 +20,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from delf.errors import ConfigurationError, DelfError
 from delf.machine.contexts import shared_task
+from delf.machine.folders import expand_home, user_folder
 from delf_engine.agent import keep_cancelled_tasks_resumable
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
@@ -384,10 +385,8 @@ def _refuse_wildcards_without_keys(settings: ServeSettings, *, has_keys: bool) -
 def _files_folder(settings: ServeSettings) -> Path:
     if settings.files_folder is not None:
         # As tasks record the paths of their files, which are compared with this one.
-        return Path(settings.files_folder).expanduser().absolute()
-    from platformdirs import user_data_path
-
-    return user_data_path("delf", appauthor=False) / "files"
+        return expand_home(settings.files_folder).absolute()
+    return user_folder("data") / "files"
 
 
 def make_app(agent: Agent, options: Mapping[str, Any], environ: Mapping[str, str]) -> Application:

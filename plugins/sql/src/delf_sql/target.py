@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
 from delf.errors import ConnectionConfigurationError, did_you_mean
+from delf.machine.folders import expand_home
 from delf_sql.settings import SQLSettings
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _file(name: str, kind: str, file: str) -> Target:
             f"{name}: a {_LABELS[kind]} database needs a file",
             hint=f"for example {kind}:///shop.db",
         )
-    return Target(dialect=kind, label=_LABELS[kind], database=str(Path(file).expanduser()))
+    return Target(dialect=kind, label=_LABELS[kind], database=str(expand_home(file)))
 
 
 def _url_of(settings: SQLSettings, kind: str) -> URL:

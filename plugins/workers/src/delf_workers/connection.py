@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolRefusedError
+from delf.machine.folders import user_folder
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.context import PluginContext
 from delf.settings import current_trust
@@ -435,7 +436,5 @@ def _worker_line(worker: WorkerDefinition) -> str:
 
 def _copies_folder(context: CallContext) -> Path:
     """Return the folder for copies of a call's attachments, which a repeated call uses again."""
-    from platformdirs import user_data_path
-
-    data = user_data_path("delf", appauthor=False)
+    data = user_folder("data")
     return data / "workers" / f"{context.task_id}-{context.call_id}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from delf.errors import ConfigurationError
+from delf.machine.folders import expand_home
 from delf.trust.decisions import Trust
 from delf.types import IN_PROCESS
 from delf_engine.journal.factory import durable_journal
@@ -90,7 +91,7 @@ def project_at(
 
     if not isinstance(path, (str, os.PathLike)):
         return path
-    project_path = Path(path).expanduser()
+    project_path = expand_home(path)
     if project_path.is_file():
         return load_project(project_path.absolute().parent, file=project_path, trust=trust)
     if not project_path.is_dir():

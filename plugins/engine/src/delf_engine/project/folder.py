@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from delf.environment import EnvFile
 from delf.errors import ConfigurationError
+from delf.machine.folders import expand_home
 from delf.plugins.host import PluginHost
 from delf.records import dataclass
 from delf.trust.decisions import Items, digest_items, load_trusted
@@ -331,7 +332,7 @@ def _in_folder(root: Path, name: str) -> Path | None:
     is_url = "://" in name
     if is_url or not may_be_path:
         return None
-    path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
+    path = Path(os.path.normpath(root / expand_home(name)))
     if not path.is_relative_to(root) or not is_file(path):
         return None
     # A link inside the folder may lead out of the folder.

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+from delf.machine.folders import expand_home
+
 _LOCAL_SCHEMES: Final = frozenset({"sqlite", "file", "duckdb"})
 # Matches what stands before the path in an address such as ``file://localhost/path``.
 _LOCAL_HOST: Final = re.compile(r"^//(?:localhost)?(?=/)", re.IGNORECASE)
@@ -79,7 +81,7 @@ def _path_in(path: str, root: Path) -> Path | None:
 
 
 def _joined(path: str, root: Path) -> Path:
-    return Path(os.path.normpath(root / os.path.expanduser(path)))  # noqa: PTH111
+    return Path(os.path.normpath(root / expand_home(path)))
 
 
 def _resolved(path: Path) -> Path | None:

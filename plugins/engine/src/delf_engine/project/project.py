@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from delf.environment import Source, source_of
 from delf.errors import ConfigurationError
+from delf.machine.folders import expand_home
 from delf.machine.kept_keys import KeptKeys
 from delf.packages.official import PLUGIN_PREFIX, packages, recommended_plugin
 from delf.records import dataclass
@@ -185,7 +186,7 @@ def load_project(
     """
     process = dict(os.environ if environ is None else environ)
     stored_keys = KeptKeys.here().values(process) if environ is None else {}
-    file_path = Path(file).expanduser().absolute() if file is not None else None
+    file_path = expand_home(file).absolute() if file is not None else None
     folder = read_folder(_directory(start), file_path, process, host)
     if not isinstance(trust, Trust):
         trust = Trust.here(folder.root) if trust else Trust.here()
@@ -292,7 +293,7 @@ class _Setting(NamedTuple):
 
 def _directory(start: str | os.PathLike[str] | None) -> Path:
     try:
-        return Path(start or ".").expanduser().absolute()
+        return expand_home(start or ".").absolute()
     except FileNotFoundError as error:
         raise ConfigurationError("the working directory does not exist any more") from error
 

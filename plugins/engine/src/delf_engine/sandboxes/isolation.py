@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from delf.errors import SandboxUnavailableError
+from delf.machine.folders import user_folder
 from delf.machine.interpreter import own_python
 from delf.protocols.sandbox import (
     Crashed,
@@ -167,8 +168,6 @@ class _HostTargets:
 @contextlib.asynccontextmanager
 async def _host_targets() -> AsyncGenerator[_HostTargets]:
     """Provide files, servers and a process of the host for the test scripts."""
-    from platformdirs import user_cache_path
-
     secret, input_text = secrets.token_hex(16), secrets.token_hex(16)
     visits: list[str] = []
     folders: list[Path] = []
@@ -180,7 +179,7 @@ async def _host_targets() -> AsyncGenerator[_HostTargets]:
 
     async with contextlib.AsyncExitStack() as stack:
         # Two folders, because a sandbox may replace the temporary folder by its own.
-        for parent in (None, user_cache_path("delf")):
+        for parent in (None, user_folder("cache")):
             with contextlib.suppress(OSError):
                 folders.append(_make_folder(stack, parent, secret, input_text))
         if not folders:  # untested files must not count as protected

@@ -29,6 +29,7 @@ from sqlalchemy.pool import QueuePool
 
 import delf_confined
 from delf.errors import DelfError
+from delf.machine.folders import expand_home
 from delf.machine.forks import TemporaryFolder
 from delf.machine.interpreter import own_python
 from delf.machine.own_files import make_private_file
@@ -515,7 +516,7 @@ class SqliteBackend:
 
 
 def _absolute(file: str) -> Path:
-    return Path(file).expanduser().absolute()
+    return expand_home(file).absolute()
 
 
 def _existing_file(file: str) -> Path:
