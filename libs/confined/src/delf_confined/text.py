@@ -168,20 +168,25 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _GI
     encoding = _encoding_by_mark(data) or _detect_utf16_with_note(data, about)
     if encoding is not None:
         return encoding
+    position = _position_of_invalid_utf8(data)
+    # The caller replaces the invalid bytes if there are only a few.
+    if position is None or _is_mostly_utf8(data):
+        return "utf-8"
+    encoding, name = guess(data)
+    lines_before_text = first_line - 1
+    line = lines_before_text + _line_number(data, position)
+    invalid_byte = f"byte 0x{data[position]:02x} on line {line}"
+    note(f"{about} is not UTF-8 ({invalid_byte}) and was read as {name}{warning}")
+    return encoding
+
+
+def _position_of_invalid_utf8(data: bytes) -> int | None:
+    """Return the position of the first byte that is not UTF-8; None if all bytes are UTF-8."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
-        decode_error = error
-    else:
-        return "utf-8"
-    if _is_mostly_utf8(data):
-        return "utf-8"  # the caller replaces the few invalid bytes
-    encoding, name = guess(data)
-    lines_before_text = first_line - 1
-    line = lines_before_text + _line_number(data, decode_error.start)
-    invalid_byte = f"byte 0x{data[decode_error.start]:02x} on line {line}"
-    note(f"{about} is not UTF-8 ({invalid_byte}) and was read as {name}{warning}")
-    return encoding
+        return error.start
+    return None
 
 
 def _encoding_by_mark(data: bytes) -> str | None:

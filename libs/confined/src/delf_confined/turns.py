@@ -83,7 +83,7 @@ class Turns:
         loop = asyncio.get_running_loop()
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
-        # A preempted call brings the time of its earlier attempts along.
+        # _release() forgets a caller without calls, but a preempted call knows its earlier time.
         used_seconds = self._seconds_used.get(turn.key, 0.0)
         self._seconds_used[turn.key] = max(used_seconds, turn.attempt_seconds)
         self._waiting.append(turn)
@@ -162,12 +162,12 @@ class Turns:
         if waiting_call is None or is_permit_about_to_be_free:
             return
         loop = asyncio.get_running_loop()
-        call = self._first_preemptible(waiting_call)
-        if call is None or call.preemption_time > loop.time():
-            # Try again soon: the use of the running calls' callers grows.
+        running_call = self._first_preemptible(waiting_call)
+        if running_call is None or running_call.preemption_time > loop.time():
+            # Try again soon, because the running time of the other callers grows.
             self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)
-        elif call.preemption_request is not None:  # acquire() has set one for each running call
-            call.preemption_request.set_result(None)
+        elif running_call.preemption_request is not None:  # acquire() has set the request
+            running_call.preemption_request.set_result(None)
 
     def _first_preemptible(self, waiting_call: Turn) -> Turn | None:
         """Return the running call that may be stopped first in favour of a waiting call.

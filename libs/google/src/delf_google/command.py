@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypedDict, TypeVar
 
@@ -276,23 +276,31 @@ def _logins_and_own_keys(
     for connection in map(connect, connection_names):
         if not isinstance(connection, GoogleConnection):
             raise ConfigurationError(f"{connection.name} is not a connection to Google")
-        settings = connection.settings
-        if settings.service_account or settings.token:
+        client = _client_for_login(connection, credentials)
+        if client is None:
             names_with_own_keys.append(connection.name)
-            continue
-        path = credentials or settings.oauth_credentials
-        if path is None:
-            raise ConfigurationError(
-                f"{connection.name}: no OAuth client is named",
-                hint=f"give its file: {LOGIN} -c {connection.name} --credentials FILE.json",
-            )
-        info = read_json(path, connection.name)
-        if is_login(info):  # the file is a finished login instead of an OAuth client
-            names_with_own_keys.append(connection.name)
-            continue
-        client = client_of(info, path, connection.name)
-        _add_login(logins, connection, account or settings.account, client)
+        else:
+            _add_login(logins, connection, account or connection.settings.account, client)
     return list(logins.values()), names_with_own_keys
+
+
+def _client_for_login(
+    connection: GoogleConnection, credentials: str | None
+) -> dict[str, Any] | None:
+    """Return the OAuth client with which a connection logs in; None if it needs no login."""
+    settings = connection.settings
+    if settings.service_account or settings.token:
+        return None
+    path = credentials or settings.oauth_credentials
+    if path is None:
+        raise ConfigurationError(
+            f"{connection.name}: no OAuth client is named",
+            hint=f"give its file: {LOGIN} -c {connection.name} --credentials FILE.json",
+        )
+    info = read_json(path, connection.name)
+    if is_login(info):  # the file is a finished login instead of an OAuth client
+        return None
+    return client_of(info, path, connection.name)
 
 
 def _add_login(
@@ -303,15 +311,16 @@ def _add_login(
 ) -> None:
     """Add a connection and its scopes to the login for its account and client."""
     key = (account, str(client["client_id"]))
-    known_login = logins.get(key) or Login(account, client, (), (), {})
-    scope_inclusions = dict(known_login.scope_inclusions)
+    login = logins.get(key) or Login(
+        account, client, scopes=(), connections=(), scope_inclusions={}
+    )
+    scope_inclusions = dict(login.scope_inclusions)
     for scope, included_scopes in connection.scope_inclusions.items():
         included_urls = frozenset(SCOPE_URL_PREFIX + included for included in included_scopes)
         scope_inclusions[SCOPE_URL_PREFIX + scope] = included_urls
-    logins[key] = Login(
-        account,
-        client,
-        tuple(sorted({*known_login.scopes, *connection.needed_scopes()})),
-        (*known_login.connections, connection.name),
-        scope_inclusions,
+    logins[key] = replace(
+        login,
+        scopes=tuple(sorted({*login.scopes, *connection.needed_scopes()})),
+        connections=(*login.connections, connection.name),
+        scope_inclusions=scope_inclusions,
     )

@@ -89,7 +89,7 @@ def sign_in(
 
 
 def _sign_in_by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str], str]) -> Any:
-    # No server is needed: the user pastes this URL with the code.
+    # Nothing listens at this URL: the person copies it, with the code, from the browser.
     flow.redirect_uri = "http://localhost:1/"
     address, _ = flow.authorization_url(prompt="consent")
     show(f"Open this address in any browser, and agree:\n\n{address}\n")

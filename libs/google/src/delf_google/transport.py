@@ -217,6 +217,7 @@ class Transport:
         if answer.status < 400:
             return None
         if Problem(answer.status, answer.content).is_rate_limited:
+            # Also for ``send_once``, because a rate-limited request has changed nothing.
             return self._retry_after_rate_limit(answer, progress)
         if answer.status not in _SERVER_ERRORS or request.send_once:
             return None
