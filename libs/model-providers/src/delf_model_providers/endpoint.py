@@ -19,7 +19,9 @@ from delf.records import dataclass
 from delf.specs import Provider
 from delf_model_providers.families import NO_OTHERS, SUPPORTED_PROVIDERS
 
-_ORIGIN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#]*@)?([^/?#]*)")
+_ORIGIN: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#]*@)?(?P<host_and_port>[^/?#]*)"
+)
 _HEADER_NAME: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"[\t -~]*")
 
@@ -329,8 +331,6 @@ class _EndpointResolver:
         """
         key = _find_key(self.config, self.context, provider, variables, address)
         address_source = None if address is None else source_of(address)
-        # Without a key, litellm takes one from the environment. This key must not be sent to an
-        # address that a program or a project's file sets.
         may_litellm_search = address_source not in ("program", "project")
         if key.text is not None or may_litellm_search:
             return key
@@ -498,7 +498,7 @@ def _key_for_address(context: PluginContext, address: str | None) -> str | None:
         return None
     for host, key in context.api_key_for.items():
         # A host that is configured without a scheme gets the scheme of the address.
-        configured_address = host if "://" in host else f"{origin[1]}://{host}"
+        configured_address = host if "://" in host else f"{origin['scheme']}://{host}"
         configured_origin = _ORIGIN.search(configured_address)
         if configured_origin and _same_origin(origin, configured_origin):
             return key
@@ -507,7 +507,9 @@ def _key_for_address(context: PluginContext, address: str | None) -> str | None:
 
 def _same_origin(one: re.Match[str], other: re.Match[str]) -> bool:
     """Return True if two matches of ``_ORIGIN`` have the same scheme, host and port."""
-    return one[1].lower() == other[1].lower() and one[2].lower() == other[2].lower()
+    is_same_scheme = one["scheme"].lower() == other["scheme"].lower()
+    is_same_host = one["host_and_port"].lower() == other["host_and_port"].lower()
+    return is_same_scheme and is_same_host
 
 
 def _headers(config: LLMConfig) -> dict[str, str]:

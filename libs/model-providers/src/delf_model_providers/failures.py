@@ -182,7 +182,9 @@ def by_status(
     label = endpoint.label
     model = endpoint.model
     retry: Retry = "yes" if usual_status in _TEMPORARY or usual_status >= 500 else "no"
-    is_prompt_too_long = False
+    is_prompt_too_long = usual_status == 413 or (
+        usual_status in (400, 422) and _TOO_LONG.search(provider_message) is not None
+    )
     message: str = f"{label} answered {status}: {provider_message}"
     hint: str | None = "the provider refuses this request: check the model and its settings"
     if usual_status == 401:
@@ -199,8 +201,7 @@ def by_status(
         hint = "check the model's name"
         if endpoint.custom:
             hint += f" and the path of base_url (now {_path(endpoint)!r})"
-    elif usual_status == 413 or (usual_status in (400, 422) and _TOO_LONG.search(provider_message)):
-        is_prompt_too_long = True
+    elif is_prompt_too_long:
         message = f"the prompt is too long for {model!r} at {label}: {provider_message}"
         hint = "use a model with a longer context, fewer tools, or shorter inputs"
     elif usual_status == 407:
@@ -309,16 +310,16 @@ def _environment_failure(
     """Make a failure for an error in the proxy or certificate settings; None for other errors."""
     label = endpoint.label
     proxy = proxy_of(endpoint)
-    message, hint = _proxy_fault(proxy)
-    if message:
-        message = f"no request to {label} is possible: {message}"
+    proxy_fault, hint = _proxy_fault(proxy)
+    if proxy_fault:
+        message = f"no request to {label} is possible: {proxy_fault}"
     elif "CertificatesError" in class_names:
         message = f"no request to {label} is possible: {details}"
         hint = "correct or unset the environment variable that names the certificates"
     elif class_names & PROXY_ERRORS:
-        message = (
-            f"{proxy} refused the connection to {label}: {details.removesuffix(f' (by {proxy})')}"
-        )
+        # The end of the details would name the proxy a second time.
+        reason = details.removesuffix(f" (by {proxy})")
+        message = f"{proxy} refused the connection to {label}: {reason}"
         hint = "check the proxy's address and login; NO_PROXY names hosts that need none"
     else:
         return None
