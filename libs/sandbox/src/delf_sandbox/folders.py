@@ -17,26 +17,30 @@ def remove_folder(folder: str) -> None:
     limits on recursion, open files or path lengths. No process may be running in the folder.
     Entries that cannot be removed are skipped.
     """
-    with suppress(OSError):  # rmdir() fails if the folder has entries
+    try:
         Path(folder).rmdir()
+    except OSError:  # the folder has entries
+        pass
+    else:
         return
     with suppress(OSError):
         _make_accessible(folder)
+    new_paths = (f"{folder}/.removed-{number}" for number in itertools.count())
+    # The script may have used some of these names.
+    unused_paths = itertools.filterfalse(os.path.lexists, new_paths)
     pending = [folder]
-    numbers = itertools.count()
     while pending:
         current = pending.pop()
         for entry in _entries(current):
             with suppress(OSError):
-                if not entry.is_dir(follow_symlinks=False):
+                if entry.is_dir(follow_symlinks=False):
+                    # Also because moving a folder needs its permissions.
+                    _make_accessible(entry.path)
+                    moved = next(unused_paths)
+                    Path(entry.path).rename(moved)
+                    pending.append(moved)
+                else:
                     Path(entry.path).unlink()
-                    continue
-                _make_accessible(entry.path)  # also because moving a folder needs its permissions
-                new_paths = (f"{folder}/.removed-{number}" for number in numbers)
-                # The script may have used some of these names.
-                moved = next(path for path in new_paths if not os.path.lexists(path))
-                Path(entry.path).rename(moved)
-                pending.append(moved)
         if current != folder:
             with suppress(OSError):
                 Path(current).rmdir()

@@ -260,7 +260,7 @@ class WireSession(asyncio.BufferedProtocol):
             self.kill()  # the guest cannot stop one script
             raise
         finally:
-            # After an outcome, _finish() has done this already; a cancelled script has none.
+            # Without an outcome, as after a cancellation, _finish() was not called.
             self._host = None
             self._outcome = None
             self._budget.end_script()

@@ -117,7 +117,8 @@ class Channel:
         self._queued_bytes = 0
         while data:
             try:
-                data = data[os.write(self._write_fd, data) :]
+                written = os.write(self._write_fd, data)
+                data = data[written:]
             except BlockingIOError:
                 select.select((), (self._write_fd,), ())
             except OSError:

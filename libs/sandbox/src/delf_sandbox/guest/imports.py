@@ -86,7 +86,8 @@ def _module_of(word: str, attributes: set[str | None]) -> _Module | None:
         return _Module(word, is_imported_itself=True)
     if word in _MODULE_BY_MEMBER:
         return _Module(_MODULE_BY_MEMBER[word], is_imported_itself=False)
-    # ``datetime.now()`` alone means the class ``datetime``. Both together are uncertain.
+    # ``datetime.now()`` alone means the class ``datetime``. A script that has both
+    # ``datetime.timedelta(1)`` and ``datetime.now()`` may mean either.
     is_class_datetime = word == "datetime" and attributes.isdisjoint(module_attributes)
     # ``date`` is also a likely name for a variable, so its attributes must fit the class.
     is_class_date = word == "date" and attributes <= {None, "today", "fromisoformat"}

@@ -197,8 +197,9 @@ class ToolNames:
                 key = ast.Constant(value=word, **position_of(node))
                 node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
                 self.uncertain.add(id(node))
-            # In a function, Python would raise UnboundLocalError for ``weather = weather("Oslo")``.
-            # Or the name was that of a function, which _remove_copied_definition() has removed.
+            # A local variable: Python would raise UnboundLocalError for
+            # ``weather = weather("Oslo")``. Or a function, which _remove_copied_definition() has
+            # removed.
             case _:
                 node.func = tool(node.func, word)
         self.calls[id(node)] = word
@@ -219,13 +220,13 @@ class ToolNames:
         is_private = function.attr.startswith("_")
         if meaning == "parameter" or is_private:
             return
-        is_rebound = meaning != "tool"  # for example by ``shop = shop.search("pen")``
-        if is_rebound and function.attr not in action_names:  # ``shop.append(…)``: a list's method
-            return
-        if is_rebound:  # ``shop.search("ink")`` means the connection all the same
-            function.value = tool(function, connection)
-        else:
+        if meaning == "tool":
             self._correct_method(function, action_names)
+        # After ``shop = shop.search("pen")``, ``shop.search("ink")`` still means the connection.
+        elif function.attr in action_names:
+            function.value = tool(function, connection)
+        else:  # such as ``shop.append(…)``: a list's method
+            return
         self.calls[id(place.node)] = f"{connection}.{function.attr}"
 
     @staticmethod
@@ -355,7 +356,7 @@ class ToolNames:
             # The name of an action without its connection is corrected only in a call.
             if is_called or not intended_tool.is_action:
                 place.put(self._tool_node(node, intended_tool))
-        elif is_called and node.id[:1].isupper() and _is_record(place.container):
+        elif is_called and node.id[:1].isupper() and _has_only_keywords(place.container):
             # The prompt names types of records, such as ``Order``. They do not exist in the script,
             # where each record is a dict.
             place.put(name(node, "dict"))
@@ -513,8 +514,8 @@ class ToolNames:
         return any(id(read) not in replaced_ids for read in reads)
 
 
-def _is_record(node: ast.AST) -> bool:
-    """Return True for a call with only keyword arguments, which may create a record."""
+def _has_only_keywords(node: ast.AST) -> bool:
+    """Return True for a call with only keyword arguments, such as ``Order(id=1)``."""
     return isinstance(node, ast.Call) and bool(node.keywords) and not node.args
 
 
@@ -595,6 +596,7 @@ def _spellings(tools: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, _ToolN
     normalized_tool_names = set(map(normalized_name, tools))
     for tool_name, action_names in tools.items():
         yield tool_name, _ToolName(tool_name, "")
+        # The singular of a plural, or the plural of a singular.
         other_form = tool_name[:-1] if tool_name.endswith("s") else tool_name + "s"
         for action_name in action_names:
             action = _ToolName(tool_name, action_name)

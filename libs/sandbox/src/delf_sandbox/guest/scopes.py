@@ -499,17 +499,19 @@ class ScriptSyntax:
         _bind(scope, node.name, "function")
         self.definitions.append(Place(node, scope, container, key))
         self._visit_all(node.decorator_list, scope)
-        inner = self._visit_parameters(node, Scope("function", node, scope), scope)
+        inner = Scope("function", node, scope)
+        self._visit_parameters(node, inner, scope)
         self.functions.append(inner)
         self._visit_all(node.body, inner)
 
     def _visit_lambda(self, node: ast.Lambda, scope: Scope, container: Any, key: Any) -> None:
-        inner = self._visit_parameters(node, Scope("lambda", node, scope), scope)
+        inner = Scope("lambda", node, scope)
+        self._visit_parameters(node, inner, scope)
         inner.returns.append(node.body)
         self._visit(node.body, inner, node, "body")
 
-    def _visit_parameters(self, node: Any, inner: Scope, scope: Scope) -> Scope:
-        """Record a function's parameters in its scope, and visit their defaults."""
+    def _visit_parameters(self, node: Any, inner: Scope, scope: Scope) -> None:
+        """Record a function's scope and its parameters, and visit their defaults."""
         arguments = node.args
         # Python evaluates defaults in the outer scope, when the function is defined.
         self._visit_all(arguments.defaults, scope)
@@ -523,7 +525,6 @@ class ScriptSyntax:
         for parameter in parameters:
             _bind(inner, parameter.arg, "param")
         self.scopes[id(node)] = inner
-        return inner
 
     def _visit_class(self, node: ast.ClassDef, scope: Scope, container: Any, key: Any) -> None:
         """Visit a class in the field or at the index ``key`` of ``container``."""

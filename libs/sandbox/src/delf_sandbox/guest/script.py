@@ -228,8 +228,6 @@ def _wrap_in_function(tree: ast.Module, names: Iterable[str]) -> ast.Module:
     if "type_params" in ast.AsyncFunctionDef._fields:  # required since Python 3.12
         function.type_params = []  # pyright: ignore[reportAttributeAccessIssue]
     module = ast.Module(body=[*module_level_nodes, function], type_ignores=[])
-    function.lineno = 1
-    function.col_offset = 0
     return ast.fix_missing_locations(module)
 
 

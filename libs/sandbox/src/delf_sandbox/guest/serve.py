@@ -43,13 +43,12 @@ class Server:
             except (SystemExit, KeyboardInterrupt):
                 # A task of the script raised this. The code that awaits the task gets the same
                 # exception, so the session goes on.
-                continue
+                pass
             except (MemoryError, RecursionError) as error:  # an answer of the host did not fit
                 self._session.end_after(error)
                 break
             except RuntimeError:  # the script closed the loop, or called loop.stop()
-                if self._loop.is_closed():
+                if self._loop.is_closed():  # otherwise, the session goes on
                     break
-                # After loop.stop(), the session goes on.
         # The session ends the process when the host closes the connection, so this is a failure.
         raise SystemExit(os.EX_SOFTWARE)

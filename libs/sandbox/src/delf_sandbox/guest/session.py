@@ -171,8 +171,7 @@ class GuestSession:
                 number, source, start = fields
                 recorded_events: list[int] = []
                 if start is not None:  # None for a script that is never replayed
-                    # The clock reads and the events of the event loop that a replay repeats; no
-                    # reads and events in the first run.
+                    # In the first run of a script, the recorded reads and events are empty.
                     seed, clock_reads, recorded_events = start
                     self._clock_and_random.begin(seed, clock_reads)
                 self._send_final_frame(await self._execute(number, source, recorded_events))
@@ -335,8 +334,7 @@ class GuestSession:
         # rerun() ends a script with an exception, and counts as a success.
         await self._end_tasks(is_success=error is None or self._rerun_request is not None)
         self._caller.end_script()
-        # For the script's final frame, which is sent after this method. Before loop.end(), which
-        # stops the recording.
+        # The final frame is sent after this method, but loop.end() stops the recording.
         self._loop.event_log.record_late_frame()
         self._loop.end()
         # Only now, because the value may be a future that one of the tasks completes.

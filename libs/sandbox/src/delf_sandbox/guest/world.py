@@ -322,11 +322,8 @@ class _ComparableWithText:
         The date stands for midnight of that day, in the time zone of the datetime.
         """
         parent: Any = super()
-        if (
-            isinstance(self, _REAL_DATETIME)
-            and isinstance(other, _REAL_DATE)
-            and not isinstance(other, _REAL_DATETIME)
-        ):
+        has_no_time = isinstance(other, _REAL_DATE) and not isinstance(other, _REAL_DATETIME)
+        if has_no_time and isinstance(self, _REAL_DATETIME):
             # A copy of this datetime, and not a new datetime, keeps the time zone.
             other = self.replace(
                 year=other.year, month=other.month, day=other.day, hour=0, minute=0, second=0,
