@@ -210,25 +210,28 @@ class _Arguments:
             merged_object = merge_object(document, self._root_schema)
         except DelfError as error:
             raise ToolDefinitionError(f"{action}: {error.message}") from error
-        # The names of the schema's properties, and their schemas, by keyword argument: scripts use
-        # ``to_address`` for a property ``to-address``.
-        self._schema_names: dict[str, str] = {}
-        self._schemas: dict[str, Any] = {}
-        if merged_object is None:  # the schema is not an object, so its value is the only argument
-            properties, required = {_NAMELESS_ARGUMENT: self._root_schema}, {_NAMELESS_ARGUMENT}
-        else:
-            properties, required = merged_object.properties, merged_object.required
         self._has_one_nameless_argument = merged_object is None
-        self._accepts_unknown_arguments = merged_object is not None and merged_object.additional
+        if merged_object is None:  # the schema is not an object, so its value is the only argument
+            properties = {_NAMELESS_ARGUMENT: self._root_schema}
+            self._required = {_NAMELESS_ARGUMENT}
+            self._accepts_unknown_arguments = False
+        else:
+            properties = merged_object.properties
+            self._required = merged_object.required
+            self._accepts_unknown_arguments = merged_object.additional
         if len(properties) > _MAX_ARGUMENTS:
             raise ToolDefinitionError(
                 f"{action} takes {len(properties):,} arguments; at most {_MAX_ARGUMENTS} are read"
             )
-        required_first = sorted(properties, key=lambda name: name not in required)
+        # The names of the schema's properties, and their schemas, by keyword argument: scripts use
+        # ``to_address`` for a property ``to-address``.
+        self._schema_names: dict[str, str] = {}
+        self._schemas: dict[str, Any] = {}
+        required_first = sorted(properties, key=lambda name: name not in self._required)
         for name in required_first:
             arg = unique(argument_name(name), self._schema_names)
-            self._schema_names[arg], self._schemas[arg] = name, properties[name]
-        self._required = required
+            self._schema_names[arg] = name
+            self._schemas[arg] = properties[name]
         self.parameters = self.parameters_in(_SHORT_LIMITS)
 
     def parameters_in(self, limits: _StubLimits) -> tuple[Parameter, ...]:
@@ -292,7 +295,7 @@ class _Arguments:
         # Models write None for optional arguments that they leave out: remove each None that the
         # schema does not allow, and check again.
         while fault is not None:
-            null_argument = self._invalid_none(fault, checked)
+            null_argument = self._argument_with_invalid_none(fault, checked)
             if null_argument is None or null_argument not in optional:
                 path = tuple(map(self._argument_name, fault.path))
                 raise self._refusal(str(fault._replace(path=path)))
@@ -300,7 +303,7 @@ class _Arguments:
             fault = self._checker.fault(self._with_schema_names(checked))
         return checked
 
-    def _invalid_none(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
+    def _argument_with_invalid_none(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
         """Return the name of the faulty argument if the argument's value is None, else None."""
         arg = self._argument_name(fault.path[0]) if fault.path else ""
         if arg in arguments and arguments[arg] is None:

@@ -117,7 +117,8 @@ class DeclaredEffects:
         """
         self._last_matches = self._digests_by_selector(matches)
         self._cover_first_matches()
-        applied = Applied({}, [], self._problem)  # known after the call above, which reads the file
+        # The call above has read the file, and set the problem if the file is unusable.
+        applied = Applied(effects={}, unknown=[], record_problem=self._problem)
         for action, match in matches.items():
             declared_effect = strictest(self._effects[selector] for selector in match.selectors)
             if declared_effect == _IRREVERSIBLE or self._is_covered(match):
@@ -190,7 +191,7 @@ class DeclaredEffects:
                 the file is replaced if it is damaged or open to others.
         """
         covered = self._load()
-        covered.update(digests)
+        covered.update(digests)  # also if the file cannot be used below
         with locked(self._path):
             try:
                 # Another process may have written the file since this process read it.
@@ -200,8 +201,8 @@ class DeclaredEffects:
                     _log.warning("%s: %s", _NOT_STORED, error)
                     return
                 in_file = {}
-            # The first matches of a selector count, which may be those of the other process, unless
-            # the user has accepted other ones.
+            # Only the user replaces what a selector covers in the file, which may come from the
+            # other process.
             covered.update(in_file)
             if is_accepted:
                 covered.update(digests)
@@ -232,7 +233,7 @@ class DeclaredEffects:
             raise self._unusable("is unreadable or open to others")
         try:
             stored: Any = json.loads(text)
-            # Compared first, and passed on below: another format may have other fields.
+            # Compare the format first, because another format may have other fields.
             if stored["format"] != _FORMAT:
                 raise self._unusable("has the format of another version of delf")
             return {

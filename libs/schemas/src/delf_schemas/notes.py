@@ -138,7 +138,7 @@ class _KeyFinder:
             if resolved_part.get(self._hidden_mark) is True:
                 continue
             part_path = (*path, clean(name, 60))
-            if text := _text(self._document, name, resolved_part):
+            if text := _key_text(self._document, name, resolved_part):
                 yield _Key(part_path, text, _sort_rank(resolved_part, text))
             inner_records.append((part, part_path))
         for part, part_path in inner_records:
@@ -166,20 +166,20 @@ def _sort_rank(schema: Mapping[str, Any], description: str) -> int:
     return 1 if is_free_text else 2
 
 
-def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
+def _key_text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
     """Return a key's description or title, what its values mean, its range, format and example."""
     parts: list[Mapping[str, Any]] = []
     for keyword in ("allOf", "anyOf", "oneOf"):
         parts += [resolve_or_empty(document, part) for part in list_at(schema, keyword)]
-    values = value_texts(schema, parts)
-    # The descriptions of constants are in ``values`` already.
+    meanings = value_texts(schema, parts)
+    # The descriptions of constants are in ``meanings`` already.
     described = [schema, *(part for part in parts if "const" not in part)]
     descriptions = [each.get("description") for each in described]
     titles = [each.get("title") for each in described]
     texts = [text for text in (*descriptions, *titles) if isinstance(text, str)]
     informative_texts = (text for text in texts if says_more(name, text))
     text = _first_sentences(next(informative_texts, "")).rstrip(".")
-    return "; ".join(filter(None, [text, values, _range_and_format(schema), example_of(schema)]))
+    return "; ".join(filter(None, [text, meanings, _range_and_format(schema), example_of(schema)]))
 
 
 def _first_sentences(text: str) -> str:

@@ -449,15 +449,13 @@ def _has_mark(schema: Any, keyword: str) -> bool:
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
     """Sort an object's properties by importance: a shortened type omits the last properties.
 
-    Required properties come first, then enumerations, then the others. A small object in a result
-    keeps its order.
+    Required properties come first. In a large object, enumerations come next. A small object in a
+    result keeps its order.
     """
-    is_for_parameters = mode == "in"
     is_large = len(properties) > _MAX_UNSORTED
     # If all properties of a result are required, only the enumerations come first.
     has_optional = not required.issuperset(properties)
-    is_large_with_optional = is_large and has_optional
-    puts_required_first = is_for_parameters or is_large_with_optional
+    puts_required_first = mode == "in" or (is_large and has_optional)
 
     def rank(name: str) -> int:
         if puts_required_first and name in required:
