@@ -251,22 +251,12 @@ def changes_view(request: ApprovalRequest) -> dict[str, Any]:
 
 def edit_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form with a text field for each argument."""
-    return _view(
-        "Edit",
-        EDIT,
-        request,
-        [
-            _input(
-                name,
-                name[:_MAX_BUTTON_SIZE],
-                {
-                    "multiline": "\n" in text_of(value) or len(text_of(value)) > 80,
-                    "initial_value": text_of(value),
-                },
-            )
-            for name, value in request.arguments.items()
-        ],
-    )
+    inputs: list[Block] = []
+    for name, value in request.arguments.items():
+        text = text_of(value)
+        element_fields = {"multiline": "\n" in text or len(text) > 80, "initial_value": text}
+        inputs.append(_input(name, name[:_MAX_BUTTON_SIZE], element_fields))
+    return _view("Edit", EDIT, request, inputs)
 
 
 def is_editable(request: ApprovalRequest) -> bool:

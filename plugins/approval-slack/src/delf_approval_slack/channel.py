@@ -449,15 +449,17 @@ class SlackChannel:
             return
         try:
             decision, make_form = _BUTTONS[kind]
-            pending, problem = await self._find_request(client, action.get("value"), user, decision)
-            if pending is not None and problem is None:
-                if make_form is None:  # the button alone is the decision
-                    problem = await self._decide(client, pending, decision, user)
-                else:
-                    form = make_form(pending.request)
-                    trigger = str(payload.get("trigger_id"))
-                    with convert_failures("open a form in Slack"):
-                        await client.views_open(trigger_id=trigger, view=form)
+            pending = await self._request_or_refusal(client, action.get("value"), user, decision)
+            problem = None
+            if isinstance(pending, str):
+                problem = pending
+            elif make_form is None:  # the button alone is the decision
+                problem = await self._decide(client, pending, decision, user)
+            else:
+                form = make_form(pending.request)
+                trigger = str(payload.get("trigger_id"))
+                with convert_failures("open a form in Slack"):
+                    await client.views_open(trigger_id=trigger, view=form)
             if problem is not None:
                 with convert_failures("answer a person in Slack"):
                     await client.chat_postEphemeral(
@@ -477,11 +479,11 @@ class SlackChannel:
         # An empty decision is enough to find out whether the person may decide.
         example_decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
         try:
-            pending, problem = await self._find_request(
+            pending = await self._request_or_refusal(
                 client, view.get("private_metadata"), user, example_decision
             )
-            if problem is not None or pending is None:
-                return _field_error(first_field, problem or _NOT_PENDING)
+            if isinstance(pending, str):
+                return _field_error(first_field, pending)
             if kind == CHANGES and not (fields.get(REASON) or "").strip():
                 return _field_error(REASON, "say what the model should change")
             decision = _decision_of_form(kind, pending.request, fields)
@@ -495,9 +497,9 @@ class SlackChannel:
             return _field_error(invalid_field, text)
         return None if problem is None else _field_error(first_field, problem)
 
-    async def _find_request(
+    async def _request_or_refusal(
         self, client: Any, request_id: object, user: Mapping[str, Any], decision: Decision
-    ) -> tuple[_PendingRequest | None, str | None]:
+    ) -> _PendingRequest | str:
         """Find a pending request, and check whether a person may decide.
 
         Args:
@@ -507,23 +509,22 @@ class SlackChannel:
             decision: The intended decision.
 
         Returns:
-            The request, None if it is not pending; and the reason why the person cannot decide,
-            None if the person can.
+            The request, or the reason why the person cannot decide the request.
         """
         name = str(request_id)
         # None if no task of this process waits for the request.
         waiting = self._waiting_by_request_id.get(name)
         if self._journal is None:
             if waiting is None or waiting.answer.done():
-                return None, _NOT_PENDING
+                return _NOT_PENDING
             pending = _PendingRequest(waiting.request, waiting, None)
         else:
             record = await _record(self._journal, name)
             if record is None or not record.waits:
-                return None, _NOT_PENDING
+                return _NOT_PENDING
             request = record.requested if waiting is None else waiting.request
             pending = _PendingRequest(request, waiting, record)
-        return pending, await self._refusal(client, pending, user, decision)
+        return await self._refusal(client, pending, user, decision) or pending
 
     async def _refusal(
         self, client: Any, pending: _PendingRequest, user: Mapping[str, Any], decision: Decision

@@ -200,7 +200,8 @@ class AuditTrail:
         if self._key is None:
             return
         record_without_mac = {name: value for name, value in record.items() if name != "mac"}
-        mac = str(record.get("mac")).encode("utf-8", "replace")  # of a stranger: any text
+        # A stranger may have written any text, even one that is not valid Unicode.
+        mac = str(record.get("mac")).encode("utf-8", "replace")
         if not hmac.compare_digest(mac, self._mac_of(record_without_mac).encode()):
             raise AuditTrailError(
                 f"{self.path}:{number}: the record was not written with this key",
