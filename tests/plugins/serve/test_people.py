@@ -130,6 +130,16 @@ async def test_key_with_fewer_rights_cannot_change_settings_of_its_person(serve,
     assert (await server.client.get("/tasks", headers=login)).is_success
 
 
+@pytest.mark.parametrize("url", ["https:///x", "http://hooks.example.com/x", "https://a b/x"])
+async def test_invalid_webhook_is_refused_although_every_host_is_permitted(serve, url):
+    server = await serve(api_key="boss:boss-key", notice_hosts=["*"])
+    await add(server, person("ada"))
+    place = {"notices": ["asked"], "ways": ["webhook"], "webhook": url}
+    answer = await server.client.post("/notices", json=place, headers=bearer("ada-key"))
+    assert answer.status_code == 422
+    assert "begins with https:// and a host" in answer.text
+
+
 async def test_revoked_person_loses_session_and_stream(serve):
     server = await serve(api_key="boss:boss-key")
     ada = person("ada")

@@ -584,9 +584,10 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
     has_only_printable_ascii = url.isascii() and url.isprintable() and " " not in url
     is_valid = has_only_printable_ascii and len(url) <= _MAX_URL_SIZE
     has_password = parts.username is not None
-    if parts.scheme != "https" or has_password or not is_valid:
+    if parts.scheme != "https" or not host or has_password or not is_valid:
         raise ConfigurationError(
-            "the address of a webhook begins with https:// and has no password and no blanks"
+            "the address of a webhook begins with https:// and a host, and has no password and no "
+            "blanks"
         )
     is_permitted = any(fnmatchcase(host, pattern.lower()) for pattern in settings.notice_hosts)
     if parts.port not in (None, 443) or not is_permitted:
