@@ -12,9 +12,8 @@ from support.program import delf, failure_lines, write_recording
 
 @pytest.fixture
 def run(tmp_path: Path):
-    llm = write_recording(tmp_path / "answers.jsonl", "print('done')")
-
-    def start(*flags: str, **env: str):
+    def start(*flags: str, script: str = "print('done')", **env: str):
+        llm = write_recording(tmp_path / "answers.jsonl", script)
         return delf("run", "x", "--llm", llm, *flags, cwd=tmp_path, env=env)
 
     return start
@@ -50,6 +49,17 @@ def test_unwritable_default_journal_is_only_a_warning(run, tmp_path):
     assert re.search("cannot be opened: (Not a directory|File exists)", done.stderr)
     quiet = run("--journal", "none", XDG_DATA_HOME=str(tmp_path / "file"))
     assert "kept" not in quiet.stderr
+
+
+@pytest.mark.parametrize("journal", ["none", "unwritable"])
+def test_failure_of_an_unkept_task_names_no_command_that_needs_a_journal(run, tmp_path, journal):
+    (tmp_path / "file").write_text("")
+    where = {"DELF_JOURNAL": "none"} if journal == "none" else {"XDG_DATA_HOME": f"{tmp_path}/file"}
+    done = run(**where, script="1 / 0")
+    assert done.returncode == 1
+    assert "delf runs" not in done.stderr
+    assert "hint: --verbose shows the scripts" in done.stderr
+    assert "hint: --verbose" not in run("--verbose", **where, script="1 / 0").stderr
 
 
 @pytest.mark.parametrize("url", ["postgresql://a:b@127.0.0.1:1/tasks", "{folder}/no/j.db"])

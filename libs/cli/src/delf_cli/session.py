@@ -143,8 +143,7 @@ def work_session(state: State, work: Work, options: Options) -> int:
         if options.as_json:
             click.echo(output.failure_json(error, redact=state.redact))
         return errors.report(error, debug=state.debug, redact=state.redact)
-    if setup.is_journalled:
-        _hint_after_failure(outcome, options)
+    _hint_after_failure(outcome, options)
     if outcome.signal_error is not None:  # decides the status, even if the task has succeeded
         return outcome.signal_error.status
     return outcome.exit_status
@@ -158,7 +157,11 @@ def _hint_after_failure(outcome: _Outcome, options: Options) -> None:
     if has_succeeded or is_for_programs or _error_says_enough(response, outcome.exit_status):
         return
     name = short_id(response.trace.task_id)
-    if options.resumes and response.state is TaskState.STOPPED:
+    if not outcome.is_journalled:  # then no command finds the task
+        if options.verbose:
+            return
+        hint = "--verbose shows the scripts of a task, which no journal keeps here"
+    elif options.resumes and response.state is TaskState.STOPPED:
         hint = f"a stopped task does not go on; as a new task: delf runs fork {name}"
     elif response.state is TaskState.INTERRUPTED:
         hint = f"delf resume {name}"
@@ -191,9 +194,10 @@ def submit_task(state: State, task: str, options: Options, queue_options: QueueO
     return errors.OK
 
 
-def _write_response(state: State, setup: Setup, screen: output.Screen, response: Response) -> int:
+def _write_response(
+    state: State, options: Options, screen: output.Screen, response: Response
+) -> int:
     """Write a response as the options ask; return the exit status."""
-    options = setup.options
     _write_result(response, options, screen)
     exit_status = errors.OK if response.status else errors.FAILED
     # A stopped task has no error to report: show_end() writes that the task was stopped.
@@ -203,8 +207,8 @@ def _write_response(state: State, setup: Setup, screen: output.Screen, response:
             response.exception,
             debug=state.debug,
             redact=state.redact,
-            # _hint_after_failure() prints this hint with the short id of the task.
-            hint_to_omit=_SHOW_COMMAND if setup.is_journalled else None,
+            # _hint_after_failure() prints a better hint than this, such as one with the task's id.
+            hint_to_omit=_SHOW_COMMAND,
         )
     if options.verbose:
         screen.line(summary_of(response.trace, width=screen.width), "dim")
@@ -370,11 +374,13 @@ class _Outcome:
     Args:
         response: The response.
         exit_status: The exit status for the case that no signal came.
+        is_journalled: Whether the task's events are in a journal that `delf runs` reads.
         signal_error: The signal that stopped the run; None if no signal came.
     """
 
     response: Response
     exit_status: int
+    is_journalled: bool
     signal_error: errors.InterruptedRunError | None = None
 
 
@@ -397,7 +403,7 @@ class _Run:
         self._events: list[Event] = []
         self._event_lines = EventLines()
         self._live = self._new_live_status()
-        self._is_resumable = False
+        self._is_journalled = False
         self._outcome: _Outcome | None = None  # set once the response is written
 
     def run(self) -> _Outcome:
@@ -429,7 +435,7 @@ class _Run:
         listeners = self._listeners()
         agent = await self._setup.start(self._agent)
         # The start may fall back to another agent, whose journal is in memory.
-        self._is_resumable = self._setup.is_journalled and agent is self._agent
+        self._is_journalled = self._setup.is_journalled and agent is self._agent
         try:
             response = await self._work(agent, {"listeners": listeners})
             self._stop_live_status()
@@ -439,8 +445,10 @@ class _Run:
             await agent.astop()
 
     def _write(self, response: Response) -> _Outcome:
-        exit_status = _write_response(self._state, self._setup, self._screen, response)
-        return _Outcome(response=response, exit_status=exit_status)
+        exit_status = _write_response(self._state, self._options, self._screen, response)
+        return _Outcome(
+            response=response, exit_status=exit_status, is_journalled=self._is_journalled
+        )
 
     def _outcome_after_signal(
         self, signal_error: errors.InterruptedRunError, seconds: float
@@ -449,7 +457,7 @@ class _Run:
         outcome = self._outcome
         if outcome is None:  # the signal came before a response was written
             response = _response_after_signal(
-                self._events, signal_error, seconds, is_resumable=self._is_resumable
+                self._events, signal_error, seconds, is_resumable=self._is_journalled
             )
             if response is None:  # the task has no recorded end, and cannot be resumed
                 raise signal_error
@@ -457,7 +465,7 @@ class _Run:
         return replace(outcome, signal_error=signal_error)
 
     def _keep_resumable(self) -> None:
-        if self._is_resumable:
+        if self._is_journalled:
             keep_cancelled_tasks_resumable(self._agent)
 
     def _listeners(self) -> list[Callable[[Event], None]]:
