@@ -40,7 +40,7 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(code)
-        return _CallCounter(tree, names).of_body(tree.body)
+        return _CallCounter(tree, names).count_in_body(tree.body)
     except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
         return Counter()
 
@@ -89,7 +89,7 @@ class _CallCounter:
             name for name in action_names if name.partition(".")[0] not in self._binding_counts
         }
 
-    def of_body(self, body: Iterable[ast.stmt]) -> Counter[str]:
+    def count_in_body(self, body: Iterable[ast.stmt]) -> Counter[str]:
         """Count the calls that a list of statements certainly makes.
 
         Statements after a possible ``return``, ``break`` or ``raise`` are ignored.
@@ -98,45 +98,47 @@ class _CallCounter:
         for statement in body:
             if isinstance(statement, _SCOPES):
                 continue
-            counts += self._of(statement)
+            counts += self._count_in(statement)
             if _may_leave(statement):
                 break
         return counts
 
-    def _of(self, node: ast.AST) -> Counter[str]:
+    def _count_in(self, node: ast.AST) -> Counter[str]:
         """Count the calls that a syntax node certainly makes, provided that no call fails.
 
         Parts of the node that may be skipped, such as the branches of an ``if``, do not count.
         """
         match node:
             case ast.Call():
-                return self._of_call(node)
+                return self._count_in_call(node)
             case ast.For() | ast.AsyncFor():
-                return self._of_loop(node)
+                return self._count_in_loop(node)
             case ast.Try(body=body, finalbody=last) | ast.TryStar(body=body, finalbody=last):
-                return self.of_body(body) + self.of_body(last)  # no call fails: no handler runs
+                # No call fails, so no handler runs.
+                return self.count_in_body(body) + self.count_in_body(last)
             case ast.ListComp(elt=item) | ast.SetComp(elt=item):
-                return self._of_comprehension(node.generators, [item])
+                return self._count_in_comprehension(node.generators, [item])
             case ast.DictComp(key=key, value=item):
-                return self._of_comprehension(node.generators, [key, item])
+                return self._count_in_comprehension(node.generators, [key, item])
             case ast.Starred(value=ast.GeneratorExp(generators=clauses, elt=item)):
-                return self._of_comprehension(clauses, [item])  # f(*generator) reads all items
+                # ``f(*generator)`` reads all items of the generator.
+                return self._count_in_comprehension(clauses, [item])
             case _:
-                return self._of_all(_certain_children(node))
+                return self._count_in_all(_certain_children(node))
 
-    def _of_loop(self, loop: ast.For | ast.AsyncFor) -> Counter[str]:
+    def _count_in_loop(self, loop: ast.For | ast.AsyncFor) -> Counter[str]:
         # A loop with a ``break`` or similar may end in the first iteration.
         may_end_early = any(map(_may_leave, loop.body))
         iteration_count = 0 if may_end_early else _length(loop.iter, self._variables)
-        return self._of(loop.iter) + _times(self.of_body(loop.body), iteration_count)
+        return self._count_in(loop.iter) + _times(self.count_in_body(loop.body), iteration_count)
 
-    def _of_all(self, nodes: Iterable[ast.AST]) -> Counter[str]:
+    def _count_in_all(self, nodes: Iterable[ast.AST]) -> Counter[str]:
         counts: Counter[str] = Counter()
         for node in nodes:
-            counts += self._of(node)
+            counts += self._count_in(node)
         return counts
 
-    def _of_comprehension(
+    def _count_in_comprehension(
         self, for_clauses: list[ast.comprehension], element_expressions: list[ast.expr]
     ) -> Counter[str]:
         """Count the calls that a comprehension certainly makes.
@@ -147,25 +149,25 @@ class _CallCounter:
         for clause in for_clauses:
             # A condition may drop all items.
             iteration_count *= 0 if clause.ifs else _length(clause.iter, self._variables)
-        element_calls = self._of_all(element_expressions)
-        return self._of(for_clauses[0].iter) + _times(element_calls, iteration_count)
+        element_calls = self._count_in_all(element_expressions)
+        return self._count_in(for_clauses[0].iter) + _times(element_calls, iteration_count)
 
-    def _of_call(self, node: ast.Call) -> Counter[str]:
+    def _count_in_call(self, node: ast.Call) -> Counter[str]:
         """Count the calls of actions that a call expression certainly makes.
 
         Counted are the call of the action, or the calls in the body of the called function; and the
         calls in the arguments.
         """
         name = _dotted_name(node.func)
-        counts = self._of_all(ast.iter_child_nodes(node))
+        counts = self._count_in_all(ast.iter_child_nodes(node))
         if name in self._action_names:
             counts[name] += 1
         # If the name is not constant, the script may call another function by this name.
         elif name in self._functions and self._is_constant(name):
-            counts += self._of_function(name, self._functions[name])
+            counts += self._count_in_function(name, self._functions[name])
         return counts
 
-    def _of_function(
+    def _count_in_function(
         self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> Counter[str]:
         """Count the calls that a function of the script certainly makes.
@@ -180,7 +182,7 @@ class _CallCounter:
             is_generator = any(isinstance(part, ast.Yield | ast.YieldFrom) for part in parts)
             # The body of a generator may not run to its end, so the entry stays without calls.
             if not is_generator:
-                self._calls_by_function[name] = self.of_body(function.body)
+                self._calls_by_function[name] = self.count_in_body(function.body)
         return self._calls_by_function[name]
 
     def _is_constant(self, name: str) -> bool:
