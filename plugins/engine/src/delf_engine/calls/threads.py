@@ -29,7 +29,7 @@ class ToolThreads:
         # For the functions of a task that a function of this pool waits for.
         self._inner = ToolThreads(max_threads, levels - 1) if levels else None
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
-        self._calls: set[Future[Any]] = set()  # the calls of queued and running functions
+        self._futures: set[Future[Any]] = set()  # of the queued and running functions
         self._closed = False
 
     async def run(
@@ -52,25 +52,25 @@ class ToolThreads:
         context = copy_context()
         level = context.get(_level, 0)
         context.run(_level.set, level + 1)
-        call = self.submit(partial(context.run, function), level)
+        future = self.submit(partial(context.run, function), level)
         loop = asyncio.get_running_loop()
         try:
-            await completion(call, loop)
+            await completion(future, loop)
         except asyncio.CancelledError:
-            was_waiting = call.cancel()  # False if a thread has begun the function
+            was_waiting = future.cancel()  # False if a thread has begun the function
             if was_waiting or abandoned():
                 raise
             # The result is returned despite the cancellation, so that the journal gets the outcome
             # of the call. A second cancellation is raised here.
-            await completion(call, loop)
-        if call.cancelled():  # by close()
+            await completion(future, loop)
+        if future.cancelled():  # by close()
             raise RuntimeError("the agent was stopped before the function began")
         try:
-            return call.result()
+            return future.result()
         finally:
             # The traceback of an error leads to this frame. With the future, which has the error,
             # that is a cycle, which keeps large arguments in memory until a garbage collection.
-            del call
+            del future
 
     def submit(self, function: Callable[[], Any], level: int) -> Future[Any]:
         """Queue a function for the threads of a pool; return the future of its result.
@@ -86,49 +86,49 @@ class ToolThreads:
             return self._inner.submit(function, level - 1)
         # The future of the pool's own submit() is not used: submit() raises an error without
         # returning its future if it has queued the function and cannot start another thread.
-        call: Future[Any] = Future()
+        future: Future[Any] = Future()
         try:
-            self._pool.submit(_run, function, [call])
+            self._pool.submit(_run, function, [future])
         except RuntimeError as error:
             # After close() and at the interpreter's shutdown, submit() queues nothing.
             is_queued = not self._closed and "interpreter shutdown" not in str(error)
-            # The thread of an earlier call takes the next function from the queue.
-            has_thread = bool(self._calls)
+            # The thread of an earlier function takes the next function from the queue.
+            has_thread = bool(self._futures)
             will_run = is_queued and has_thread
             if not will_run:
-                call.cancel()
+                future.cancel()
                 raise
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
-        return call
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+        return future
 
     def close(self) -> None:
         """Cancel queued functions and refuse new ones, without waiting for running functions."""
         self._closed = True
         if self._inner is not None:
             self._inner.close()
-        for call in tuple(self._calls):
-            call.cancel()
+        for future in tuple(self._futures):
+            future.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(function: Callable[[], Any], calls: list[Future[Any]]) -> None:
+def _run(function: Callable[[], Any], futures: list[Future[Any]]) -> None:
     """Call a function; store its result or error in a future, unless the future was cancelled.
 
     Args:
         function: The function.
-        calls: A list that holds only the future; this function empties the list.
+        futures: A list that holds only the future; this function empties the list.
     """
     # Taken out, and deleted below: the traceback of an error leads to this frame, and through the
     # caller's frame to the list. As in ToolThreads.run(), the future would complete a cycle.
-    call = calls.pop()
+    future = futures.pop()
     # The future's own lock decides: either the event loop has cancelled it, or it starts here.
-    if not call.set_running_or_notify_cancel():
+    if not future.set_running_or_notify_cancel():
         return
     try:
         result = function()
     except BaseException as error:
-        call.set_exception(error)
-        del call
+        future.set_exception(error)
+        del future
     else:
-        call.set_result(result)
+        future.set_result(result)
