@@ -923,7 +923,7 @@ def test_planned_calls_of_great_depth_are_ignored():
 
 
 async def test_outline_extended_by_another_call_while_rules_are_read_counts(monkeypatch):
-    outline = SimpleNamespace(answers=0)
+    outline = SimpleNamespace(answer_count=0)
     origins = SimpleNamespace(outline=outline, user_words=["Send."], texts_to_obey=lambda: ())
     requested = []
 
@@ -931,12 +931,14 @@ async def test_outline_extended_by_another_call_while_rules_are_read_counts(monk
         requested.append(texts)
 
     async def learned():
-        outline.answers += 1
+        outline.answer_count += 1
         return ()
 
     flows = TaskFlows(cast("Any", origins), request_outline, cast("Any", SimpleNamespace()), ())
     monkeypatch.setattr(
-        flows, "current_reason", lambda call, rules=(): None if outline.answers else "suspicious"
+        flows,
+        "current_reason",
+        lambda call, rules=(): None if outline.answer_count else "suspicious",
     )
     assert await flows.reason_to_review(cast("Any", None), learned) is None
     assert requested == []

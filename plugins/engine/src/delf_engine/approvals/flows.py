@@ -70,16 +70,16 @@ class TaskFlows:
         texts = values_of(self._log.redactor.redact_value(arguments))
         return {path: self._origins.find(text).data() for path, text in islice(texts, MAX_LEAVES)}
 
-    def current_reason(self, call: Call, learned: Sequence[str] = ()) -> str | None:
+    def current_reason(self, call: Call, learned_rules: Sequence[str] = ()) -> str | None:
         """Return why a person should review a call; None if no review is needed.
 
         Unlike :meth:`reason_to_review`, this method does not ask the model to extend the outline.
 
         Args:
             call: The call.
-            learned: Allowed data flows from a person's approvals, in addition to the settings.
+            learned_rules: Data flows that a person's approvals allow, in addition to the settings.
         """
-        return self._reason_unless_harmless(call, _Suspect.reason_to_review, learned)
+        return self._reason_unless_harmless(call, _Suspect.reason_to_review, learned_rules)
 
     def reason_to_show(self, call: Call) -> str | None:
         """Return what a person who is asked about a call anyway should notice; None if nothing.
@@ -93,7 +93,7 @@ class TaskFlows:
         self,
         call: Call,
         reason_of: Callable[[_Suspect], str | None],
-        learned: Sequence[str] = (),
+        learned_rules: Sequence[str] = (),
     ) -> str | None:
         """Return what ``reason_of`` says about a call; None if no stranger can profit by the call.
 
@@ -112,12 +112,12 @@ class TaskFlows:
         text_by_path = dict(islice(values_of(redacted), MAX_LEAVES + 1))
         if len(text_by_path) > MAX_LEAVES:
             return "it has too many values to look for each of them"
-        rules = (*self._allowed_flows, *learned)
+        rules = (*self._allowed_flows, *learned_rules)
         suspect = _Suspect(self._origins, call.bound, redacted, text_by_path, call.line, rules)
         return reason_of(suspect)
 
     async def reason_to_review(
-        self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
+        self, call: Call, read_rules: Callable[[], Awaitable[Sequence[str]]] | None = None
     ) -> str | None:
         """Return why a person should review a call; None if no review is needed.
 
@@ -126,12 +126,12 @@ class TaskFlows:
 
         Args:
             call: The call.
-            learned: Reads the rules from a person's approvals; called only if needed.
+            read_rules: Reads the rules from a person's approvals; called only if needed.
         """
         reason = self.current_reason(call)
         if reason is None:
             return None
-        rules = () if learned is None else await learned()
+        rules = () if read_rules is None else await read_rules()
         # Even without rules, the reason may be gone: concurrent calls extend the outline, too.
         reason = self.current_reason(call, rules)
         while reason is not None and await self._extend_outline():
@@ -144,11 +144,11 @@ class TaskFlows:
         If a concurrent call of this method has extended the outline, the model is not asked again.
         """
         outline = self._origins.outline
-        previous_count = outline.answers
+        previous_count = outline.answer_count
         async with self._outline_lock:
-            if outline.answers == previous_count:
+            if outline.answer_count == previous_count:
                 await self._ask_about_new_texts()
-            return outline.answers > previous_count
+            return outline.answer_count > previous_count
 
     async def _ask_about_new_texts(self) -> None:
         """Ask the model which calls the user's texts ask for, unless the model has seen all texts.
@@ -162,7 +162,7 @@ class TaskFlows:
         text_count = 1 + len(texts_to_obey)  # with the task
         # After a resume, no text was shown yet, but the outline has the answers from before. The
         # model has seen at least one new text for each answer.
-        seen_text_count = max(self._shown_text_count, origins.outline.answers)
+        seen_text_count = max(self._shown_text_count, origins.outline.answer_count)
         if seen_text_count >= text_count:
             return
         self._shown_text_count = text_count
@@ -209,13 +209,13 @@ class _Suspect:
         a value that occurs nowhere because the script computed it. A call also has a reason if its
         values have too many parts to look for each of them.
         """
-        # A call without values has no places to look at. And before its author has read untrusted
-        # data, a review itself looks at the places only.
+        # A call without values has no origins to look at. And before its author has read untrusted
+        # data, a review itself looks only at where the values come from.
         if not self.origins.has_author_read_untrusted_data or not self.text_by_path:
             return self.reason_to_review()
         reason_about_computed_value = None
         paths = self._deciding_paths or [*self.text_by_path]
-        for path, origin in self._places(paths):
+        for path, origin in self._origins_of_values(paths):
             if origin.is_from_untrusted_data:
                 return self._reason_about_value(path, origin)
             if origin.kind == "unknown" and reason_about_computed_value is None:
@@ -229,7 +229,7 @@ class _Suspect:
         return None
 
     def _has_unsearched_parts(self, paths: Sequence[str]) -> bool:
-        """Return whether values have more parts than :meth:`_places` looks for."""
+        """Return whether values have more parts than :meth:`_origins_of_values` looks for."""
         count_up_to_limit = sum(1 for _ in islice(self._parts(paths), _MAX_PARTS + 1))
         return count_up_to_limit > _MAX_PARTS
 
@@ -237,7 +237,7 @@ class _Suspect:
         """Yield the path and the text of each part of the values at some paths."""
         return ((path, part) for path in paths for part in parts_of(self.text_by_path[path]))
 
-    def _places(self, paths: Sequence[str]) -> Iterator[tuple[str, Origin]]:
+    def _origins_of_values(self, paths: Sequence[str]) -> Iterator[tuple[str, Origin]]:
         """Yield the path and origin of each value, and of each part of a value that others wrote.
 
         The parts are literals, such as quoted texts, and words, such as ``DELETE``. A part whose
@@ -249,13 +249,13 @@ class _Suspect:
             is_key = "[key " in path
             is_short_word = len(text) < _MIN_LENGTH and not text.isdigit()
             can_be_by_chance = is_key or is_short_word
-            yield path, self._place_of(text, can_be_by_chance=can_be_by_chance)
+            yield path, self._origin_of(text, can_be_by_chance=can_be_by_chance)
         for path, part in islice(self._parts(paths), _MAX_PARTS):
-            origin = self._place_of(part, can_be_by_chance=len(part) == 1)
+            origin = self._origin_of(part, can_be_by_chance=len(part) == 1)
             if origin.is_from_untrusted_data:
                 yield path, replace(origin, is_part=True, is_mixed=True)
 
-    def _place_of(self, text: str, *, can_be_by_chance: bool) -> Origin:
+    def _origin_of(self, text: str, *, can_be_by_chance: bool) -> Origin:
         """Return the origin of a value or of a part of it.
 
         A text of unknown origin, or from the script, is also searched as whole words in texts that
@@ -466,7 +466,7 @@ class _Suspect:
 
         Without an outline, nothing was compared, and the returned text says so.
         """
-        has_outline = self.origins.outline.answers > 0  # False with flows = "show"
+        has_outline = self.origins.outline.answer_count > 0  # False with flows = "show"
         return text if has_outline else "it was not checked whether the task means this value here"
 
     def _reason_about_content(self) -> str | None:

@@ -110,7 +110,7 @@ class Outline:
         self._admitted_counts: Counter[tuple[str, ...]] = Counter()
 
     @property
-    def answers(self) -> int:
+    def answer_count(self) -> int:
         """The number of the model's answers that list planned calls."""
         return len(self._planned_calls)
 
@@ -122,7 +122,7 @@ class Outline:
         which the model made from the user's words alone. Before a later answer, the model has also
         seen texts that the agent read, and such a text could have caused the mark.
         """
-        is_first_answer = self.answers == 0
+        is_first_answer = self.answer_count == 0
         calls_of_answer: list[ast.Call] = []
         for call in parse_calls(answer):
             # The call itself and the calls in its arguments, without ``follow``.
