@@ -23,7 +23,7 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import TaskPostponed, TaskQueued, TaskStarted
-from delf_engine.journal.retrying import next_try, without_recorded_failures
+from delf_engine.journal.retrying import seconds_until_retry, without_recorded_failures
 
 BEGUN = (
     TaskQueued(task_id="t", seq=1, at=1.0, task="Do it.", queue="q"),
@@ -47,11 +47,11 @@ def postponed(tries: int) -> TaskPostponed:
     ],
 )
 def test_outage_reschedules_the_task(error: DelfError) -> None:
-    assert next_try(error, BEGUN, 1, 5.0) == 5.0
+    assert seconds_until_retry(error, BEGUN, 1, 5.0) == 5.0
     behind = ToolExecutionError("a tool failed")
     behind.__cause__ = error
-    assert next_try(behind, BEGUN, 1, 5.0) == 5.0
-    assert next_try(error, BEGUN, 0, 5.0) is None
+    assert seconds_until_retry(behind, BEGUN, 1, 5.0) == 5.0
+    assert seconds_until_retry(error, BEGUN, 0, 5.0) is None
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_outage_reschedules_the_task(error: DelfError) -> None:
     ],
 )
 def test_permanent_failure_is_not_rescheduled(error: DelfError) -> None:
-    assert next_try(error, BEGUN, 5, 5.0) is None
+    assert seconds_until_retry(error, BEGUN, 5, 5.0) is None
 
 
 def test_retry_delay_doubles_up_to_an_hour() -> None:
     away = ConnectionUnavailableError("away")
     waits = [
-        next_try(away, (*BEGUN, *map(postponed, range(1, attempts + 1))), 9, 100.0)
+        seconds_until_retry(away, (*BEGUN, *map(postponed, range(1, attempts + 1))), 9, 100.0)
         for attempts in range(10)
     ]
     assert waits == [100, 200, 400, 800, 1600, 3200, 3600, 3600, 3600, None]
@@ -85,8 +85,8 @@ def test_retry_delay_doubles_up_to_an_hour() -> None:
 
 def test_retry_delay_has_no_limit_of_attempts() -> None:
     failed = (*BEGUN, *map(postponed, range(1, 1101)))
-    assert next_try(ConnectionUnavailableError("away"), failed, 2000, 0.0) == 0.0
-    assert next_try(ConnectionUnavailableError("away"), failed, 2000, 1.0) == 3600.0
+    assert seconds_until_retry(ConnectionUnavailableError("away"), failed, 2000, 0.0) == 0.0
+    assert seconds_until_retry(ConnectionUnavailableError("away"), failed, 2000, 1.0) == 3600.0
 
 
 def test_retried_task_keeps_its_record() -> None:

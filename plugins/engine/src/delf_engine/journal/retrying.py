@@ -28,22 +28,22 @@ _MAX_DOUBLINGS: Final = 1000
 _PROGRESS: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
 
 
-def next_try(
-    error: BaseException, events: Sequence[ev.Event], retries: int, after: float
+def seconds_until_retry(
+    error: BaseException, events: Sequence[ev.Event], max_retries: int, first_pause: float
 ) -> float | None:
     """Return the seconds until a failed task is retried; None if it is not retried.
 
     Args:
         error: The error with which the task failed.
         events: The task's events.
-        retries: The maximum number of retries.
-        after: The seconds until the first retry; each further pause is twice as long, up to an
-            hour.
+        max_retries: The maximum number of retries.
+        first_pause: The seconds until the first retry; each further pause is twice as long, up to
+            an hour.
     """
     attempts = sum(isinstance(event, ev.TaskPostponed) for event in events)
     # A script that fails at a call has the error of the service as its cause.
     is_temporary = _is_temporary(error) or _is_temporary(error.__cause__)
-    if attempts >= retries or not is_temporary:
+    if attempts >= max_retries or not is_temporary:
         return None
     # The call may have been made: a person has to say whether to make it again.
     if _has_unknown_write(events) or isinstance(error, UnrecordedCallError):
@@ -55,7 +55,7 @@ def next_try(
         if not repeats_read:
             return None
     doublings = min(attempts, _MAX_DOUBLINGS)
-    return min(after * 2.0**doublings, _MAX_PAUSE_SECONDS)
+    return min(first_pause * 2.0**doublings, _MAX_PAUSE_SECONDS)
 
 
 def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:

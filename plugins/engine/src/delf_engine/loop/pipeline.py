@@ -46,7 +46,7 @@ from delf.protocols.strategy import SupportsOwnTools, runs_scripts
 from delf_engine.bounded import EndedItselfError, convert_exits_to_errors
 from delf_engine.changes import refusal_of, used_tools
 from delf_engine.host import TaskHost
-from delf_engine.journal.retrying import next_try
+from delf_engine.journal.retrying import seconds_until_retry
 from delf_engine.kept_variables import keep_variables
 from delf_engine.limits import limits_of
 from delf_engine.live_facts import facts_of
@@ -417,7 +417,10 @@ class TaskPipeline:
         """
         run = self._run
         log = self._log
-        text, error = (result, None) if isinstance(result, str) else (self._host.output, result)
+        if isinstance(result, str):
+            text, error = result, None
+        else:
+            text, error = self._host.output, result
         try:
             await self._host.finish_work_in_flight(GRACE_SECONDS)
         except UnrecordedCallError as unrecorded:
@@ -490,7 +493,7 @@ class TaskPipeline:
         log = self._run.log
         retries = request.retries or 0
         retry_after = request.retry_after or 0.0
-        delay_seconds = next_try(error, log.events, retries, retry_after)
+        delay_seconds = seconds_until_retry(error, log.events, retries, retry_after)
         if delay_seconds is None:
             return False
         earlier_attempts = sum(isinstance(event, TaskPostponed) for event in log.events)
