@@ -639,10 +639,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             continue_past_limit = timeout is not None or budget_usd is not None
         events = await runtime.claim(task_id, even_if_ended_at_limit=continue_past_limit)
         end = end_event(events)
-        if end is not None:
-            goes_on = continue_past_limit and end.at_limit
-            if not goes_on:  # the task is over, so claim() has not claimed it
-                return past_response(events, end)
+        if end is not None and not (continue_past_limit and end.at_limit):
+            return past_response(events, end)  # the task is over, and claim() has not claimed it
         # The events and the response from before the resume are not those of the task any more.
         self._tasks.forget(task_id)
         try:
@@ -688,7 +686,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """
         UnknownKeywordError.check(self.submit, options, SUBMIT)
         events: list[Event] = []  # grows while the task runs, for poll()
-        request = self._submitted(task, timeout, options, [events.append])
+        request = self._submitted_request(task, timeout, options, [events.append])
         request = self._runtime_loop.call(lambda r: r.enqueue(request), "submit", "asubmit")
         return self._start_in_background(request, events)
 
@@ -727,11 +725,12 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """
         UnknownKeywordError.check(self.asubmit, options, ASUBMIT)
         events: list[Event] = []  # grows while the task runs, for poll()
-        request = self._submitted(task, timeout, options, [*one_or_more(listeners), events.append])
+        all_listeners = [*one_or_more(listeners), events.append]
+        request = self._submitted_request(task, timeout, options, all_listeners)
         request = await self._runtime_loop.call_async(lambda runtime: runtime.enqueue(request))
         return self._start_in_background(request, events)
 
-    def _submitted(
+    def _submitted_request(
         self,
         task: str,
         timeout: float | None,
@@ -739,16 +738,16 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         listeners: Sequence[Listener],
     ) -> TaskRequest:
         """Return the request of a submitted task, prepared for a queue if options name one."""
-        for_queue = queue_options(options)
+        options_for_queue = queue_options(options)
         request_options = dict(options)
-        for name in for_queue or ():
+        for name in options_for_queue or ():
             del request_options[name]
         request = self._requests.make(
             task, timeout, interactive=False, listeners=listeners, **request_options
         )
-        if for_queue is None:
+        if options_for_queue is None:
             return request
-        return with_queue_options(request, for_queue)
+        return with_queue_options(request, options_for_queue)
 
     def _start_in_background(self, request: TaskRequest, events: list[Event]) -> TaskHandle[Any]:
         """Start a journalled task, and return its handle.

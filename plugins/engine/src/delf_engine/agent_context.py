@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
@@ -91,6 +91,8 @@ class AgentContext:
             ledger: The record of costs.
         """
         plugin_options: Mapping[str, Mapping[str, Any]] = {}
+        secrets: Iterable[str] = ()
+        connection_names: Iterable[str] = ()
         if project is None:
             environ = current_environ()
             root = working_folder()
@@ -98,6 +100,8 @@ class AgentContext:
             environ = project.environ
             root = project.root
             plugin_options = project.plugin_options
+            secrets = project.secrets()
+            connection_names = project.connections
         host = host or PluginHost.discover(environ=environ)
         return cls(
             host=host,
@@ -108,8 +112,8 @@ class AgentContext:
             pricing_files=(*_prices_of(root, project), user_folder("config") / PRICES_FILE),
             folder=root,
             connect=connector_of(project, host, environ, root),
-            secrets=() if project is None else tuple(project.secrets()),
-            connection_names=frozenset(() if project is None else project.connections),
+            secrets=tuple(secrets),
+            connection_names=frozenset(connection_names),
         )
 
     def open_conversation_journal(self, url: str | None = None) -> SharedJournal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from delf import events as ev
 from delf.protocols.approval import NO_REASON
@@ -130,16 +130,21 @@ def _has_changed_nothing(end: ev.CallFinished) -> bool:
     return end.status == "error" and not end.outcome_unknown
 
 
-def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[list[str], bool]:
+class DescribedResults(NamedTuple):
+    """The results of a script's calls, in words."""
+
+    lines: Sequence[str] = ()
+    """A description of each call with its result."""
+    are_all_empty: bool = False
+    """True if there are results, and all are empty."""
+
+
+def describe_results(events: Iterable[ev.Event], script_number: int) -> DescribedResults:
     """Describe the results of a script's calls.
 
     Args:
         events: The task's events.
         script_number: The script's number in the task.
-
-    Returns:
-        A description of each call with its result; and whether there are results, and all are
-        empty.
     """
     starts: dict[int, ev.CallStarted] = {}
     lines: list[str] = []
@@ -159,8 +164,7 @@ def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[li
                 has_content = has_content or not is_empty
             case _:
                 pass
-    are_all_empty = bool(lines) and not has_content
-    return lines, are_all_empty
+    return DescribedResults(lines, are_all_empty=bool(lines) and not has_content)
 
 
 def _result_text(result: Any) -> str:

@@ -269,7 +269,7 @@ def _schema_of_cogency_parameter(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wrap_toolset(item: Any) -> list[Callable[..., Any]] | None:
-    """Return the functions of pydantic-ai's ``FunctionToolset`` or llm's ``Toolbox``."""
+    """Wrap the tools of a toolset of pydantic-ai or llm; return None for any other object."""
     tools = getattr(item, "tools", None)
     if isinstance(tools, Mapping):
         tools = list(cast("Mapping[Any, Any]", tools).values())

@@ -50,12 +50,13 @@ from delf.protocols.strategy import (
 )
 from delf.specs import StrategySpec
 from delf.values.frozen import thaw
-from delf_engine.approvals.decision import why_not
+from delf_engine.approvals.decision import why_not_made
 from delf_engine.approvals.judges import named_actions
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.gate import Gate
 from delf_engine.changes import (
+    DescribedResults,
     changes_of,
     changes_requested,
     describe_results,
@@ -326,7 +327,7 @@ class TaskHost:
         if self._is_script_running or self._open_calls:
             raise RuntimeError("a script cannot run beside another script or a call")
         attempt = self._next_attempt()
-        # While _answer_includes_last_output still tells about the script before this one.
+        # Moved before _answer_includes_last_output is set for this script.
         self._move_output_to_answer()
         bound_actions = named_actions(code, self._run.tools)
         names = tuple(bound_action.name for bound_action in bound_actions)
@@ -397,18 +398,15 @@ class TaskHost:
         has_no_value = isinstance(outcome, Done) and outcome.value in (None, "")
         is_silent = has_no_value and not has_visible_effect
         # After a silent script, the model gets to know what the script's calls returned.
-        returned_texts: Sequence[str] = ()
-        found_nothing = False
-        if is_silent:
-            returned_texts, found_nothing = describe_results(events, attempt)
+        results = describe_results(events, attempt) if is_silent else DescribedResults()
         return ScriptResult(
             outcome=outcome,
             printed=printed,
             variables_alive=self.scripts.sandbox.alive,
             changes=changes,
             is_silent=is_silent,
-            returned=[self._redact(line) for line in returned_texts],
-            found_nothing=found_nothing,
+            returned=[self._redact(line) for line in results.lines],
+            found_nothing=results.are_all_empty,
             refused=_budget_error_behind(cause),
             can_retry=can_retry_call and self.scripts.may_go_on,
             cause=cause,
@@ -425,18 +423,19 @@ class TaskHost:
         run = self._run
         topic = f"limits of script {attempt}"
         tools = [*run.tools]
-        children = self._children.remaining
+        children_left = self._children.remaining
         was_checked_before = run.replay.has_script(attempt)
         if was_checked_before:
             problem = run.replay.next_note(topic)
         else:
-            problem = excess(code, tools, calls=self.scripts.calls_left, children=children)
+            calls_left = self.scripts.calls_left
+            problem = excess(code, tools, calls_left=calls_left, children_left=children_left)
         if problem is not None:
             # A no-op for a recorded problem, which the journal has already.
             await run.log.record(Noted, topic=topic, text=problem)
             return Failed(kind="TaskLimitError", message=f"the script was not run: {problem}")
         if not was_checked_before:
-            warning = excess_if_all_delegate(code, tools, children=children)
+            warning = excess_if_all_delegate(code, tools, children_left=children_left)
             if warning is not None:
                 await run.log.record(Warned, message=warning)
         return None
@@ -462,7 +461,7 @@ class TaskHost:
             )
         if isinstance(answer.decision, Approved):
             return None
-        reason = why_not(answer.decision)
+        reason = why_not_made(answer.decision)
         # A person who requests changes has not rejected the script for good.
         if not changes_requested(self._run.log.events, attempt):
             reason = f"it was rejected: {reason}"

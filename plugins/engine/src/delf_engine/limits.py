@@ -61,37 +61,42 @@ def _script_limits(limits: Limits, *, has_tools: bool) -> Iterator[str]:
         yield prompt.format(_size(value) if item.name.endswith("_bytes") else f"{value:,}")
 
 
-def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int) -> str | None:
+def excess(
+    code: str, tools: Iterable[BoundAction], *, calls_left: int, children_left: int
+) -> str | None:
     """Describe a limit that a script certainly exceeds; None without such a limit.
 
     Args:
         code: The script.
         tools: The actions that the script can call.
-        calls: The number of calls that the task can still make.
-        children: The number of child tasks that the task can still start.
+        calls_left: The number of calls that the task can still make.
+        children_left: The number of child tasks that the task can still start.
     """
     tools = [*tools]
     child_starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
     # A script without a large number rarely makes _MANY_CALLS calls.
-    is_usual_script = calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
-    if is_usual_script and not child_starters:
-        return None  # decided without the forecast, which takes 15 ms for a script of 60 lines
+    rarely_exceeds_calls = calls_left >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
+    if rarely_exceeds_calls and not child_starters:
+        return None  # saves the forecast, which takes 15 ms for a script of 60 lines
     min_calls = least_calls(code, [bound_action.name for bound_action in tools])
     child_count = sum(min_calls[name] for name in child_starters)
-    if child_count > children:
+    if child_count > children_left:
         return (
             f"the script starts at least {child_count:,} child tasks, and the task can have "
-            f"{children:,} more: make fewer calls, each with a larger part of the work"
+            f"{children_left:,} more: make fewer calls, each with a larger part of the work"
         )
     call_count = sum(min_calls.values())
-    if call_count > calls:
+    if call_count > calls_left:
         return (
-            f"the script makes at least {call_count:,} calls, and the task can make {calls:,} more"
+            f"the script makes at least {call_count:,} calls, and the task can make "
+            f"{calls_left:,} more"
         )
     return None
 
 
-def excess_if_all_delegate(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
+def excess_if_all_delegate(
+    code: str, tools: Iterable[BoundAction], *, children_left: int
+) -> str | None:
     """Return a text that says by how much a script could exceed the limit of child tasks.
 
     The text counts the calls that the script certainly makes, and assumes that each call that may
@@ -100,15 +105,15 @@ def excess_if_all_delegate(code: str, tools: Iterable[BoundAction], *, children:
     Args:
         code: The script.
         tools: The actions that the script may call.
-        children: The number of child tasks that the task may still start.
+        children_left: The number of child tasks that the task may still start.
     """
     delegating = [bound_action.name for bound_action in tools if may_delegate(bound_action)]
     started = sum(least_calls(code, delegating).values())
-    if started <= children:
+    if started <= children_left:
         return None
     return (
         f"the script makes at least {started:,} calls that may start a child task each, and the "
-        f"task can have {children:,} more"
+        f"task can have {children_left:,} more"
     )
 
 

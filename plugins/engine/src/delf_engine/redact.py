@@ -366,7 +366,7 @@ class RedactedStream:
         return held_text
 
 
-def restore_secrets(edited: Any, shown: Any, hidden: Any) -> Any:
+def restore_secrets(edited: Any, shown: Any, original: Any) -> Any:
     """Restore the secrets in arguments that a person edited.
 
     Each value that the person left unchanged gets its original value, also within records. An
@@ -378,33 +378,36 @@ def restore_secrets(edited: Any, shown: Any, hidden: Any) -> Any:
     Args:
         edited: The arguments, or a part of them, as the person edited them.
         shown: The redacted arguments, or the same part of them, that the person saw.
-        hidden: The original arguments, or the same part of them, with their secrets.
+        original: The original arguments, or the same part of them, with their secrets.
     """
-    versions = (edited, shown, hidden)
+    versions = (edited, shown, original)
     if all(isinstance(version, Mapping) for version in versions):
-        common_names = [name for name in edited if name in shown and name in hidden]
+        common_names = [name for name in edited if name in shown and name in original]
         return {**edited} | {
-            name: restore_secrets(edited[name], shown[name], hidden[name]) for name in common_names
+            name: restore_secrets(edited[name], shown[name], original[name])
+            for name in common_names
         }
-    if all(isinstance(version, list) for version in versions) and len(shown) == len(hidden):
-        return _restore_secrets_in_items(edited, shown, hidden)
+    if all(isinstance(version, list) for version in versions) and len(shown) == len(original):
+        return _restore_secrets_in_items(edited, shown, original)
     is_same_type = isinstance(edited, bool) is isinstance(shown, bool)  # 1 equals True
-    return hidden if is_same_type and edited == shown else edited
+    return original if is_same_type and edited == shown else edited
 
 
-def _restore_secrets_in_items(edited: list[Any], shown: list[Any], hidden: list[Any]) -> list[Any]:
+def _restore_secrets_in_items(
+    edited: list[Any], shown: list[Any], original: list[Any]
+) -> list[Any]:
     """Restore the secrets in a list that a person edited, as :func:`restore_secrets` describes."""
     if len(edited) == len(shown):
         changed_count = sum(item != old for item, old in zip(edited, shown, strict=True))
         if changed_count <= 1:  # the changed item is certainly the edited item of its place
-            return [restore_secrets(*parts) for parts in zip(edited, shown, hidden, strict=True)]
+            return [restore_secrets(*parts) for parts in zip(edited, shown, original, strict=True)]
     restored: list[Any] = []
     for item in edited:
         # Look for the unchanged item at any place.
-        pairs = zip(shown, hidden, strict=True)
-        originals = [original for shown_item, original in pairs if shown_item == item]
-        is_unique = bool(originals) and all(each == originals[0] for each in originals)
-        restored.append(originals[0] if is_unique else item)
+        pairs = zip(shown, original, strict=True)
+        candidates = [original_item for shown_item, original_item in pairs if shown_item == item]
+        is_unique = bool(candidates) and all(each == candidates[0] for each in candidates)
+        restored.append(candidates[0] if is_unique else item)
     return restored
 
 

@@ -220,7 +220,8 @@ class Ballot:
         self._approvals = approvals
         self._voters = set(self._votes())
         self._loop = asyncio.get_running_loop()
-        self._counting: list[Future[None]] = []
+        # The future of each vote, which is done when the vote is counted.
+        self._vote_futures: list[Future[None]] = []
         self._lock = asyncio.Lock()
 
     def take_answer(self, answer: Answer) -> bool:
@@ -251,8 +252,8 @@ class Ballot:
         check_vote(answer.who, self._voters)
         # The vote is recorded later. From now on, the same person cannot vote again.
         self._voters.add(_normalised_name(answer.who))
-        counting = self._decide_or_record_vote(rule, answer)
-        self._counting.append(asyncio.run_coroutine_threadsafe(counting, self._loop))
+        counting = self._count_vote(rule, answer)
+        self._vote_futures.append(asyncio.run_coroutine_threadsafe(counting, self._loop))
         return False
 
     async def wait_until_counted(self) -> None:
@@ -260,10 +261,10 @@ class Ballot:
 
         If the votes suffice, the request is then decided.
         """
-        for counting in self._counting:  # grows meanwhile if more people vote
-            await asyncio.wait({asyncio.wrap_future(counting)})
+        for future in self._vote_futures:  # grows meanwhile if more people vote
+            await asyncio.wait({asyncio.wrap_future(future)})
 
-    async def _decide_or_record_vote(self, rule: ApprovalRule, answer: Answer) -> None:
+    async def _count_vote(self, rule: ApprovalRule, answer: Answer) -> None:
         """Count a vote; if the journal fails, log the failure and let the person vote again."""
         request_id = self._request.request_id
         # One vote at a time: the second of two must find the first in the journal.
@@ -271,13 +272,13 @@ class Ballot:
             if self._approvals.pending.find(request_id) is None:
                 return  # somebody rejected it meanwhile
             try:
-                await self._count(rule, answer)
+                await self._decide_or_record_vote(rule, answer)
             except Exception as error:
                 self._voters.discard(_normalised_name(answer.who))
                 message = f"a vote about {request_id} was not counted"
                 self._log.redactor.log_failure(_log, message, error)
 
-    async def _count(self, rule: ApprovalRule, answer: Answer) -> None:
+    async def _decide_or_record_vote(self, rule: ApprovalRule, answer: Answer) -> None:
         """Decide the request if this is the second vote; record the vote if it is the first."""
         request_id = self._request.request_id
         people = await self._people()

@@ -126,7 +126,7 @@ def decision_data(decision: Decision) -> dict[str, Any]:
         reason = "the call was given up before anybody answered"
         return {"decision": "expired", "reason": reason}
     if isinstance(decision, Expired):
-        return {"decision": "expired", "reason": why_not(decision)}
+        return {"decision": "expired", "reason": why_not_made(decision)}
     names = [each.name for each in fields(decision)]
     data = {name: getattr(decision, name) for name in names}
     if data.get("arguments") is not None:
@@ -137,7 +137,7 @@ def decision_data(decision: Decision) -> dict[str, Any]:
 def decision_of(data: Mapping[str, Any]) -> Decision | None:
     """Decode a decision from the fields of a journal event, or of a stored answer.
 
-    None if the fields are invalid.
+    An expiry becomes a rejection with the recorded reason. None if the fields are invalid.
     """
     reason = data.get("reason")
     reason = None if reason is None else str(reason)
@@ -204,7 +204,7 @@ def recorded(event: ApprovalDecided) -> Decision:
     return decision_of(data) or Rejected(reason="its decision cannot be read")
 
 
-def why_not(decision: Decision) -> str:
+def why_not_made(decision: Decision) -> str:
     """Explain to the script why a call is not made."""
     if isinstance(decision, Expired):
         return f"nobody answered within {decision.after_seconds:g} s"

@@ -44,7 +44,7 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call, call_digest
 from delf_engine.changes import OTHER_AUTHORS_KEY, Course, shapers_of
 from delf_engine.journal.log import TaskLog
-from delf_engine.journal.recording import RecordedCall
+from delf_engine.journal.recording import RecordedCall, RecordedRequest
 from delf_engine.task import TaskRequest
 from delf_engine.waiting import Permit, TaskClock
 
@@ -54,8 +54,7 @@ SCRIPT: Final = "script"
 _MAX_RESULT_TYPE: Final = 600
 # The number of actions that a message names.
 _MAX_NAMED_ACTIONS: Final = 5
-RecordedRequest = tuple[ApprovalRequested | None, ApprovalDecided | None]
-"""A recorded request and its recorded decision; None if the journal has none."""
+_NOTHING_RECORDED: Final = RecordedRequest()
 
 
 class TaskApprovals:
@@ -93,7 +92,8 @@ class TaskApprovals:
             log.redactor,
             task.past,
         )
-        # Each event is read once: a script may make thousands of calls that need approval.
+        # The scripts and changes of the task so far. Each event is read once, because a script may
+        # make thousands of calls that need approval.
         self._course = Course()
         self._shaper_names: list[str] = []
         self._shapers_read_count = 0
@@ -117,7 +117,7 @@ class TaskApprovals:
         code: str,
         attempt: int,
         actions: Sequence[BoundAction],
-        recorded_request: RecordedRequest = (None, None),
+        recorded_request: RecordedRequest = _NOTHING_RECORDED,
     ) -> Answer:
         """Ask about a whole script; while it runs, calls of its approved actions are allowed.
 
@@ -217,7 +217,7 @@ class TaskApprovals:
             for judge in judges:
                 ruling = await judge(case, ruling)
         if ruling.remembered is not None:
-            await self._note_remembered(case, ruling.remembered)
+            await self._record_remembered(case, ruling.remembered)
         assert ruling.answer is not None  # noqa: S101 - the last judge always sets an answer
         return ruling.answer
 
@@ -246,7 +246,7 @@ class TaskApprovals:
         reason = f"{refusal} (refused before in this task, and not asked again)"
         return Answer.given(Rejected(reason=reason), "policy")
 
-    async def _note_remembered(self, case: Case, remembered: RememberedDecision) -> None:
+    async def _record_remembered(self, case: Case, remembered: RememberedDecision) -> None:
         """Record in this task that an earlier decision allows a call."""
         await self._log.record(
             ApprovalRemembered,
@@ -439,7 +439,7 @@ class TaskApprovals:
         """
         # What the person should know of the task so far, such as earlier equal calls.
         self._course.follow(self._log.events)
-        course_of_task = asdict(self._course.situation(fields["digest"], call_id))
+        situation = asdict(self._course.situation(fields["digest"], call_id))
         outcome_unknown = fields.get("outcome_unknown", False)
         is_question = fields.get("is_question", False)
         asker = name_of_user(self._task.user)
@@ -451,7 +451,7 @@ class TaskApprovals:
             "task_id": self._log.task_id,
             "task": self._log.redactor.redact_text(self._task.task),
             "call_id": call_id,
-            **course_of_task,
+            **situation,
             "worker": self._task.worker,
             "parent": None if self._task.child is None else self._task.child.parent,
             "expires_after": expires_after,
@@ -501,15 +501,15 @@ def _applicable_record(
     """
     request_event, decision_event = recorded_request
     if request_event is None:
-        return None, None
+        return _NOTHING_RECORDED
     has_script_changed = call_key(request_event) != call_key(request)
     if has_script_changed:
-        return None, None
+        return _NOTHING_RECORDED
     if _is_policy_pending(request_event, decision_event):
-        return None, None  # no person saw the request, so the policy decides again
+        return _NOTHING_RECORDED  # no person saw the request, so the policy decides again
     if decision_event is not None and decision_event.request_id != request_event.request_id:
-        return request_event, None  # the decision is about another request
-    return request_event, decision_event
+        return RecordedRequest(request_event)  # the decision is about another request
+    return recorded_request
 
 
 def _is_policy_pending(

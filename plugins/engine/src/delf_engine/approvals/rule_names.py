@@ -38,14 +38,16 @@ def check_rule_names(
         if ARROW in rule:
             source, target = (part.strip() for part in rule.split(ARROW, 1))
             # The source may be any field of a result, because the fields of results are unknown.
-            yield from _check(source, actions, other_connections, open_actions=actions)
+            yield from _check_pattern(source, actions, other_connections, open_actions=actions)
             # The target is a parameter. Of actions not allowed, no parameters are known.
-            yield from _check(target, parameters, other_connections, open_actions=not_allowed)
+            yield from _check_pattern(
+                target, parameters, other_connections, open_actions=not_allowed
+            )
         else:
-            yield from _check(rule, actions, other_connections)
+            yield from _check_pattern(rule, actions, other_connections)
 
 
-def _check(
+def _check_pattern(
     pattern: str,
     names: Sequence[str],
     other_connections: Collection[str],

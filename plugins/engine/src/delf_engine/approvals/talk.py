@@ -52,12 +52,17 @@ def encode_remark(request_id: str, remark: Remark, decider: Decider) -> dict[str
 
     The process that waits for the decision of the request reads the note.
     """
-    head = {"request_id": request_id, "by": decider.name, "user": decider.user, "via": decider.via}
+    common_fields = {
+        "request_id": request_id,
+        "by": decider.name,
+        "user": decider.user,
+        "via": decider.via,
+    }
     match remark:
         case Comment(text=text):
-            return {**head, "text": text}
+            return {**common_fields, "text": text}
         case Assignment(to=to):
-            return {**head, "to": to}
+            return {**common_fields, "to": to}
 
 
 def decode_remark(data: Mapping[str, Any]) -> Remark | None:
@@ -159,7 +164,7 @@ class RequestRemarks:
                     return
             try:
                 check_remark(remark, before)
-                head: dict[str, Any] = {
+                common_fields: dict[str, Any] = {
                     "request_id": self._request.request_id,
                     "by": decider.name,
                     "user": decider.user,
@@ -168,9 +173,9 @@ class RequestRemarks:
                 }
                 match remark:
                     case Comment(text=text):
-                        await self._log.record(ApprovalCommented, **head, text=text)
+                        await self._log.record(ApprovalCommented, **common_fields, text=text)
                     case Assignment(to=to):
-                        await self._log.record(ApprovalAssigned, **head, to=to)
+                        await self._log.record(ApprovalAssigned, **common_fields, to=to)
             except Exception as error:
                 message = f"a comment or assignment of {decider.name} is not recorded"
                 self._log.redactor.log_failure(_log, message, error)

@@ -368,21 +368,21 @@ class ChildTasks:
             trust=self._trust_of_text(child, call),
             tools=None if child.tools is None else as_connections(child.tools),
         )
-        inherited = self._run.request
-        timeout = inherited.timeout if child.timeout is None else child.timeout
-        files = inherited.files
+        parent_request = self._run.request
+        timeout = parent_request.timeout if child.timeout is None else child.timeout
+        files = parent_request.files
         if child.files is not None:
             files = [str(file) for file in one_or_more(child.files)]
         return TaskRequest(
             task=child.task,
             # Listeners of child tasks get the events of child tasks at any depth.
-            listeners=inherited.child_listeners,
-            child_listeners=inherited.child_listeners,
+            listeners=parent_request.child_listeners,
+            child_listeners=parent_request.child_listeners,
             timeout=timeout,
-            interactive=inherited.interactive,
-            wait_approvals=inherited.wait_approvals,
-            settle=inherited.settle,  # how interrupted calls are decided after a resume
-            user=inherited.user,
+            interactive=parent_request.interactive,
+            wait_approvals=parent_request.wait_approvals,
+            settle=parent_request.settle,  # how interrupted calls are decided after a resume
+            user=parent_request.user,
             # Whoever influenced this task has also influenced the child task.
             setup={OTHER_AUTHORS_KEY: self._influencing_people()},
             child=own_options,

@@ -133,14 +133,14 @@ class CallContexts:
         file_names = self._files_by_name()
         texts = _texts_in(call.arguments)
         # A script may write ``out/notes.txt`` for the file that the task knows as ``notes.txt``.
-        argument_texts = {*texts, *(text.rpartition("/")[2] for text in texts)}
-        for name in sorted(argument_texts & {*file_names}):
+        possible_names = {*texts, *(text.rpartition("/")[2] for text in texts)}
+        for name in sorted(possible_names & {*file_names}):
             # The action itself reports an unreadable file.
             with contextlib.suppress(ToolRefusedError, OSError):
                 await asyncio.to_thread(read_once, call.files, file_names, name, _MAX_FROZEN_BYTES)
         # If a file with one of the other names appears later, the call must not read it, because
         # nobody has approved its content.
-        call.unreadable_names = argument_texts - call.files.keys()
+        call.unreadable_names = possible_names - call.files.keys()
 
     def _read_file(
         self, call: Call, name: str, max_bytes: int, reader: Callable[[], bytes] | None

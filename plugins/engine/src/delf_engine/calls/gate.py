@@ -54,7 +54,7 @@ from delf.protocols.sandbox import (
 from delf.protocols.strategy import CallGuard, ScriptCall
 from delf.values.encoding import UnsupportedValueError
 from delf.values.sizes import is_large
-from delf_engine.approvals.decision import Answer, RefusedByCheck, why_not, with_secrets
+from delf_engine.approvals.decision import Answer, RefusedByCheck, why_not_made, with_secrets
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call, identity
 from delf_engine.calls.contexts import CallContexts
@@ -408,7 +408,7 @@ class Gate:
                 self._reject_further_calls_of_script()
             case _:
                 pass
-        return await self._reject(call, why_not(answer.decision), can_retry=_can_retry(answer))
+        return await self._reject(call, why_not_made(answer.decision), can_retry=_can_retry(answer))
 
     async def _ask_question(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
         """Ask a person the question of an ``ask`` call; the result is the person's answer."""
@@ -420,7 +420,7 @@ class Gate:
         if isinstance(answer.decision, Answered):
             await self._records.begin(call)  # an end without a start means an invalid call
             return await self._record_stated_result(call, answer.decision.answer)
-        reason = f"the question has no answer: {why_not(answer.decision)}"
+        reason = f"the question has no answer: {why_not_made(answer.decision)}"
         return await self._reject(call, reason, can_retry=_can_retry(answer))
 
     async def _verdict(self, call: Call) -> Verdict:
@@ -497,22 +497,22 @@ class Gate:
         works_in_children = call.bound.action.resumes or bool(recorded_children)
         if obstacle is None and works_in_children:
             return await self._make_after_previous_process(call)
-        shown: Allowed | NeedsApproval = Allowed()  # has no preview
+        shown_verdict: Allowed | NeedsApproval = Allowed()  # has no preview
         if obstacle is None:
             verdict = await self._verdict(call)
             if isinstance(verdict, Refused):
                 obstacle = f"it is refused: {verdict.message}"
             else:
-                shown = verdict
+                shown_verdict = verdict
         # A call that cannot be repeated is shown, too: the person may know that it was done.
-        shown = self._with_warning_of_previous_process(shown)
-        answer = await self._ask(call, recorded_call, shown, outcome_unknown=True)
+        shown_verdict = self._with_warning_of_previous_process(shown_verdict)
+        answer = await self._ask(call, recorded_call, shown_verdict, outcome_unknown=True)
         decision = answer.decision
         if isinstance(decision, AlreadyDone):
             return await self._record_stated_result(call, decision.result)
         if not isinstance(decision, Approved):
             self._maker.unknown_outcomes.add(call.digest)  # an equal call is asked about, too
-            return await self._reject(call, why_not(decision))
+            return await self._reject(call, why_not_made(decision))
         if obstacle is not None:
             return await self._reject(call, obstacle)
         return await self._make_after_previous_process(call)
@@ -530,7 +530,7 @@ class Gate:
                 self._edit(call, start.arguments)
             except ToolRefusedError as error:
                 misfit = f"its recorded arguments do not fit: {error.message}"
-                # The next request is about the call as it was started all the same.
+                # A person is asked about these arguments anyway: the call was started with them.
                 call.arguments, call.digest = dict(start.arguments), start.digest
         # The placeholder of a secret may fit the action, but must not be sent.
         if recorded_call.has_lost_arguments:
@@ -580,7 +580,7 @@ class Gate:
             case RefusedByCheck(reason=reason):
                 return await self._refuse_validated(call, _refusal_message(call, reason))
             case decision:
-                return await self._reject(call, why_not(decision), can_retry=False)
+                return await self._reject(call, why_not_made(decision), can_retry=False)
 
     async def _make(self, call: Call) -> CallAnswer:
         """Record the start of a call, and make the call, unless the gate is closed."""

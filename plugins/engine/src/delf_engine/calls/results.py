@@ -46,7 +46,7 @@ class Results:
         except ResultTooLargeError:
             raise
         except UnsupportedValueError:
-            converted_parts: dict[str, None] = {}
+            converted_parts: dict[str, None] = {}  # filled by plain()
             data = await run_in_thread(plain, result, converted_parts)
         redacted, encoded = await self._redact_and_encode(data)
         note = f"passed as text: {', '.join(converted_parts)}" if converted_parts else None

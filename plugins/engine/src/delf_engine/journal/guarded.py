@@ -38,14 +38,14 @@ def guarded(journal: J, name: str) -> J:
     if getattr(kind, _GUARDED_MARK, False):  # another agent has guarded this journal already
         return journal
     # With a ``__dict__``, the subclass could not take the place of a class with ``__slots__``.
-    methods: dict[str, Any] = {"__slots__": (), "__module__": kind.__module__, _GUARDED_MARK: True}
+    members: dict[str, Any] = {"__slots__": (), "__module__": kind.__module__, _GUARDED_MARK: True}
     public_names = [each for each in dir(kind) if not each.startswith("_")]
     for method in public_names:
         function: Any = inspect.getattr_static(kind, method)
         if inspect.iscoroutinefunction(function):
-            methods[method] = _with_timeout(function, name)
+            members[method] = _with_timeout(function, name)
         elif inspect.isasyncgenfunction(function):
-            methods[method] = _with_errors(function, name)
+            members[method] = _with_errors(function, name)
 
     def safe_repr(self: Journal) -> str:
         return without_passwords(kind.__repr__(self))  # pyright: ignore[reportArgumentType]
@@ -53,12 +53,12 @@ def guarded(journal: J, name: str) -> J:
     def guarded_conversations(self: Any, namespace: str) -> Any:
         return guarded(cast("Any", kind).conversations(self, namespace), name)
 
-    methods["__repr__"] = safe_repr
+    members["__repr__"] = safe_repr
     if hasattr(kind, "conversations"):
-        methods["conversations"] = guarded_conversations
+        members["conversations"] = guarded_conversations
     with contextlib.suppress(TypeError):  # the class of an extension type cannot be replaced
         # Past the journal's own ``__setattr__``, with which a frozen dataclass raises.
-        object.__setattr__(journal, "__class__", type(kind.__name__, (kind,), methods))
+        object.__setattr__(journal, "__class__", type(kind.__name__, (kind,), members))
     return journal
 
 

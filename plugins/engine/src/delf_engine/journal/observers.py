@@ -98,10 +98,10 @@ class ObserverFeed:
         if self._queue.qsize() < MAX_QUEUED_EVENTS:
             self._queue.put_nowait((event, copy_context()))
             return
-        self._leave_out(TimeoutError(f"{MAX_QUEUED_EVENTS:,} events wait for the observer"))
+        self._stop_delivery(TimeoutError(f"{MAX_QUEUED_EVENTS:,} events wait for the observer"))
         self._task.cancel()  # the observer may never return from the event that it has
 
-    def _leave_out(self, error: Exception) -> None:
+    def _stop_delivery(self, error: Exception) -> None:
         """Drop the observer's queued and future events, and log the reason."""
         self._failed = True
         self._queue = asyncio.Queue()
@@ -122,7 +122,7 @@ class ObserverFeed:
             # A SystemExit or a cancellation by the plugin itself becomes an ordinary exception.
             await convert_exits_to_errors(lambda: awaited_in(context, self._observe(event)))
         except Exception as error:
-            self._leave_out(error)
+            self._stop_delivery(error)
         return not self._failed
 
     async def _observe(self, event: Event | PersonChange) -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 from delf import events as ev
 from delf.messages import ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, ToolMessage
 from delf.records import dataclass
 from delf_engine.redact import REDACTED
+
+
+class RecordedRequest(NamedTuple):
+    """A recorded request for approval and its recorded decision; None if the journal has none."""
+
+    request: ev.ApprovalRequested | None = None
+    decision: ev.ApprovalDecided | None = None
 
 
 @dataclass(kw_only=True)
@@ -79,9 +86,7 @@ class RecordedCall:
         arguments_of_start = None if self.edited_start is None else self.edited_start.arguments
         return REDACTED in repr(arguments_of_decision) or REDACTED in repr(arguments_of_start)
 
-    def request_for(
-        self, *, outcome_unknown: bool
-    ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
+    def request_for(self, *, outcome_unknown: bool) -> RecordedRequest:
         """Return a recorded request about the call, and the decision if it is still valid.
 
         Args:
@@ -93,12 +98,12 @@ class RecordedCall:
             was_approved = repeat_decision is not None and repeat_decision.decision == "approved"
             if was_approved and self.started is not None:
                 # The approved repetition was interrupted, too: ask a person again.
-                return None, None
-            return self.repeat_request, repeat_decision
+                return RecordedRequest()
+            return RecordedRequest(self.repeat_request, repeat_decision)
         if self.has_lost_arguments:
             # The request cannot be shown without its arguments: ask a person again.
-            return None, None
-        return self.request, self.decision
+            return RecordedRequest()
+        return RecordedRequest(self.request, self.decision)
 
     def answer(self) -> CallAnswer:
         """Return the recorded answer that the script got.

@@ -17,7 +17,13 @@ from delf.errors import ReplayMismatch
 from delf.machine.zones import Zone
 from delf.messages import ModelReply, Purpose
 from delf_engine.journal.claims import PreviousOwner
-from delf_engine.journal.recording import RecordedCall, RecordedScript, RecordedStep, Recording
+from delf_engine.journal.recording import (
+    RecordedCall,
+    RecordedRequest,
+    RecordedScript,
+    RecordedStep,
+    Recording,
+)
 from delf_engine.journal.retrying import without_recorded_failures
 
 # The purposes of model calls whose recorded replies are replayed.
@@ -160,14 +166,17 @@ class _CallOrder:
         self._waiting[turn_key].append(waiter)
         await waiter
 
+    def _is_repeated_call(self, step: RecordedStep) -> bool:
+        """Return True for a call that was made again, and False for an answer."""
+        return not step.is_answer and step.call_id not in self._unrepeated_calls
+
     def _advance(self) -> None:
         """Go on to the next step that has not happened again, and wake the calls whose turn it is.
 
         Called after a call was made again or an answer was removed.
         """
         steps = self._remaining_steps
-        # Skip the calls that were made again. An answer is removed when it is given.
-        while steps and not steps[0].is_answer and steps[0].call_id not in self._unrepeated_calls:
+        while steps and self._is_repeated_call(steps[0]):
             steps.popleft()
         if self._remaining_answer_count == 0:
             self._wake(_AFTER_ALL_ANSWERS)
@@ -316,14 +325,12 @@ class Replay:
                 f"time: {message}"
             )
 
-    def approval_of_script(
-        self, attempt: int
-    ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
+    def approval_of_script(self, attempt: int) -> RecordedRequest:
         """Return the recorded request for approval of a script as a whole, and its decision."""
         script = self._recording.scripts.get(attempt)
         if script is None:
-            return (None, None)
-        return (script.request, script.decision)
+            return RecordedRequest()
+        return RecordedRequest(script.request, script.decision)
 
     # -- calls ----------------------------------------------------------------------------
 

@@ -210,7 +210,7 @@ class ModelClient:
         """
         answer = _WholeAnswer(original_request=request, request=request)
         while True:
-            writer = answer.writer
+            writer = answer.writer  # the only model that can continue the answer so far, if any
             models = [writer] if writer else self._in_order_of_availability(config)
             try:
                 reply, model = await self._ask_in_order(

@@ -474,7 +474,7 @@ class Origins:
             return Origin(kind="task", trust="own")
         if self._is_in_script(text) and not self.has_author_read_untrusted_data:
             return Origin(kind="script", trust="own")
-        found = find_in(self._calls_behind(text), text)
+        found = find_in(self._possible_source_calls(text), text)
         return self._origin_of_new_value(text) if found is None else found
 
     def find_mention(self, text: str) -> Origin | None:
@@ -484,7 +484,7 @@ class Origins:
         connections are not searched: nearly every call has words of them, such as names of tables.
         """
         letters = letters_and_digits(text)
-        for call in self._calls_behind(text):
+        for call in self._possible_source_calls(text):
             # Quick tests first: a result may have a hundred thousand values.
             if call.is_description or letters not in call.searchable_text:
                 continue
@@ -537,8 +537,8 @@ class Origins:
                     return True
         return False
 
-    def _calls_behind(self, text: str) -> Sequence[PastCall]:
-        """Return the calls from whose results a value may be."""
+    def _possible_source_calls(self, text: str) -> Sequence[PastCall]:
+        """Return the calls from whose results a value may come."""
         if self._is_in_script(text):
             return [*self._file_calls, *self._history.searchable_calls[: self._read_count]]
         return self._all_searchable_calls()

@@ -173,10 +173,7 @@ def files_of_programs(
         size = 0 if target is None else target.stat().st_size
         if len(digests) < _MAX_DIGESTED_FILES and size <= remaining_bytes:
             remaining_bytes -= size
-            # A link that leads elsewhere needs trust again, even if the content is the same.
-            link = b"link %b " % os.fsencode(path.readlink()) if is_link else b""
-            content = b"" if target is None else _content(target)
-            digests[name] = {"": _digest(link + content)}
+            digests[name] = {"": _digest_of_file(path, target, is_link=is_link)}
         else:
             other_metadata += _metadata_of(name, status, target if is_link else None)
     if other_metadata:
@@ -242,6 +239,14 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be read: {error.strerror}") from error
+
+
+def _digest_of_file(path: Path, target: Path | None, *, is_link: bool) -> str:
+    """Return the digest of a file; of a link, with the place to which the link leads."""
+    # A link that leads elsewhere needs trust again, even if the content is the same.
+    link = b"link %b " % os.fsencode(path.readlink()) if is_link else b""
+    content = b"" if target is None else _content(target)
+    return _digest(link + content)
 
 
 def _is_only_data(path: Path, data_paths: frozenset[Path]) -> bool:

@@ -184,17 +184,17 @@ def load_project(
         ConfigurationError: If a setting is invalid; the error names its origin and the allowed
             values.
     """
-    process = dict(os.environ if environ is None else environ)
-    stored_keys = KeptKeys.here().values(process) if environ is None else {}
+    process_variables = dict(os.environ if environ is None else environ)
+    stored_keys = KeptKeys.here().values(process_variables) if environ is None else {}
     file_path = expand_home(file).absolute() if file is not None else None
-    folder = read_folder(_directory(start), file_path, process, host)
+    folder = read_folder(_directory(start), file_path, process_variables, host)
     if not isinstance(trust, Trust):
         trust = Trust.here(folder.root) if trust else Trust.here()
     trust.check(folder.root, folder.items)
     # The process takes precedence over ``.env``, which takes precedence over the stored keys.
     # A reference in ``.env``, such as ``${HOME}``, may name a variable of the two others.
-    env_variables = folder.env.variables({**stored_keys, **process})
-    variables = {**stored_keys, **env_variables, **process}
+    env_variables = folder.env.variables({**stored_keys, **process_variables})
+    variables = {**stored_keys, **env_variables, **process_variables}
     # A copy, because some settings of the file are moved to where they take effect.
     document = {name: dict(section) for name, section in folder.document.items()}
     _move_journal_section(folder.file, document)
