@@ -76,7 +76,16 @@ _MIN_REPEATED_CHARACTERS: Final = 4
 _MAX_QUOTED: Final = 600
 
 
-def split_reasoning(text: str) -> tuple[str, str, bool]:
+class SplitAnswer(NamedTuple):
+    """A model's answer, split by :func:`split_reasoning`."""
+
+    reasoning: str
+    text: str
+    is_complete: bool
+    """False if the answer ends before its text, such as in the reasoning."""
+
+
+def split_reasoning(text: str) -> SplitAnswer:
     """Split a model's answer into its reasoning and its text.
 
     The answer ``<think>Two and two.</think>4`` has the reasoning ``Two and two.`` and the text
@@ -84,22 +93,21 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
 
     Args:
         text: The whole answer.
-
-    Returns:
-        The reasoning, the text, and False if the answer ends before the closing mark, else True.
     """
     if _HARMONY_MARK.search(text):  # such as <|channel|>final<|message|>
         return _split_channels(text)
     for pattern in _UNMARKED_REASONING:  # such as "Here is my thought process:"
         if (start := pattern.match(text)) is not None:
-            return start["reasoning"].strip(), _strip_control_tokens(text[start.end() :]), True
+            rest = _strip_control_tokens(text[start.end() :])
+            return SplitAnswer(start["reasoning"].strip(), rest, is_complete=True)
     thoughts: list[str] = []
     rest = text
     while (opening := find_reasoning_opening(rest)) is not None:
         ending = opening.closing_pattern.search(rest, opening.length)
         if ending is None:
             unfinished_thought = rest[opening.length :].strip()
-            return "\n\n".join([*thoughts, unfinished_thought]), "", False
+            reasoning = "\n\n".join([*thoughts, unfinished_thought])
+            return SplitAnswer(reasoning, "", is_complete=False)
         thoughts.append(rest[opening.length : ending.start()].strip())
         rest = rest[ending.end() :].lstrip()
     # Some servers remove the opening mark: then all text before the last ``</think>`` is reasoning.
@@ -108,7 +116,7 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
         begin, end = unopened_span
         thoughts.append(rest[:begin].strip())
         rest = rest[end:].lstrip()
-    return "\n\n".join(thoughts), _strip_control_tokens(rest), True
+    return SplitAnswer("\n\n".join(thoughts), _strip_control_tokens(rest), is_complete=True)
 
 
 class Opening(NamedTuple):
@@ -192,14 +200,11 @@ def _is_in_code_block(position: int, fence_positions: Sequence[int]) -> bool:
     return fence_count_before % 2 == 1
 
 
-def _split_channels(text: str) -> tuple[str, str, bool]:
+def _split_channels(text: str) -> SplitAnswer:
     """Do the work of :func:`split_reasoning` for the harmony format.
 
     In that format each part of an answer names a channel; the channel ``final`` has the text. In
     an answer without that channel, the arguments of its tool calls are the text.
-
-    Returns:
-        The reasoning, the text, and False if the text is empty.
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]
@@ -216,7 +221,7 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
             thoughts.append(part["body"].strip())
     reasoning = "\n\n".join(filter(None, thoughts))
     answer = "".join(final_texts).strip() or "\n".join(call_arguments).strip()
-    return reasoning, answer, answer != ""
+    return SplitAnswer(reasoning, answer, is_complete=answer != "")
 
 
 def _strip_control_tokens(text: str) -> str:
@@ -235,14 +240,14 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
 
     A reply whose reasoning has no closing mark gets the finish reason of a truncated answer.
     """
-    thoughts, text, has_end = split_reasoning(reply.text)
+    thoughts, text, is_complete = split_reasoning(reply.text)
     if text == reply.text and not thoughts:
         return reply
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
     finish_reason = reply.finish_reason
     is_marked_as_truncated = reply.broken_by is not None
     # A complete tool call is used even if the reasoning before the call has no closing mark.
-    if not has_end and not reply.calls and not is_marked_as_truncated:
+    if not is_complete and not reply.calls and not is_marked_as_truncated:
         finish_reason = "cut"
     return replace(reply, text=text, reasoning=reasoning, finish_reason=finish_reason)
 

@@ -112,7 +112,7 @@ def as_messages(value: object) -> tuple[Message, ...]:
     """Convert a conversation to the messages for a model.
 
     Raises:
-        PluginError: If an item is not a :class:`Message`, such as a plain string.
+        PluginError: If the value is not a collection, or an item is not a :class:`Message`.
     """
     if isinstance(value, (str, Message)) or not isinstance(value, Iterable):
         type_and_value = f"{type(value).__name__} {_cut(value)}"

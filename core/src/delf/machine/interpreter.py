@@ -74,6 +74,7 @@ def _find_python(configured_path: str | None, program: str | None, frozen: bool)
 
 
 def _candidates(frozen: bool) -> Iterator[str]:
+    """Yield paths of programs that may be an interpreter of this version, the likeliest first."""
     exact_name = f"python{_VERSION}"
     # The prefixes of a frozen program are its own folder, which has no interpreter.
     if not frozen:

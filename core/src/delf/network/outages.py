@@ -50,10 +50,10 @@ class Outage:
         """Count and log a failure of the service.
 
         Only the first failure of an outage is logged as a warning. The others, and all failures of
-        other objects for the same service, are logged at debug level. At the end of the process
-        Python refuses new threads, as in "cannot schedule new futures after interpreter shutdown":
-        such an error is no outage.
+        other objects for the same service, are logged at debug level.
         """
+        # At the end of the process, Python refuses new threads with "cannot schedule new futures
+        # after interpreter shutdown". Such an error is no outage.
         if "interpreter shutdown" in str(error):
             return
         self.failures += 1
@@ -63,7 +63,8 @@ class Outage:
             self.shared_failures = 0
             # This object becomes the reporter, unless the service has one already.
             reporter = _reporting_outages.setdefault(self._service, self)
-        else:  # without a reporter, if the service has worked again for the reporter only
+        else:
+            # Without a reporter, which ends with the reporter's own success, use this object.
             reporter = _reporting_outages.get(self._service, self)
         reporter.shared_failures += 1
         begins_outage = is_first and reporter is self

@@ -280,14 +280,20 @@ class Catalog:
             return PluginError(f"no {kind} {name!r}: {_state_text(broken)}")
         if package is not None:
             return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
-        special_values = next(
-            (each.special_values for each in Spec.__subclasses__() if each.kind == kind), ()
-        )
+        special_values = _special_values(kind)
         known_names = {*spec_names, *packages(kind), *special_values}
         hint = f"installed: {', '.join(spec_names)}" if spec_names else f"no {kind} is installed"
         if special_values:
             hint += f" (other values: {', '.join(special_values)})"
         return PluginError(f"unknown {kind} {name!r}{did_you_mean(name, known_names)}", hint=hint)
+
+
+def _special_values(kind: str) -> tuple[str, ...]:
+    """Return the values of a kind's option that select no plugin, such as ``auto``."""
+    for spec_class in Spec.__subclasses__():
+        if spec_class.kind == kind:
+            return spec_class.special_values
+    return ()
 
 
 def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) -> Candidate:

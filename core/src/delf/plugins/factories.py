@@ -132,7 +132,9 @@ def fitting_options(host: PluginHost, spec: Spec, options: Mapping[str, Any]) ->
         hints = typing.get_type_hints(declares, include_extras=True)
     except (AttributeError, NameError, TypeError):  # a name that only type checkers import
         hints = {}
-    return {name: _fit(hints.get(name, Any), options[name], f"{place} {name}") for name in options}
+    return {
+        name: _converted(hints.get(name, Any), options[name], f"{place} {name}") for name in options
+    }
 
 
 def _check_names(signature: inspect.Signature, options: Mapping[str, Any], place: str) -> None:
@@ -219,7 +221,8 @@ def _place(host: PluginHost, spec: Spec) -> str:
     return f"the {spec.kind} {spec.name!r}: [plugins.{host.plugin_of(spec) or spec.name}]"
 
 
-def _fit(hint: Any, value: Any, place: str) -> Any:
+def _converted(hint: Any, value: Any, place: str) -> Any:
+    """Return an option's value, converted to the type that the factory declares."""
     try:
         # TOML reads a name of digits as a number, but the factory may declare text. The type is
         # put into a tuple, because pydantic accepts no ``config`` for the type of a model.

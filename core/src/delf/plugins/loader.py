@@ -72,7 +72,8 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
             plugin = candidate.plugin
             if plugin is None:
                 plugin = import_target(candidate.target)
-            specs = tuple(_collect(plugin, _register(plugin, candidate, manager)))
+            callers = _register(plugin, candidate, manager)
+            specs = tuple(_collect(plugin, callers))
             warnings = tuple(_hook_warnings(plugin))
     except KeyboardInterrupt:
         raise
@@ -205,10 +206,9 @@ def _call_hook(hook: str, function: Any) -> list[Spec]:
         raise _BadPluginError(f"{hook} is async; hooks are plain functions")
     try:
         specs: Any = function()
-        # A value that is no collection, such as None, stays whole for the error; so does a text,
-        # which list() would split.
-        is_whole = isinstance(specs, (str, bytes)) or not isinstance(specs, Iterable)
-        items: list[object] = [specs] if is_whole else list(cast("Iterable[object]", specs))
+        is_collection = isinstance(specs, Iterable) and not isinstance(specs, (str, bytes))
+        # A single value, such as None, is the only item: a spec, or refused by _check_spec().
+        items: list[object] = list(cast("Iterable[object]", specs)) if is_collection else [specs]
     except KeyboardInterrupt:
         raise
     except BaseException as error:

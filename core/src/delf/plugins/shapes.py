@@ -138,12 +138,12 @@ def _async_mismatch(name: str, declared: FunctionType, given: FunctionType) -> s
 
     A plain method that returns an awaitable counts as async.
     """
-    is_async = inspect.iscoroutinefunction(inspect.unwrap(cast("Any", given)))
+    given_is_async = inspect.iscoroutinefunction(inspect.unwrap(cast("Any", given)))
     if inspect.iscoroutinefunction(declared):
-        if is_async or _returns_awaitable(given):
+        if given_is_async or _returns_awaitable(given):
             return None
         return f"has a plain method {name}, which is awaited: write `async def {name}`"
-    if not is_async or _returns_awaitable(declared):
+    if not given_is_async or _returns_awaitable(declared):
         return None
     must_be_generator = "Async" in _return_annotation(declared)  # such as AsyncIterator[str]
     if must_be_generator:

@@ -297,8 +297,7 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
 
 def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:
     """Return the flows of untrusted results into arguments, as patterns ``source -> target``."""
-    is_asked_about_flow = bool(request.flow)
-    if not is_asked_about_flow:  # the person who approves is shown no flow
+    if not request.flow:  # the request does not mention a flow, so the person approves of none
         return ()
     flows: list[str] = []
     for argument, origin in request.origins.items():

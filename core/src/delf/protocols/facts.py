@@ -626,9 +626,8 @@ def _rule_texts(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
         yield f"two of {', '.join(rule.two_of)} have to approve"
     if rule.four_eyes:
         yield f"{request.asked_by} asked for the task and may only reject"
-    # With four eyes, the text above has named the submitter already.
-    askers = (request.asked_by,) if rule.four_eyes else ()
-    shapers = [name for name in request.shaped_by if name not in askers]
+    already_named = (request.asked_by,) if rule.four_eyes else ()
+    shapers = [name for name in request.shaped_by if name not in already_named]
     if rule.needs_others and shapers:
         names = ", ".join(shapers)
         yield f"{names} changed what is done, or gave the reason for it, and may only reject"
@@ -643,7 +642,7 @@ def _expiry_facts(request: ApprovalRequest) -> Iterator[RequestFact]:
     if seconds is None:
         return
     # The largest unit of which there are at least two: "36 hours" instead of "1.5 days".
-    fitting_units = (unit for unit in _UNITS if seconds >= 2 * unit[0])
+    fitting_units = ((length, name) for length, name in _UNITS if seconds >= 2 * length)
     unit_seconds, unit_name = next(fitting_units, (1.0, "seconds"))
     after = f"{seconds / unit_seconds:.3g} {unit_name}"
     consequence = _consequence_of_expiry(request.question)

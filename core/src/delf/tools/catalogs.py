@@ -82,13 +82,13 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
     task_scores = relative_scores[0]
     best_task_score = _best_score(searches[0])
     scores: dict[int, float] = {}
-    for number in set[int]().union(*relative_scores):
-        task_score = task_scores.get(number, 0.0)
-        highest_score = max(each.get(number, 0.0) for each in relative_scores)
+    for position in set[int]().union(*relative_scores):
+        task_score = task_scores.get(position, 0.0)
+        highest_score = max(each.get(position, 0.0) for each in relative_scores)
         mean_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * highest_score
-        scores[number] = best_task_score * mean_score
-    best_first = sorted(scores, key=lambda number: (-scores[number], number))
-    return {number: scores[number] for number in best_first}
+        scores[position] = best_task_score * mean_score
+    best_first = sorted(scores, key=lambda position: (-scores[position], position))
+    return {position: scores[position] for position in best_first}
 
 
 def _divide_by_best_score(matches: Sequence[tuple[int, float]]) -> dict[int, float]:
@@ -119,14 +119,14 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
     short_step_matches = interleaved(
         [find_positions(catalog, step, _MATCHES_PER_SHORT_STEP) for step in short_steps_of(task)]
     )
-    numbers = matches[:_MATCHES_BEFORE_CHANGES]
-    numbers += changes
-    numbers += matches[_MATCHES_BEFORE_CHANGES:_MATCHES_BEFORE_SHORT_STEPS]
-    numbers += short_step_matches
-    numbers += matches[_MATCHES_BEFORE_SHORT_STEPS:]
-    numbers += range(len(catalog))
-    numbers_without_repeats = dict.fromkeys(numbers)
-    return [catalog[number].name for number in numbers_without_repeats]
+    positions = matches[:_MATCHES_BEFORE_CHANGES]
+    positions += changes
+    positions += matches[_MATCHES_BEFORE_CHANGES:_MATCHES_BEFORE_SHORT_STEPS]
+    positions += short_step_matches
+    positions += matches[_MATCHES_BEFORE_SHORT_STEPS:]
+    positions += range(len(catalog))
+    positions_without_repeats = dict.fromkeys(positions)
+    return [catalog[position].name for position in positions_without_repeats]
 
 
 def _changes_in_step(catalog: Catalog, step: str) -> list[int]:

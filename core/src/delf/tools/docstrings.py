@@ -139,19 +139,19 @@ def _sections(doc: str) -> Iterator[tuple[str, str]]:
     """
     name = ""
     lines: list[str] = []
-    first_line = ""
+    first_nonempty_line = ""
     for line in doc.splitlines():
         header = _HEADER.fullmatch(line)
         # An unindented line ends a section, unless the first line is not indented either.
         is_unindented = line != "" and not _is_indented(line)
-        is_end = is_unindented and name != "" and _is_indented(first_line)
-        if header is not None or is_end:
+        ends_section = is_unindented and name != "" and _is_indented(first_nonempty_line)
+        if header is not None or ends_section:
             yield name, "\n".join(lines)
             name = _TEXT_AFTER_SECTION if header is None else header["name"].lower()
-            lines, first_line = [], ""
+            lines, first_nonempty_line = [], ""
         if header is None:
             lines.append(line)
-            first_line = first_line or line.rstrip()
+            first_nonempty_line = first_nonempty_line or line.rstrip()
     yield name, "\n".join(lines)
 
 
@@ -162,16 +162,16 @@ def _is_indented(line: str) -> bool:
 def _items(text: str) -> dict[str, str]:
     """Return the descriptions of parameters or attributes by name, from a docstring section."""
     items: dict[str, str] = {}
-    current = ""
+    current_name = ""
     lines = [line for line in text.splitlines() if line.strip()]
     margin = min(map(_indent, lines), default=0)
     for line in lines:
         item = _ITEM.fullmatch(line.strip()) if _indent(line) == margin else None
         if item is not None:
-            current = item["name"]
-            items[current] = item["text"].strip()
-        elif current:  # a further line of the description
-            items[current] = f"{items[current]} {line.strip()}".strip()
+            current_name = item["name"]
+            items[current_name] = item["text"].strip()
+        elif current_name:  # a further line of the description
+            items[current_name] = f"{items[current_name]} {line.strip()}".strip()
     return items
 
 

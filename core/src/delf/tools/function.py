@@ -138,8 +138,8 @@ def tool(
         if isinstance(target, functools.partial):
             target = _with_function_metadata(cast("functools.partial[Any]", target))
         _check_options(target, handle_error, confirm, effect)
-        # Where the tool's data come from, and where they may go.
         place = str(getattr(target, "__name__", "@tool"))
+        # Where the tool's data come from, and where they may go.
         data_flow = check_flow(place, trust, sinks, contents, egress=egress, author=author)
         tool_action = action_from_function(
             target,

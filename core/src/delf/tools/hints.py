@@ -299,13 +299,17 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
         shown_name = _alias_in_use(field, config, as_input) or name
         doc = _join_texts(field.description or "", *map(_limits_of, field.metadata))
         is_always_present = not as_input or field.is_required()
-        fields.append(RecordField(shown_name, field.annotation, is_always_present, doc, name))
+        fields.append(
+            RecordField(shown_name, field.annotation, is_always_present, doc, attribute=name)
+        )
     if not as_input:  # computed fields are in results alone
         computed = cast("dict[str, Any]", getattr(hint, "model_computed_fields", {}))
         for name, item in computed.items():
             alias = item.alias if config.get("serialize_by_alias") else None
             doc = item.description or ""
-            fields.append(RecordField(alias or name, item.return_type, True, doc, name))
+            fields.append(
+                RecordField(alias or name, item.return_type, required=True, doc=doc, attribute=name)
+            )
     return fields
 
 

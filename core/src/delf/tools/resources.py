@@ -134,13 +134,13 @@ class Change(NamedTuple):
 def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
     """Return the change that an action's name expresses: create, update or delete.
 
-    Returns:
-        The change; None if the name has no noun or no verb, or if not all of its verbs express the
-        same change.
-
     Args:
         name: The action's name, such as ``update_task`` or ``tickets_partial_update``.
         shared: Words in most actions' names, which name no resource, from :func:`shared_words`.
+
+    Returns:
+        The change; None if the name has no noun or no verb, or if not all of its verbs express the
+        same change.
     """
     method = name.rpartition(".")[2]
     known_verbs = _VERBS - {"run"}  # in "update_flow_run", "run" is a noun

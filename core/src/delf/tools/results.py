@@ -46,10 +46,10 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
     """
     tools_by_record: dict[str, list[tuple[ToolDescription, str]]] = {}
     for tool in tools:
-        returns = _complete_result_type(tool)
-        match = _RECORD.fullmatch(returns)
+        result_type = _complete_result_type(tool)
+        match = _RECORD.fullmatch(result_type)
         if match is not None and len(match["record"]) >= _MIN_NAMED_LENGTH:
-            tools_by_record.setdefault(match["record"], []).append((tool, returns))
+            tools_by_record.setdefault(match["record"], []).append((tool, result_type))
     results: dict[str, Result] = {}
     used_names: set[str] = set()
     for record, tools_and_types in tools_by_record.items():
@@ -58,11 +58,11 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
         record_tools = [tool for tool, _ in tools_and_types]
         name = _record_name(record_tools, used_names)
         used_names.add(name)
-        for tool, returns in tools_and_types:
+        for tool, result_type in tools_and_types:
             results[tool.name] = Result(
                 name=name,
                 record=record,
-                text=returns.replace(record, name, 1),
+                text=result_type.replace(record, name, 1),
                 first_tool=record_tools[0],
             )
     return results

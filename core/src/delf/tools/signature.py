@@ -386,9 +386,9 @@ class ArgumentValidator:
             return create_model(self._action.replace(".", "_"), __config__=config, **fields)
         except (PydanticUserError, SchemaError, TypeError, NameError) as error:
             reason = str(error).split("\n", 1)[0]
-            foreign = re.match(r"Unable to generate pydantic-core schema for (.+?)\. ", reason)
-            if foreign is not None:
-                reason = f"a script cannot pass {foreign[1]}; use plain data or a dataclass"
+            unsupported = re.match(r"Unable to generate pydantic-core schema for (.+?)\. ", reason)
+            if unsupported is not None:
+                reason = f"a script cannot pass {unsupported[1]}; use plain data or a dataclass"
             raise ToolDefinitionError(f"{self._action}: {reason}") from error
 
     def _explain(self, error: Any) -> str:

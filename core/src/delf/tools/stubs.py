@@ -323,15 +323,10 @@ def _lines(
         is_mentioned: Returns True for a key or value that the text of the task mentions.
     """
     results = named_results(tools)
-    # A named result, such as ``Message``, has the largest limits of the tools that return it.
-    result_limits: dict[str, StubLimits] = {}
+    result_limits = _limits_by_result(results, limits)
     tools_by_connection: dict[str, list[ToolDescription]] = {"": []}  # the functions come first
     for tool in tools:
         tools_by_connection.setdefault(tool.connection, []).append(tool)
-        if tool.name in results:
-            name = results[tool.name].name
-            known_limits = result_limits.get(name, limits.usual)
-            result_limits[name] = known_limits.or_larger(limits.of(tool.name))
     for connection, methods in tools_by_connection.items():
         if connection:
             yield _class_line(methods[0])
@@ -345,6 +340,15 @@ def _lines(
             stub = _stub(tool, limits.of(tool.name), is_mentioned, results)
             yield stub.text(described)
             described.update(stub.descriptions)
+
+
+def _limits_by_result(results: Results, limits: _Limits) -> dict[str, StubLimits]:
+    """Return the limits of each named result: the largest of the tools that return the result."""
+    limits_by_result: dict[str, StubLimits] = {}
+    for tool_name, result in results.items():
+        known_limits = limits_by_result.get(result.name, limits.usual)
+        limits_by_result[result.name] = known_limits.or_larger(limits.of(tool_name))
+    return limits_by_result
 
 
 def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> str:
@@ -381,9 +385,10 @@ def omitted_names_text(names: Iterable[str], budget: int) -> str:
     if not all_names:
         return ""
     shared = shared_words(all_names)
-    all_names_fit = sum(map(_listed_size, all_names)) <= int(budget * _ALL_NAMES_SHARE)
-    share = _ALL_NAMES_SHARE if all_names_fit else _SOME_NAMES_SHARE
-    max_chars = int(budget * share)
+    max_chars = int(budget * _ALL_NAMES_SHARE)
+    all_names_fit = sum(map(_listed_size, all_names)) <= max_chars
+    if not all_names_fit:
+        max_chars = int(budget * _SOME_NAMES_SHARE)
     listed: dict[str, dict[str, list[str]]] = {}  # method names by connection and resource
     unlisted_counts: dict[str, Counter[str]] = {}  # of the names that do not fit, likewise
     size = 0

@@ -261,7 +261,7 @@ class _TypeParser:
             if open_brackets < 0:
                 raise ValueError("a bracket too many")
             tokens.append(token[0])
-        if ends and token is None:
+        if ends and token is None:  # the text has ended before the type
             raise ValueError("a bracket is missing")
         return (*parts, "".join(tokens))
 

@@ -401,8 +401,7 @@ def _stays_hashable(encoded: Any) -> bool:
     tag = record.get(TAG)
     if tag == "tuple":
         return all(_stays_hashable(item) for item in record["v"])
-    is_dict = tag in (None, "dict")  # a dict whose keys are all texts has no tag
-    return not is_dict and tag != "set"
+    return tag not in (None, "dict", "set")  # None: a dict whose keys are all texts
 
 
 def _encode_other(value: Any) -> Any:

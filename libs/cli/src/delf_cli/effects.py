@@ -327,9 +327,8 @@ def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Ite
         value_effects = list(_value_effects(path, key, value, name))
         if not value_effects:
             value_effects += _list_effects(path, value, name)
-        value_effects += (
-            effect for text in texts_in(value) for effect in _text_effects(text, place, root)
-        )
+        for text in texts_in(value):
+            value_effects += _text_effects(text, place, root)
         yield from value_effects or [Effect(kind="set", what=key, where=name)]
 
 

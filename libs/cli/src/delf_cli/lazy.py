@@ -74,10 +74,10 @@ class LazyGroup(BareGroup):
         specs = state_of(ctx).discover().specs(CommandSpec)
         plugin_summaries = {self._own_name(spec): spec.summary for spec in specs}
         own_summaries = {name: item.get_short_help_str(200) for name, item in self.commands.items()}
-        lazy = {name: summary for name, (_, summary) in self._lazy_commands.items()}
+        lazy_summaries = {name: summary for name, (_, summary) in self._lazy_commands.items()}
         return {
             name: line
-            for name, line in {**plugin_summaries, **lazy, **own_summaries}.items()
+            for name, line in {**plugin_summaries, **lazy_summaries, **own_summaries}.items()
             if name  # empty for a command of another group
         }
 

@@ -270,8 +270,7 @@ class LiveStatus:
             case ev.Printed():
                 first, *further_lines = event.text.split("\n")
                 # Only the beginning of a line fits the terminal.
-                line = self._printed_lines[-1] + first
-                self._printed_lines[-1] = line[:_MAX_LINE_CHARACTERS]
+                self._printed_lines[-1] = (self._printed_lines[-1] + first)[:_MAX_LINE_CHARACTERS]
                 self._printed_lines.extend(line[:_MAX_LINE_CHARACTERS] for line in further_lines)
             case ev.CallStarted():
                 self._running_calls[event.call_id] = event.description or event.action

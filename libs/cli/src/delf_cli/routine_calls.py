@@ -83,12 +83,7 @@ class RoutineCall:
         """
         values = {**self.values}
         for name, keys in self.item_paths.items():
-            value: Any = item
-            for key in keys:
-                try:
-                    value = value[key]
-                except (LookupError, TypeError):
-                    value = None
+            value = _value_at(item, keys)
             is_nan_or_infinite = isinstance(value, float) and not math.isfinite(value)  # no literal
             is_text_or_number = isinstance(value, (str, int, float)) and not isinstance(value, bool)
             if is_nan_or_infinite or not is_text_or_number:
@@ -96,6 +91,17 @@ class RoutineCall:
                 raise ConfigurationError(f"the item has no text or number at {ITEM}{key_path}")
             values[name] = value
         return call_text(self.routine, values)
+
+
+def _value_at(item: Any, keys: Sequence[str | int]) -> Any:
+    """Return the value inside an item to which keys and indices lead; None if it is missing."""
+    value = item
+    try:
+        for key in keys:
+            value = value[key]
+    except (LookupError, TypeError):
+        return None
+    return value
 
 
 def _read_value(node: ast.expr) -> Any:

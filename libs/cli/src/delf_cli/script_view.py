@@ -117,8 +117,8 @@ def script_lines(
     first, last = 1, len(code)
     is_cut = not whole_script and len(code) > _MAX_WHOLE_LINES
     if is_cut and failed_line is not None:
-        first = max(first, failed_line - _CONTEXT_LINES)
-        last = min(last, failed_line + _CONTEXT_LINES)
+        first = max(1, failed_line - _CONTEXT_LINES)
+        last = min(len(code), failed_line + _CONTEXT_LINES)
     if first > 1:
         yield f"      … {first - 1} lines before"
     for number in range(first, last + 1):

@@ -166,19 +166,22 @@ class State:
             variables,
             discovery.installation_stamp(),
         )
-        if self.discovered is None or self.discovered[0] != discovery_key:
-            extra = [discovery.from_file(path) for path in self.plugin]
-            # A resumed task began with plugin files that this command did not name: the message
-            # about such a plugin asks for its file.
-            missing_plugins = [
-                (Path(path).stem, _MISSING_PLUGIN_MESSAGE.format(path=path))
-                for path in self.missing_plugins
-            ]
-            host = PluginHost.discover(
-                no_plugins=self.no_plugins, environ=variables, extra=extra, absent=missing_plugins
-            )
-            self.discovered = discovery_key, host
-        return self.discovered[1]
+        if self.discovered is not None:
+            known_key, known_host = self.discovered
+            if known_key == discovery_key:
+                return known_host
+        extra = [discovery.from_file(path) for path in self.plugin]
+        # A resumed task began with plugin files that this command did not name: the message
+        # about such a plugin asks for its file.
+        missing_plugins = [
+            (Path(path).stem, _MISSING_PLUGIN_MESSAGE.format(path=path))
+            for path in self.missing_plugins
+        ]
+        host = PluginHost.discover(
+            no_plugins=self.no_plugins, environ=variables, extra=extra, absent=missing_plugins
+        )
+        self.discovered = discovery_key, host
+        return host
 
 
 def state_of(ctx: click.Context) -> State:

@@ -39,8 +39,9 @@ def serve(wire: socket.socket, function: str, max_bytes: int) -> None:
 def _call_function(wire: socket.socket, function: str, max_bytes: int) -> dict[str, Any]:
     """Call the function with the received arguments.
 
-    Return a mapping with one key: ``value`` for a result, ``error`` for an error of delf,
-    ``failed`` for any other error, or ``limit`` for an exceeded limit.
+    Return a mapping with one key: ``value`` for a result, ``error`` for an error of delf (its
+    type, message, hint and package), ``failed`` for any other error, or ``limit`` for an exceeded
+    limit.
     """
     try:
         arguments = loads(receive(wire))

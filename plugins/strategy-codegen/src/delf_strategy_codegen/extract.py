@@ -81,8 +81,8 @@ def find_script(text: str) -> Reading:
         text: The whole answer.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    _, text, is_closed = split_reasoning(text)
-    if not is_closed:  # the whole text is reasoning
+    _, text, is_complete = split_reasoning(text)
+    if not is_complete:  # the whole text is reasoning
         return Reading()
     if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)
