@@ -241,10 +241,10 @@ def _end_of_angle(text: str, position: int) -> int:
         if char == "<":
             return 0
         find_end = {'"': _end_of_quoted, "(": _end_of_comment}.get(char)
-        if find_end is not None:
-            position = find_end(text, position)
-        else:
+        if find_end is None:
             position += 2 if char == "\\" else 1  # a backslash escapes the next character
+            continue
+        position = find_end(text, position)
         if not position:  # the inner token is unclosed
             return 0
     return 0

@@ -40,17 +40,20 @@ async def upload(
         if answer is None:  # that is unknown, too
             break
         if answer.status < 300:
-            try:
-                return answer.json()
-            except (ValueError, RecursionError):
-                raise GoogleError(
-                    f"{transport.name}: {request.what}: the answer is not JSON"
-                ) from None
+            return _file_in(answer, f"{transport.name}: {request.what}")
         position = _received_bytes(answer)  # status 308: Google waits for more bytes
     raise LostAnswerError(
         f"{transport.name}: {request.what}: the upload broke off, and may have been completed; "
         "check before you repeat it"
     )
+
+
+def _file_in(answer: Answer, subject: str) -> dict[str, Any]:
+    """Return the description of the uploaded file in Google's last answer."""
+    try:
+        return answer.json()
+    except (ValueError, RecursionError):
+        raise GoogleError(f"{subject}: the answer is not JSON") from None
 
 
 async def _send_rest(

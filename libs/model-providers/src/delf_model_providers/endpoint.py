@@ -208,13 +208,11 @@ def _resolve_named_provider(
     Raises:
         ModelConfigurationError: If the provider is unknown.
     """
-    prefix, slash, without_prefix = config.model.partition("/")
     named = supported_providers.by_name(config.provider)
     if named is not None:
-        # A server of the user's own may have names with a slash.
-        may_have_prefix = bool(slash) and config.base_url is None
-        has_prefix = may_have_prefix and supported_providers.by_name(prefix) is named
-        name = without_prefix if has_prefix else config.model
+        name = config.model
+        if config.base_url is None:  # a server of the user's own may have names with a slash
+            name = _without_prefix(name, named, supported_providers)
         return resolver.for_dialect(named, name, config.base_url)
     other = all_providers.by_name(config.provider)
     if other is None:
@@ -223,8 +221,14 @@ def _resolve_named_provider(
             f"the model {resolver.model_name!r}: provider {config.provider!r} is not one of: "
             f"{provider_names}"
         )
-    has_prefix = bool(slash) and all_providers.by_name(prefix) is other
-    return resolver.for_litellm(other, without_prefix if has_prefix else config.model)
+    return resolver.for_litellm(other, _without_prefix(config.model, other, all_providers))
+
+
+def _without_prefix(model: str, provider: Provider, providers: Providers) -> str:
+    """Return a model's name without a prefix that names the model's own provider."""
+    prefix, slash, rest = model.partition("/")
+    has_prefix = bool(slash) and providers.by_name(prefix) is provider
+    return rest if has_prefix else model
 
 
 def _add_installed(supported_providers: Providers, installed_providers: Providers) -> Providers:
@@ -260,11 +264,9 @@ class _EndpointResolver:
         address_source = source_of(configured_url) if is_custom else None
         key = _find_key(self.config, self.context, provider, provider.keys, configured_url)
         custom_url, headers = _split_credentials(configured_url, self.config, address_source)
-        missing_variable = None
+        is_key_missing = key.text is None and not is_custom
         if key.text is None and is_custom:
             key = replace(key, text=NO_KEY)  # a server at a custom address may need no key
-        elif key.text is None:
-            missing_variable = provider.keys[0]
         return Endpoint(
             model=self.model_name,
             provider=provider.name,
@@ -275,7 +277,7 @@ class _EndpointResolver:
             api_key=key.text,
             key_location=key.location,
             key_source=key.source,
-            missing_variable=missing_variable,
+            missing_variable=provider.keys[0] if is_key_missing else None,
             headers=headers,
         )
 
