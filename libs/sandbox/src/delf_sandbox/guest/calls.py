@@ -584,12 +584,13 @@ class ToolNamespace(_NoValue):
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
             raise AttributeError(f"{self._name} has: {', '.join(self._methods)}")
-        action_name = method  # the host refuses a call of an unknown action
+        action_name = method
         if method not in self._methods:
             spelling = normalized_name(method)
             similar = [name for name in self._methods if normalized_name(name) == spelling]
             if len(similar) == 1:
                 action_name = similar[0]
+            # Any other unknown name is kept: the host refuses its calls.
         action = ToolFunction(self._caller, self._name, action_name)
         # The next access to the attribute finds the action without a call of this method.
         vars(self)[method] = action

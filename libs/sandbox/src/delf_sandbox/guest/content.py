@@ -108,7 +108,7 @@ def make_content(
     if callable(get_value):  # io.StringIO, io.BytesIO
         content = get_value()
     table: Table | None = None
-    if not _is_bytes(content) and not _is_plain(content):
+    if not _is_bytes(content) and not _is_text_or_collection(content):
         table = table_of(content)
         if table is None:
             content = _as_collection(name, content)
@@ -194,7 +194,7 @@ def _is_list(value: Any) -> TypeGuard[Collection[Any]]:
     return isinstance(value, (list, tuple, set, frozenset, KeysView, ValuesView))
 
 
-def _is_plain(value: Any) -> bool:
+def _is_text_or_collection(value: Any) -> bool:
     return isinstance(value, (str, Mapping)) or _is_list(value)
 
 

@@ -121,9 +121,7 @@ def _line_text(source: str, number: int) -> str | None:
 
 
 def find_failed_call(error: BaseException | None) -> int | None:
-    """Return the number of the failed tool call that caused an exception.
-
-    None if no tool call caused the exception.
+    """Return the number of the failed tool call that caused an exception; None without such a call.
 
     If a script catches a call's failure and raises a new exception, the call counts as the cause
     only with ``raise … from``.

@@ -535,9 +535,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
         elif self._scheduled:
             timeout = max(0.0, self._scheduled[0]._when - self._now_ns() / 1e9)
         self._select(timeout)
-        end = self._now_ns() / 1e9 + self._clock_resolution
+        due_before = self._now_ns() / 1e9 + self._clock_resolution
         # Record each timer that fires, so that a replay fires the same timers in this iteration.
-        while self._scheduled and self._scheduled[0]._when < end:
+        while self._scheduled and self._scheduled[0]._when < due_before:
             timer = heapq.heappop(self._scheduled)
             is_fired = self._fire(timer)  # False if the timer was cancelled
             if is_fired:

@@ -64,7 +64,7 @@ class Scratch:
         text = os.fspath(path)
         if not text:
             return None
-        # Scripts may see the folder under another path.
+        # An absolute path names the folder as scripts see it.
         is_absolute = os.path.isabs(text)
         relative_path = os.path.relpath(text, self._folder_in_scripts) if is_absolute else text
         # Resolved before the comparison: a link or ``..`` must not lead out of the folder.

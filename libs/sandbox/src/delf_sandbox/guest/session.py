@@ -449,8 +449,8 @@ class GuestSession:
             # The model reads the note, and writes another script for the remaining work.
             note_for_model, remaining_work, kept_variable_names = self._rerun_request
             note_for_model += rebound_names_note(self._rebound_names)
-            fields = (note_for_model, remaining_work, kept_variable_names, self._variables())
-            return ["rerun", *fields]
+            variables = self._variables()
+            return ["rerun", note_for_model, remaining_work, kept_variable_names, variables]
         error = _unwrap_single_exception(error)
         if error is None:
             return ["done", value, self._variables()]
