@@ -666,7 +666,7 @@ class _ObjectReader:
                 objects = _combinations(objects, part_objects, _merge_two)
             elif not all(each.is_object for each in objects):
                 return None
-            # Otherwise, the part is ignored: an object matches no part such as a string.
+            # Otherwise, the part is ignored: the value is an object, whatever the part describes.
         for keyword in ("oneOf", "anyOf"):
             if alternatives := _alternatives(resolved, keyword):
                 choices = self._choices(alternatives, depth + 1)

@@ -241,7 +241,7 @@ class SlackChannel:
         channel = self._settings.channel
         text = escape_markup(title_of(request))
         thread = await self._thread(client, request)
-        message_ts = await self._recorded_message(request.task_id, request.request_id)
+        message_ts = await self._recorded_message_ts(request.task_id, request.request_id)
         # A person may approve in Slack only what Slack shows completely.
         is_shown_completely = await self._upload_long_values(client, thread, request)
         page_url = self._settings.page_url
@@ -289,7 +289,7 @@ class SlackChannel:
     ) -> bool:
         """Upload the files of a request, unless Slack has them; return False if this fails."""
         subject = f"{request.request_id}{_FILES_SUFFIX}"
-        if await self._recorded_message(request.task_id, subject) is not None:
+        if await self._recorded_message_ts(request.task_id, subject) is not None:
             return True
         try:
             await self._upload(client, thread, files)
@@ -303,7 +303,7 @@ class SlackChannel:
         """Return the timestamp that identifies a task's thread; post the thread if needed."""
         async with self._thread_lock:
             thread = self._threads_by_task_id.get(request.task_id)
-            thread = thread or await self._recorded_message(request.task_id, _THREAD_KEY)
+            thread = thread or await self._recorded_message_ts(request.task_id, _THREAD_KEY)
             if thread is None:
                 with convert_failures("ask in Slack"):
                     posted = await client.chat_postMessage(
@@ -320,7 +320,7 @@ class SlackChannel:
             self._threads_by_task_id[request.task_id] = thread
             return thread
 
-    async def _recorded_message(self, task_id: str, subject: str) -> str | None:
+    async def _recorded_message_ts(self, task_id: str, subject: str) -> str | None:
         """Return the timestamp of the newest recorded message; None if the journal has none.
 
         Args:
@@ -613,8 +613,8 @@ class SlackChannel:
             discussion: The votes, comments and assignments.
             subject: The latest vote, comment or assignment in words, for notifications.
         """
-        message = await self._recorded_message(request.task_id, request.request_id)
-        if message is None:
+        message_ts = await self._recorded_message_ts(request.task_id, request.request_id)
+        if message_ts is None:
             return
         layout = lay_out(request, discussion)
         # The files of the request come first; they were uploaded with the question.
@@ -637,7 +637,7 @@ class SlackChannel:
         with convert_failures("show comments and assignments in Slack"):
             await client.chat_update(
                 channel=self._settings.channel,
-                ts=message,
+                ts=message_ts,
                 text=escape_markup(f"{title_of(request)}: {subject}"),
                 blocks=blocks,
             )

@@ -345,11 +345,11 @@ class Calendar(GoogleConnection):
         """Answer an invitation; its organizer gets a mail, unless `notify` is false."""
         own_answer = {"responseStatus": answer} | ({"comment": comment} if comment else {})
 
-        async def body_for(old_event: Mapping[str, Any]) -> dict[str, Any]:
-            """Return the attendees of an event, with the user's answer."""
-            people: Sequence[Mapping[str, Any]] = old_event.get("attendees") or ()
+        async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
+            """Return the fields to write: the event's attendees, with the user's answer."""
+            people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
             if not any(person.get("self") for person in people):
-                title_or_id = old_event.get("summary", event)
+                title_or_id = old.get("summary", event)
                 raise ToolRefusedError(f"the user is not invited to {title_or_id!r}")
             attendees = [
                 {**person, **own_answer} if person.get("self") else {**person} for person in people
@@ -357,7 +357,7 @@ class Calendar(GoogleConnection):
             body: dict[str, Any] = {"attendees": attendees}
             # Google marks an event whose other attendees it does not show. With this mark in the
             # request, only the user's answer changes, and the other attendees are kept.
-            if old_event.get("attendeesOmitted"):
+            if old.get("attendeesOmitted"):
                 body["attendeesOmitted"] = True
             return body
 
