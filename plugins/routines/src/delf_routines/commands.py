@@ -206,7 +206,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     store = _store(state_of(ctx))
     readable_routines = list(_valid_routines(store))
     if as_json:
-        click.echo(json_text([_data(routine) for routine in readable_routines], indent=2))
+        click.echo(json_text([_routine_row(routine) for routine in readable_routines], indent=2))
         return
     if not readable_routines:
         click.echo("There is no routine yet: delf routines save TASK NAME", err=True)
@@ -238,7 +238,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
     """Show a routine: its header and its script."""
     routine = _store(state_of(ctx)).find(name)
     if as_json:
-        click.echo(json_text(_data(routine), indent=2))
+        click.echo(json_text(_routine_row(routine), indent=2))
         return
     click.echo(visible(routine.text()), nl=False)
 
@@ -549,7 +549,7 @@ class _PendingChange(NamedTuple):
 
 
 def _pending_change(
-    store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
+    store: RoutineStore, routine: Routine, describe_tools: Callable[[], list[ToolDescription]]
 ) -> _PendingChange | None:
     """Return the change of a routine that a person may accept; None if there is none.
 
@@ -558,17 +558,15 @@ def _pending_change(
     """
     proposal = store.proposed(routine.name)
     if proposal is not None:
-        proposed, content = proposal
-        case = Case.of_bytes(content, f"the proposal of {routine.name}")
+        proposed, recorded_run = proposal
+        case = Case.of_bytes(recorded_run, f"the proposal of {routine.name}")
         return None if proposed == routine else _PendingChange(proposed, case)
-    described = tools()
-    if not drift_of(routine, described):
+    tools = describe_tools()
+    if not drift_of(routine, tools):
         return None
     # No tool describes which actions may return an empty result: keep what the routine says.
     never_empty = {name for name, recorded in routine.actions.items() if not recorded.empty}
-    actions = named_actions(
-        routine.script, described, called=routine.actions, never_empty=never_empty
-    )
+    actions = named_actions(routine.script, tools, called=routine.actions, never_empty=never_empty)
     return _PendingChange(replace(routine, actions=actions))
 
 
@@ -604,18 +602,18 @@ def remove(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
 @click.pass_context
 def history(ctx: click.Context, name: str, as_json: bool) -> None:
     """List the tasks that ran a routine of this project, newest first."""
-    begin = f"{name}("
+    task_start = f"{name}("  # the text of a run's task
     project = CurrentProject.of(state_of(ctx))
 
     async def find(journal: SharedJournal) -> list[TaskRecord]:
         runs: list[TaskRecord] = []
-        page = await journal.find(_MAX_SHOWN_RUNS, text=begin)
+        page = await journal.find(_MAX_SHOWN_RUNS, text=task_start)
         while page and len(runs) < _MAX_SHOWN_RUNS:
             # find() also returns tasks that have the text elsewhere than at the beginning.
-            runs_in_page = [task for task in page if task.task.startswith(begin)]
+            runs_in_page = [task for task in page if task.task.startswith(task_start)]
             # Another project may have a routine of this name. A program's task may have no folder.
             runs += [task for task in runs_in_page if not task.folder or project.owns(task.folder)]
-            page = await journal.find(_MAX_SHOWN_RUNS, text=begin, after=page[-1].place)
+            page = await journal.find(_MAX_SHOWN_RUNS, text=task_start, after=page[-1].place)
         return runs[:_MAX_SHOWN_RUNS]
 
     records = ask_journal(ctx, find)
@@ -635,7 +633,7 @@ def _run_data(task: TaskRecord) -> dict[str, Any]:
     return {name: getattr(task, name) for name in _RUN_FIELDS}
 
 
-def _data(routine: Routine) -> _RoutineRow:
+def _routine_row(routine: Routine) -> _RoutineRow:
     return {
         "name": routine.name,
         "title": routine.title,

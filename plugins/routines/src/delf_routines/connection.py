@@ -47,7 +47,7 @@ class RoutineTools(Connection):
 
     async def actions(self) -> Sequence[Action]:
         """Return an action for each routine whose file is valid and trusted."""
-        return await asyncio.to_thread(self._read)
+        return await asyncio.to_thread(self._read_actions)
 
     def is_stale(self) -> bool:
         """Return True if a routine's file was added, changed or removed."""
@@ -57,7 +57,7 @@ class RoutineTools(Connection):
         """Return messages about routines that cannot be called."""
         return tuple(self._unreadable_notes)
 
-    def _read(self) -> list[Action]:
+    def _read_actions(self) -> list[Action]:
         self._shown_versions = self._store.versions()
         self._unreadable_notes = []
         actions: list[Action] = []

@@ -131,12 +131,13 @@ class BoundDraft:
         cost: float | None = 0.0
         if scripts.earlier and (tested.differences or not scripts.last_suffices):
             tested, cost = await drafter.draft_of_merged(scripts, ledger or agent.ledger)
-        for unknown in set(fixed) - tested.kept_literals:
-            proposed = [*tested.routine.parameters, *tested.kept_literals]
-            raise ConfigurationError(
-                f"no parameter {unknown!r} is proposed{did_you_mean(unknown, proposed)}",
-                hint=f"proposed are: {', '.join(proposed) or 'none'}",
-            )
+        for parameter in fixed:
+            if parameter not in tested.kept_literals:
+                proposed = [*tested.routine.parameters, *tested.kept_literals]
+                raise ConfigurationError(
+                    f"no parameter {parameter!r} is proposed{did_you_mean(parameter, proposed)}",
+                    hint=f"proposed are: {', '.join(proposed) or 'none'}",
+                )
         return cls(
             agent=agent,
             store=store,
@@ -336,15 +337,16 @@ class _ScriptMerger:
         self._scripts = scripts
         # The calls and answers of all scripts: a merged script must make the same calls.
         self._recorded_run = case
-        codes = [*(code for code, _ in scripts.earlier), scripts.code]
+        earlier_codes = [code for code, _outcome in scripts.earlier]
+        all_code = "\n".join([*earlier_codes, scripts.code])
         # A routine of all scripts one after the other, which has the actions that a merged script
         # may call. This routine is never saved, so that its name does not matter.
         self._routine = Routine(
             name="unmerged",
             title=task,
             task=task,
-            script="\n".join(codes),
-            actions=named_actions("\n\n".join(codes), tools, called=actions_called(events)),
+            script=all_code,
+            actions=named_actions(all_code, tools, called=actions_called(events)),
         )
         # Gives a merged script the results of the recorded run, and notes the calls of that script
         # which were not recorded.

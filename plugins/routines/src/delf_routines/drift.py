@@ -115,7 +115,7 @@ def _compare_action(
     old = {_name(text): text for text in before.parameters}
     new = {_name(text): text for text in after.parameters}
     yield from _compare_parameters(name, old, new)
-    # The digest covers more than the parameters, whose changes were reported above.
+    # ``schema`` is a digest. It covers more than the parameters, whose changes are reported above.
     if before.schema and old == new and after.schema != before.schema:
         yield Drift(action=name, what="the schema of its arguments has changed", matters=True)
     if after.returns != before.returns:

@@ -236,9 +236,9 @@ def propose(
         task, used_names, frozenset(fixed), signatures, first_pass.suggested_names
     )
     finder.visit(tree)
-    for place in _find_in_f_strings(literal_script, tree, finder.parameters.values()):
-        if not any(map(place.overlaps, finder.replacements)):
-            finder.replacements.append(place)
+    for replacement in _find_in_f_strings(literal_script, tree, finder.parameters.values()):
+        if not any(map(replacement.overlaps, finder.replacements)):
+            finder.replacements.append(replacement)
     script_with_parameters = _apply_replacements(literal_script, finder.replacements)
     parameters = {item.name: item for item in finder.parameters.values()}
     # A later run that gets nothing from one of these actions is suspicious.
@@ -538,7 +538,8 @@ class _LiteralFinder(ast.NodeVisitor):
         The name is the keyword, key or variable that has the literal, or else a usual name of the
         literal's type.
         """
-        words = "_".join(_WORD.findall(self._names_from_first_pass.get(_key(value), ""))).lower()
+        suggested_name = self._names_from_first_pass.get(_key(value), "")
+        words = "_".join(_WORD.findall(suggested_name)).lower()
         if kind == "date":
             by_length = {4: "year", 7: "month"}  # 2026 and 2026-10
             usual = by_length.get(len(str(value)), "day")
@@ -549,7 +550,7 @@ class _LiteralFinder(ast.NodeVisitor):
         number = 2
         while free_name in self._unavailable_names:
             free_name = f"{name}_{number}"
-            number = number + 1
+            number += 1
         return free_name
 
     def _replace(self, node: ast.Constant, text: str) -> None:
