@@ -160,11 +160,18 @@ class Runner:
         try:
             await all_ended([self._read_only_agents.aclose(), self._agents.aclose()])
         finally:
-            try:
-                # Other runners could otherwise start these tasks only after this runner's lease.
-                await self._queue.release(unfinished)
-            except DelfError as error:
-                _log.warning("%d tasks wait until their lease ends: %s", len(unfinished), error)
+            await self._release_unfinished(unfinished)
+
+    async def _release_unfinished(self, workflows: Mapping[str, str]) -> None:
+        """Let other runners start workflows at once instead of after this runner's lease.
+
+        Args:
+            workflows: A mapping from workflow id to the name of its queue.
+        """
+        try:
+            await self._queue.release(workflows)
+        except DelfError as error:
+            _log.warning("%d tasks wait until their lease ends: %s", len(workflows), error)
 
     async def _start(self, workflows: Workflows) -> bool:
         """Start DBOS's workflows, retrying until its database responds.

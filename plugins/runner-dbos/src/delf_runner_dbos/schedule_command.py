@@ -190,8 +190,8 @@ def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None
     journal = history_journal(ctx)
 
     async def past(schedules: DbosSchedules) -> list[Firing]:
-        firings = await schedules.history(name, limit)
         async with aclosing(journal):
+            firings = await schedules.history(name, limit)
             return await add_outcomes(firings, journal)
 
     firings = _run_with_schedules(ctx, past)
@@ -221,9 +221,9 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
         return firing
 
     async def run_test(schedules: DbosSchedules) -> Firing:
-        test_id = await schedules.test(name)
-        deadline = time.monotonic() + TEST_SECONDS
         async with aclosing(journal):
+            test_id = await schedules.test(name)
+            deadline = time.monotonic() + TEST_SECONDS
             firing = await outcome(schedules, test_id)
             while not firing.state.is_terminal and time.monotonic() < deadline:
                 await asyncio.sleep(_POLL_SECONDS)

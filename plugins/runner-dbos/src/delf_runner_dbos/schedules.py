@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -245,11 +246,7 @@ async def delete_idle_firings(queue: DbosQueue) -> Collection[str]:
     """
     newest_ids: set[str] = set()
     for row in await queue.call(_schedules):
-        name = row["schedule_name"]
-
-        def completed(client: DBOSClient, name: str = name) -> Sequence[WorkflowStatus]:
-            return _workflows(client, schedule_name=name, status="SUCCESS")
-
+        completed = partial(_workflows, schedule_name=row["schedule_name"], status="SUCCESS")
         newest_first = await queue.call(completed)
         if newest_first:
             newest_ids.add(newest_first[0].workflow_id)
@@ -268,16 +265,18 @@ async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence
         context: The schedule's fields from DBOS.
     """
 
-    def newest_firing(client: DBOSClient) -> Sequence[WorkflowStatus]:
-        """Return the newest firing that has ended and stored digests; empty without a firing."""
-        return _workflows(client, 1, schedule_name=context["stored_name"], status="SUCCESS")
+    def newest_firing(client: DBOSClient) -> WorkflowStatus | None:
+        """Return the newest firing that has ended and stored digests; None without a firing."""
+        rows = _workflows(client, 1, schedule_name=context["stored_name"], status="SUCCESS")
+        return rows[0] if rows else None
 
-    for row in await queue.call(newest_firing):
-        output = _output(row)
-        # A removed schedule may have had the same name: "made" tells them apart.
-        if output.get("made") == context["made"]:
-            return output["seen"]
-    return None
+    row = await queue.call(newest_firing)
+    if row is None:
+        return None
+    output = _output(row)
+    # A removed schedule may have had the same name: "made" tells them apart.
+    is_of_this_schedule = output.get("made") == context["made"]
+    return output["seen"] if is_of_this_schedule else None
 
 
 def open_schedules(project: AnyProject) -> DbosSchedules:

@@ -76,10 +76,10 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
             "it is nested too deeply",
             hint="choose a secret that is not a number",
         ) from None
-    return _items_of(result, call)
+    return _extract_items(result, call)
 
 
-def _items_of(result: Any, call: str) -> Sequence[Any]:
+def _extract_items(result: Any, call: str) -> Sequence[Any]:
     """Return the list in a result: the result itself, or the only list among a record's fields."""
     if isinstance(result, list):
         return cast("list[Any]", result)
@@ -114,9 +114,8 @@ def compare_items(
     items_by_digest = dict(zip(digests, items, strict=True))
     new_digests = [digest for digest in items_by_digest if digest not in known_set]
     note = None
-    knew_items = bool(known)
-    knows_none_of_these = bool(new_digests) and len(new_digests) == len(items_by_digest)
-    if knew_items and knows_none_of_these:
+    are_all_new = len(new_digests) == len(items_by_digest)
+    if known and items and are_all_new:
         note = "all items are new: more may have come than one call returns; ask more often"
     handled_now = new_digests[:_MAX_NEW_ITEMS]
     # Items beyond the limit are not stored as seen, so that they are new at the next call.
