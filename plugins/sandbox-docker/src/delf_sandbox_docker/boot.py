@@ -138,7 +138,7 @@ def _install_seccomp_filter() -> None:
     arch, make_socket = machine
     load, equal, mask, end = 0x20, 0x15, 0x54, 0x06
     # An instruction has an opcode, an operand, and where to go on if its comparison is true and if
-    # it is false: with the next instruction, or with one of the two at the end.
+    # it is false: with the next instruction, or with one of the last two, as a negative index.
     following, refuse, allow = 0, -2, -1
     instructions = (
         (load, 4, following, following),  # the architecture
@@ -159,10 +159,10 @@ def _install_seccomp_filter() -> None:
     code = b""
     for number, (opcode, operand, *targets) in enumerate(instructions, 1):
         # The kernel wants to know how many instructions to skip to reach a target.
-        refuse_skips = len(instructions) + refuse - number
-        skips_by_target = {following: 0, refuse: refuse_skips, allow: refuse_skips + 1}
-        if_true, if_false = (skips_by_target[target] for target in targets)
-        code += struct.pack("=HBBI", opcode, if_true, if_false, operand)
+        skip_if_true, skip_if_false = (
+            0 if target == following else len(instructions) + target - number for target in targets
+        )
+        code += struct.pack("=HBBI", opcode, skip_if_true, skip_if_false, operand)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(instructions), ctypes.addressof(buffer))
     libc = ctypes.CDLL(None)

@@ -69,10 +69,10 @@ class Confinement:
         """
         from docker.types import LogConfig
 
-        cpu = max(1, math.ceil(limits.cpu_seconds))
+        cpu_seconds = max(1, math.ceil(limits.cpu_seconds))
         ulimit_values = {
             # SIGXCPU reports the reason; a script that ignores it is killed one second later.
-            "cpu": (cpu, cpu + 1),
+            "cpu": (cpu_seconds, cpu_seconds + 1),
             "core": (0, 0),
             "memlock": (0, 0),
             "msgqueue": (0, 0),

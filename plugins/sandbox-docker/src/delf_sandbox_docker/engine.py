@@ -265,7 +265,7 @@ def _check_socket(url: str) -> None:
 
 
 def _connect(url: str, timeout_seconds: float) -> Any:
-    """Return a client of a Docker engine; raise DockerException if the server is none."""
+    """Return a client of a Docker engine; raise DockerException for any other server."""
     from docker import APIClient
     from docker.errors import DockerException
     from requests import JSONDecodeError
@@ -276,7 +276,7 @@ def _connect(url: str, timeout_seconds: float) -> Any:
     except DockerException as error:
         if not isinstance(error.__context__, JSONDecodeError):
             raise
-    # A server that answers without JSON is of another kind.
+    # Any Docker engine answers with JSON.
     raise DockerException("it is not a Docker engine")
 
 

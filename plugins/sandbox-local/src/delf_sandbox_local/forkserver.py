@@ -130,7 +130,7 @@ class ForkServer:
         # because a bound method would keep this object alive.
         finalize_in_owner(self, _end_template, self._process, self._control)
         self._control.setblocking(False)
-        self._loop.add_reader(self._control, self._readable)
+        self._loop.add_reader(self._control, self._read_messages)
 
     @property
     def pid(self) -> int:
@@ -291,7 +291,7 @@ class ForkServer:
             self._guests[guest.pid] = guest
         return guest
 
-    def _readable(self) -> None:
+    def _read_messages(self) -> None:
         """Read what the template process sent, and handle each complete message."""
         try:
             data = self._control.recv(65536)

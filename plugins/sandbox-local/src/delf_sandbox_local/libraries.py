@@ -29,6 +29,7 @@ def missing_libraries(libraries: Iterable[str]) -> dict[str, str]:
 
 
 def _reason_against(library: str) -> str | None:
+    """Return why a requirement cannot be imported, and what to do; None if it can be imported."""
     try:
         requirement = Requirement(library)
     except InvalidRequirement:

@@ -107,15 +107,17 @@ class LocalProcess:
             await asyncio.shield(self._ended)
             message = "the sandbox closed its connection to the host"
             return Crashed(message=message, by_script=True)
-        return self._explain(status)
+        return self._outcome_of(status)
 
-    def _explain(self, status: int) -> Outcome:
-        seconds = self._limits.cpu_seconds
+    def _outcome_of(self, status: int) -> Outcome:
+        """Convert an exit status, or the negative number of a signal, to an outcome."""
+        max_seconds = self._limits.cpu_seconds
         was_stopped_by_timer = -status in (signal.SIGXCPU, signal.SIGPROF)
         # At the hard limit the kernel kills a script that has ignored SIGXCPU.
-        was_killed_at_hard_limit = status == -signal.SIGKILL and self.cpu_seconds >= seconds
+        was_killed_at_hard_limit = status == -signal.SIGKILL and self.cpu_seconds >= max_seconds
         if was_stopped_by_timer or was_killed_at_hard_limit:
-            return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
+            message = f"the script used {max_seconds:g} s of CPU time"
+            return LimitReached(limit="cpu", message=message)
         if status == -signal.SIGKILL:
             if self._is_kill_requested:
                 reason = "it was stopped"

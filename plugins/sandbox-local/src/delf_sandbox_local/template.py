@@ -149,15 +149,9 @@ class _TemplateProcess:
         if not header:
             return False
         (size,) = _HEADER.unpack(header)
-        request = bytearray(size)
-        received = 0
-        while received < size:  # SIGCHLD interrupts reads
-            received_now = self._host_socket.recv_into(
-                memoryview(request)[received:], 0, socket.MSG_WAITALL
-            )
-            if not received_now:
-                return False
-            received += received_now
+        request = self._receive(size)
+        if request is None:
+            return False
         try:
             child = os.fork()
         except OSError as error:
@@ -171,6 +165,19 @@ class _TemplateProcess:
             os.close(descriptor)
         self._send(answer)
         return True
+
+    def _receive(self, size: int) -> bytearray | None:
+        """Receive bytes from the host; return None if the host closes the socket before the end."""
+        data = bytearray(size)
+        received = 0
+        while received < size:  # SIGCHLD interrupts reads
+            received_now = self._host_socket.recv_into(
+                memoryview(data)[received:], 0, socket.MSG_WAITALL
+            )
+            if not received_now:
+                return None
+            received += received_now
+        return data
 
     def _become_guest(self, request: dict[str, Any], wire: int) -> NoReturn:
         """Confine the forked child process, and serve one session of scripts in it.

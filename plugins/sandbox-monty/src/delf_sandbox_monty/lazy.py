@@ -176,7 +176,7 @@ def _may_be_evaluated_at_once(node: ast.AST, parents: dict[int, ast.AST]) -> boo
             return is_argument and word in _CONSUMES_ALL
         case ast.Starred() | ast.YieldFrom():  # ``[*rows()]``
             return True
-        case ast.Expr():  # a statement, which the rewriting makes a list in every sandbox
+        case ast.Expr():  # a statement of its own, whose value becomes a list in every sandbox
             return True
         # ``for row in rows(): …`` without a ``break`` or the like
         case ast.For(iter=given, body=body) if given is node:
@@ -200,8 +200,8 @@ def make_generator_return_list(node: ast.FunctionDef | ast.AsyncFunctionDef) -> 
     yields = [part for part in _own_nodes(node) if isinstance(part, (ast.Yield, ast.YieldFrom))]
     if not yields or node.decorator_list:
         return
-    statements = {id(part.value) for part in _own_nodes(node) if isinstance(part, ast.Expr)}
-    uses_value_of_yield = any(id(part) not in statements for part in yields)  # as with send()
+    unused_values = {id(part.value) for part in _own_nodes(node) if isinstance(part, ast.Expr)}
+    uses_value_of_yield = any(id(part) not in unused_values for part in yields)  # as with send()
     if uses_value_of_yield:
         return
     _Yields().generic_visit(node)  # visit() would skip the function itself

@@ -258,7 +258,13 @@ class Lowering(ast.NodeTransformer):
 
     def lower(self, tree: ast.Module) -> None:
         """Rewrite a script in place."""
-        # Collect the names that the methods ``visit_…`` look up.
+        self._collect_names(tree)
+        self.visit(tree)
+        # Check the rewritten tree, because rewriting removes most of the unsupported syntax.
+        _check_syntax(tree)
+
+    def _collect_names(self, tree: ast.Module) -> None:
+        """Store the names in a script that the methods ``visit_…`` look up."""
         for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 for item in node.names:
@@ -272,9 +278,6 @@ class Lowering(ast.NodeTransformer):
                 if function_name is not None and function_name.endswith("wraps"):
                     names = [item.id for item in node.args if isinstance(item, ast.Name)]
                     self._functions_passed_to_wraps.update(names)
-        self.visit(tree)
-        # Check the rewritten tree, because rewriting removes most of the unsupported syntax.
-        _check_syntax(tree)
 
     # -- modules ------------------------------------------------------------------------
 
@@ -425,7 +428,7 @@ class Lowering(ast.NodeTransformer):
         # ``try: try: BODY``.
         assign_manager, assign_target, _, outer_try = statements
         assign_manager.value = item.context_expr
-        if item.optional_vars is None:
+        if item.optional_vars is None:  # no TARGET: keep only the ``await …``
             statements[1] = ast.Expr(value=assign_target.value, **position_of(node))
         else:
             assign_target.targets = [item.optional_vars]

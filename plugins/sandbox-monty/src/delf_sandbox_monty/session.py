@@ -63,6 +63,7 @@ _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 list({type(i).__name__ for i in v}) if type(v).__name__ in ("list", "tuple", "set") else [])
 for n, v in locals().items() if type(v).__name__ != "module"}"""
 _MAX_KINDS = 6
+_MAX_VARIABLES = 60
 _HIDDEN = frozenset({"asyncio", "callable", "vars", "exit", "quit", *ALIASES})
 _EXCEPTIONS: Mapping[str, type[Exception]] = {
     name: getattr(decimal, alias) for name, alias in ALIASES.items()
@@ -398,7 +399,7 @@ class MontySession:
         # Number the call before the first ``await``, so that numbers follow the script's order even
         # if a thread checks large arguments.
         self._last_call_id += 1
-        number = self._last_call_id
+        call_id = self._last_call_id
         self._check_calls_after_script()
         plain_args, plain_kwargs, size = await _in_thread_if_large(
             self._check_arguments, args, kwargs
@@ -409,7 +410,7 @@ class MontySession:
             self._end_by_limit(exceeded.limit, exceeded.message)
             raise _EXCEPTIONS["ToolError"](exceeded.message)
         request = CallRequest(
-            call_id=number,
+            call_id=call_id,
             connection=connection,
             method=method,
             args=plain_args,
@@ -421,7 +422,7 @@ class MontySession:
         answer = await task
         if isinstance(answer, Raised):
             # Monty reports an uncaught exception by type and message, without the call's number.
-            self._script.call_ids_by_exception[answer.kind, answer.message] = number
+            self._script.call_ids_by_exception[answer.kind, answer.message] = call_id
             self._statuses[answer.kind, answer.message] = answer.http_status
         return await _in_thread_if_large(self._unpack, answer)
 
@@ -456,7 +457,8 @@ class MontySession:
             # Encode and decode, so that tools get the same values as from other sandboxes.
             data = dumps(copied)
             if len(data) <= limit:
-                return (*loads(data), size_in_memory(data))
+                plain_args, plain_kwargs = loads(data)
+                return plain_args, plain_kwargs, size_in_memory(data)
             problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
             inspected_bytes = len(data)
         except TooLargeError as error:  # copying stopped at the limit
@@ -625,7 +627,7 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
         return {}
     descriptions: dict[str, str] = {}
     variables = list(cast("dict[Any, Any]", listing).items())
-    newest_variables = variables[-60:]
+    newest_variables = variables[-_MAX_VARIABLES:]
     for name, value in newest_variables:
         if str(name).startswith("_") or name in _HIDDEN or name in tools:
             continue

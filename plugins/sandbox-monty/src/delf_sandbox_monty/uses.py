@@ -104,7 +104,7 @@ def _texts(value: Any) -> Iterable[str]:
         item = waiting.pop()
         if isinstance(item, str):
             yield item
-        # A test of built-in types, because a list may have millions of numbers.
+        # Only built-in types are tested, which is fast: a list may have millions of numbers.
         if not isinstance(item, (dict, list, tuple, set, frozenset)):
             continue
         members = cast("Collection[Any]", item)

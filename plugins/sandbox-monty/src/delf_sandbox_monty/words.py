@@ -206,10 +206,9 @@ def _explain_missing_attribute(
     if object_match is not None and object_match[1] in tools:
         connection, action = object_match.groups()
         return _explain_action(connection, action, tools[connection])
-    module_match = _MODULE_ATTRIBUTE.match(text)
     # Some modules are replaced by objects of the prelude, which Monty does not call modules.
-    if object_match is not None and object_match[1] in SHIMS:
-        module_match = object_match
+    is_replaced_module = object_match is not None and object_match[1] in SHIMS
+    module_match = object_match if is_replaced_module else _MODULE_ATTRIBUTE.match(text)
     if module_match is None:
         return None
     module, name = module_match.groups()
