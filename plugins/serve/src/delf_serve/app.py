@@ -154,7 +154,8 @@ class Application:
             ):
                 self._background_tasks.add(shared_task(work))
             self._loop_end = _LoopEndWatcher(self.agent)
-            # At its end, the loop cancels all tasks, and by this one the watcher.
+            # A loop that is closed cancels all tasks, so also this task, which then cancels the
+            # future that it awaits: the watcher.
             self._background_tasks.add(shared_task(self._loop_end.wait()))
             self._started = True
             for task in self.first_tasks:
@@ -181,7 +182,8 @@ class Application:
         """
         self.begin_stop()
         if self._loop_end is not None:
-            # This method itself leaves the tasks resumable, but only after the grace period.
+            # The watcher would make the tasks resumable as soon as its own task is cancelled below.
+            # This method does so itself, after the grace period.
             self._loop_end.is_armed = False
         for work in self._background_tasks:
             work.cancel()

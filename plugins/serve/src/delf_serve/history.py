@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 
 from delf.errors import ConfigurationError, DelfError, JournalUnavailableError
 from delf.network.outages import Outage
@@ -152,9 +152,7 @@ def _filter(query: s.FilterQuery, caller: Caller) -> TaskFilter:
     parameters = query.model_dump()
     conditions = {name: value for name, value in parameters.items() if name in filter_fields}
     # Other parameters are compared with fields of the tasks' records.
-    given_fields: dict[str, Any] = {}
-    for name in filterable_fields():
-        value = getattr(query, name)
-        if value is not None:
-            given_fields[name] = value
+    given_fields = {
+        name: parameters[name] for name in filterable_fields() if parameters[name] is not None
+    }
     return TaskFilter(**conditions, fields=given_fields, users=caller.visible_users)

@@ -378,14 +378,14 @@ def _parse_key(text: str, number: int) -> Caller:
     """
     name, _, secret = text.rpartition(":")
     name = name or f"key{number}"
+    unreadable_key = ConfigurationError(
+        f"API key {number} cannot be read",
+        hint="KEY or NAME:KEY; people with fewer rights: delf users add NAME --rights read+run",
+    )
+    if not secret:
+        raise unreadable_key
     try:
         check_name(name)
-        is_name_valid = True
     except ConfigurationError:
-        is_name_valid = False
-    if not secret or not is_name_valid:
-        raise ConfigurationError(
-            f"API key {number} cannot be read",
-            hint="KEY or NAME:KEY; people with fewer rights: delf users add NAME --rights read+run",
-        )
+        raise unreadable_key from None
     return Caller(name, frozenset(EVERY_RIGHT), bytes.fromhex(digest_of(secret)))

@@ -130,8 +130,8 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
         task = bound.task(body.inputs)
     except DelfError as error:
         raise ProblemError(422, error.message, "GET /routines") from None
-    order = s.RunRequest(task=task, **body.model_dump(exclude={"inputs"}))
-    return await _submit(call, order, strategy=ROUTINE)
+    request = s.RunRequest(task=task, **body.model_dump(exclude={"inputs"}))
+    return await _submit(call, request, strategy=ROUTINE)
 
 
 @OPERATIONS.add("GET", "/evals", "read")
@@ -218,15 +218,19 @@ async def receive_hook(call: Call) -> Response:
     return json_response(s.HookAnswer(task_id=submitted.task_id, is_new=submitted.is_new), 202)
 
 
-async def _submit(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:
+async def _submit(call: Call, request: s.RunRequest, strategy: str | None = None) -> Response:
     """Submit a task, and wait for the result up to the requested time."""
     idempotency_key = call.http.headers.get("idempotency-key")
     if idempotency_key is not None and not 0 < len(idempotency_key) <= 200:
         raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
     submitted = await call.service.tasks.submit(
-        order, call.caller, idempotency_key=idempotency_key, strategy=strategy, client=call.client
+        request,
+        call.caller,
+        idempotency_key=idempotency_key,
+        strategy=strategy,
+        client=call.client,
     )
-    return await _response_of(call, submitted, order.wait)
+    return await _response_of(call, submitted, request.wait)
 
 
 async def _response_of(call: Call, submitted: Submitted, wait: float) -> Response:
@@ -840,12 +844,12 @@ def budget_of(call: Call, caller: Caller) -> s.Budget | None:
     if status["limit_usd"] is None:
         return None
     newest_costs: list[tuple[str, float]] = list(reversed(status["by_task"].items()))
-    limit = status["limit_usd"]
-    total = status["cost_usd"]
-    remaining = status["remaining_usd"]
     sees_all_tasks = caller.visible_users is None
-    if not sees_all_tasks:
-        # The agent's totals would reveal the costs of other people's tasks.
+    if sees_all_tasks:
+        limit = status["limit_usd"]
+        total = status["cost_usd"]
+        remaining = status["remaining_usd"]
+    else:  # the agent's totals would reveal the costs of other people's tasks
         tasks = call.service.tasks
         newest_costs = [
             (task_id, amount)

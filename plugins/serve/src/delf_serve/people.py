@@ -161,15 +161,7 @@ class RequestedChanges:
         """
         now = time.time()
         if person is None or person.revoked_at is not None:
-            former_uids = () if person is None else (*person.former_uids, person.uid)
-            person = Person(
-                name=check_name(name),
-                uid=secrets.token_hex(6),
-                made_at=now,
-                # The audit list goes on: it must not lose who removed the earlier person.
-                history=() if person is None else person.history,
-                former_uids=former_uids,
-            )
+            person = _new_person(name, now, removed=person)
         keys = person.keys
         if self.secret is not None:
             check_name(self.label, "name of the key")
@@ -241,3 +233,15 @@ def require_active(person: Person | None, name: str) -> Person:
     if person is None or person.revoked_at is not None:
         raise ConfigurationError(f"nobody is known by the name {name!r}", hint="delf users list")
     return person
+
+
+def _new_person(name: str, now: float, *, removed: Person | None) -> Person:
+    """Create a person, who continues the history of a removed person of the same name, if any."""
+    return Person(
+        name=check_name(name),
+        uid=secrets.token_hex(6),
+        made_at=now,
+        # The audit list goes on: it must not lose who removed the earlier person.
+        history=() if removed is None else removed.history,
+        former_uids=() if removed is None else (*removed.former_uids, removed.uid),
+    )

@@ -139,7 +139,10 @@ class Protocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Process the end of a request's head, and refuse upgrades with a body."""
+        """Process the end of a request's head.
+
+        Refuse an upgrade with a body, and a request beyond the limit of queued requests.
+        """
         self._is_reading_head = False
         self._unread_bytes = 0
         self._cancel_timer()

@@ -37,7 +37,9 @@ def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
 
 
 def verify(secret: str, headers: Mapping[str, str], body: bytes) -> str:
-    """Verify the signature of a message, and return the id, which is the same for each attempt.
+    """Verify the signature of a message, and return the message's id.
+
+    The id stays the same if the sender repeats the message.
 
     The headers of Standard Webhooks and GitHub's ``X-Hub-Signature-256`` are supported.
 

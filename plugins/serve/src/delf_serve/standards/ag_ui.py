@@ -230,12 +230,12 @@ def _end_events(call: Call, task_outcome: Outcome, ids: Mapping[str, str]) -> It
             error["code"] = detail.code
         yield _event("RUN_ERROR", **error, usage=usage)
         return
-    message = f"{detail.task_id}_answer"
+    message_id = f"{detail.task_id}_answer"
     text = answer_text(call, task_outcome)
     if text:
-        yield _event("TEXT_MESSAGE_START", messageId=message, role="assistant")
-        yield _event("TEXT_MESSAGE_CONTENT", messageId=message, delta=text)
-        yield _event("TEXT_MESSAGE_END", messageId=message)
+        yield _event("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
+        yield _event("TEXT_MESSAGE_CONTENT", messageId=message_id, delta=text)
+        yield _event("TEXT_MESSAGE_END", messageId=message_id)
     # A task that still runs ends the run as a success, too, because AG-UI has no other outcome.
     kind = "cancelled" if detail.state is TaskState.STOPPED else "success"
     yield _event("RUN_FINISHED", **ids, outcome={"type": kind}, usage=usage)

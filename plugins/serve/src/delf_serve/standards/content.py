@@ -57,13 +57,11 @@ def forced_function(
     """
     functions = _functions_by_name(tools)
     functions.pop(ignored_name, None)
-    if choice == "required":  # a call of any function
-        names: list[object] = [*functions]
-    else:
-        names = [_chosen_name(choice)]
-    name = names[0] if names else None
-    if name is None or name == ignored_name:
+    is_any_allowed = choice == "required"
+    names: list[object] = [*functions] if is_any_allowed else [_chosen_name(choice)]
+    if names in ([], [None], [ignored_name]):  # no call is forced
         return None
+    name = names[0]
     # The answer has the schema of one function, so the model cannot choose among several.
     if len(names) > 1 or not isinstance(name, str) or name not in functions:
         raise ProblemError(

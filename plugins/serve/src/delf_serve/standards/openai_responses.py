@@ -316,17 +316,17 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
         async for item in items:
             match item:
                 case CallStarted() | CallFinished():
-                    for frames in reasoning.add(f"{story(item)}\n"):
-                        yield frames
+                    for encoded_event in reasoning.add(f"{story(item)}\n"):
+                        yield encoded_event
                 case Outcome():
-                    for frames in reasoning.finish():
-                        yield frames
+                    for encoded_event in reasoning.finish():
+                        yield encoded_event
                     response = _response(call, body, item)
                     output_items = response["output"]
                     response["output"] = [*reasoning.items, *output_items]
                     for index, output_item in enumerate(output_items, len(reasoning.items)):
-                        for frames in _item_events(event, index, output_item):
-                            yield frames
+                        for encoded_event in _item_events(event, index, output_item):
+                            yield encoded_event
                     kind = _EVENT_BY_STATUS.get(response["status"], "response.completed")
                     yield event(kind, response=response)
                 case None:

@@ -246,9 +246,9 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
         "conversation_id": conversation_id,
         "files": [{"id": file_id} for file_id in file_ids],
     }
-    order = _validate(s.RunRequest, fields)
+    request = _validate(s.RunRequest, fields)
     submitted = await call.service.tasks.submit(
-        order, call.caller, strategy=strategy, client=call.client, trust=trust
+        request, call.caller, strategy=strategy, client=call.client, trust=trust
     )
     return submitted.task_id
 
