@@ -174,7 +174,7 @@ class Resources:
         approvals: The approvals.
         observers: The observers.
         memories: The memories, if a store is configured.
-        isolation: The notice about weak isolation, shown once.
+        isolation_notice: The notice about weak isolation, shown once.
         closing: All objects to close.
     """
 
@@ -188,7 +188,7 @@ class Resources:
     approvals: Approvals
     observers: Observers
     memories: Memories | None
-    isolation: Notice
+    isolation_notice: Notice
     closing: Closing
 
     @classmethod
@@ -259,8 +259,9 @@ class Resources:
         for model in (config.main_llm, *config.main_llm.fallbacks):
             models.get(model)  # raises now for an unknown name
         strategy = agent.strategy or _plugin(agent, closing, StrategySpec, config.strategy)
-        notice = Notice(sandbox.warning, agent.plugin_context.data_dir)
-        if sandbox.passed_over and notice.is_new and runs_scripts(strategy):
+        isolation_notice = Notice(sandbox.warning, agent.plugin_context.data_dir)
+        is_isolation_relevant = sandbox.passed_over and runs_scripts(strategy)
+        if is_isolation_relevant and isolation_notice.is_new:
             # With ``in_events``, commands do not print the message: the first task records it.
             _log.warning("%s", sandbox.warning, extra={"in_events": True})
         return cls(
@@ -274,7 +275,7 @@ class Resources:
             approvals=approvals,
             observers=observers,
             memories=memories,
-            isolation=notice,
+            isolation_notice=isolation_notice,
             closing=closing,
         )
 
@@ -343,7 +344,7 @@ class Resources:
         """
         warnings: list[str] = []
         if runs_scripts(strategy):
-            warnings += self.isolation.take()
+            warnings += self.isolation_notice.take()
             warnings += self._library_warnings()
         return (*warnings, *_notices_of(tools))
 
@@ -365,11 +366,9 @@ class Resources:
         if connections is None:
             connections = self.agent.connections
         for connection in connections:
-            self.redactor.learn(
-                f"a connection of a task: {connection.name}",
-                [*secrets_of_settings(getattr(connection, "settings", None))],
-            )
-        _learn_secrets(connections, self.redactor)
+            secrets = secrets_of_settings(getattr(connection, "settings", None))
+            self.redactor.learn(f"a connection of a task: {connection.name}", list(secrets))
+        _learn_secrets(connections, self.redactor)  # those that connections get while they work
         files = TaskFiles(inputs, self.files.formats)
         return await _tools_of(connections, files, self.agent.context)
 
@@ -565,13 +564,13 @@ def _channels_of(agent: AgentParts) -> Iterator[NamedChannel]:
         yield NamedChannel("on_ask", ask_channel, needs_presence=False)
     host = agent.context.host
     installed = {spec.name for spec in host.specs(ApprovalSpec)}
-    # The default list names channels that may not be installed.
-    is_configured = "approvals" in agent.config.model_fields_set
+    is_default_list = "approvals" not in agent.config.model_fields_set
     for name in agent.config.approvals:
-        if is_configured or name in installed:
-            spec = host.spec(ApprovalSpec, name)
-            channel = agent.make(ApprovalSpec, name)
-            yield NamedChannel(name, channel, needs_presence=spec.needs_presence)
+        if is_default_list and name not in installed:
+            continue  # the user has not asked for this channel
+        spec = host.spec(ApprovalSpec, name)
+        channel = agent.make(ApprovalSpec, name)
+        yield NamedChannel(name, channel, needs_presence=spec.needs_presence)
 
 
 def _memories_of(agent: AgentParts) -> Memories | None:

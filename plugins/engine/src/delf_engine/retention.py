@@ -58,7 +58,7 @@ def _remove_outputs(paths: Iterable[str]) -> None:
     temporary_folder = Path(tempfile.gettempdir()).resolve()
     for path in map(Path, paths):
         output_folder = _output_folder_of(path, temporary_folder)
-        # A path in a damaged or foreign journal must not lead out of the folder again.
+        # A path in a damaged or foreign journal may lead out of the output folder by "..".
         if output_folder is None or ".." in path.parts:
             continue
         # An OSError means that another user owns the file, or that a folder has other files. Its

@@ -234,9 +234,10 @@ class Runtime:
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         """Run a task within the agent's limits."""
-        depth = len([*Permit.of_callers()])
-        if depth > MAX_LEVELS:
-            raise too_deep(depth - 1)  # of the caller, which is one level above this task
+        caller_count = len([*Permit.of_callers()])
+        if caller_count > MAX_LEVELS:
+            depth_of_caller = caller_count - 1
+            raise too_deep(depth_of_caller)
         # Adds up the costs of the task. The task is removed from the ledger at a final end.
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))

@@ -88,9 +88,9 @@ class ScriptRunner(ScriptHost):
         self.sandbox = TaskSandbox(run, close_in_background)
         self._restarts_after_crashes = run.restarts
         self._is_running = False
-        # A future of the latest script. Its result is the reason for which the host ends the
-        # script: a failed call or a limit.
-        self._stopped: asyncio.Future[Exception | LimitReached] | None = None
+        # Belongs to the latest script. The result is the reason for which the host ends the script:
+        # a failed call or a limit.
+        self._stop_future: asyncio.Future[Exception | LimitReached] | None = None
         self._budget = self.sandbox.budget
         self.output = run.output
         self.libraries = run.session_spec.libraries
@@ -302,7 +302,7 @@ class ScriptRunner(ScriptHost):
 
     async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
         """Run a script in a session until it ends, or until a limit or a failed call stops it."""
-        stop_future = self._stopped = asyncio.get_running_loop().create_future()
+        stop_future = self._stop_future = asyncio.get_running_loop().create_future()
         # In an asyncio task of its own, so that a call of the script can stop the script.
         execution = asyncio.ensure_future(session.execute(code, self))
         self._is_running = True
@@ -378,8 +378,8 @@ class ScriptRunner(ScriptHost):
 
     def _request_stop(self, reason: Exception | LimitReached) -> None:
         """Make :meth:`_run_in` stop the running script for a reason; no-op if it has ended."""
-        if self._stopped is not None and not self._stopped.done():
-            self._stopped.set_result(reason)
+        if self._stop_future is not None and not self._stop_future.done():
+            self._stop_future.set_result(reason)
 
     @in_own_context
     def printed(self, text: str) -> None:

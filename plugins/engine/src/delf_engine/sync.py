@@ -225,7 +225,8 @@ async def await_on_loop(coroutine: Coroutine[Any, Any, T], loop: asyncio.Abstrac
     try:
         while not future.done():
             await asyncio.wait({future}, timeout=SLOW_SECONDS)
-            is_idle = not probe.poll() and not loop.is_running()
+            has_answered = probe.poll()
+            is_idle = not has_answered and not loop.is_running()
             if is_idle and not future.done():
                 raise _idle_loop_error(loop, future)
     except asyncio.CancelledError:
@@ -474,9 +475,9 @@ class RuntimeLoop:
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
         except (CancelledError, RuntimeError) as error:
-            # If the loop was closed after _bind(), asyncio raises a RuntimeError.
-            is_cancelled_work = isinstance(error, CancelledError) or bound.is_stopped
-            reason = bound.error_of_cancelled_work() if is_cancelled_work else None
+            # asyncio raises a RuntimeError if a stop has closed the loop since _bind().
+            may_be_cancelled = isinstance(error, CancelledError) or bound.is_stopped
+            reason = bound.error_of_cancelled_work() if may_be_cancelled else None
             if reason is None:
                 raise
             raise reason from error

@@ -107,7 +107,7 @@ class Probed:
         summary = f"{self._name} claims isolation {self.claimed}, but delf relies only on {trusted}"
         if measurement is None:
             return f"{summary}: the isolation was not measured"
-        if any(measurement.reached):
+        if measurement.reached:
             return f"{summary}: a script reached {', '.join(measurement.reached)}"
         if not measurement.can_make_system_calls:
             return f"{summary}: a script could make no system call, so nothing else was tested"

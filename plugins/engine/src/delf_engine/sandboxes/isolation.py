@@ -381,9 +381,10 @@ async def _is_limited(
         return False  # the script still runs, so that no limit has stopped it
     finally:
         await session.aclose()
-    if isinstance(outcome, Done) and not may_end_normally:
-        return False
-    return isinstance(outcome, (LimitReached, Crashed, Done)) and "reached" not in host.text
+    was_stopped = isinstance(outcome, (LimitReached, Crashed))
+    has_ended_normally = isinstance(outcome, Done)
+    may_be_limited = was_stopped or (may_end_normally and has_ended_normally)
+    return may_be_limited and "reached" not in host.text
 
 
 def _reached_among(tests: Mapping[str, bool]) -> list[str]:
