@@ -272,13 +272,13 @@ async def _run_variants(
     checks = list(dataset.evaluators)
     for case in dataset.cases:
         checks += case.evaluators
-    checks_by_model = [check for check in checks if hasattr(check, "model")]
+    checks_asking_model = [check for check in checks if hasattr(check, "model")]
     judge_models = None
     async with AsyncExitStack() as stack:
-        if checks_by_model:
+        if checks_asking_model:
             judge_models = running.make_judge(Setup.of(state, options), judge)
             stack.push_async_callback(judge_models.aclose)
-            judge_models.use_agent_models(checks_by_model)
+            judge_models.use_agent_models(checks_asking_model)
         # Start all agents before the first run, so that an error in a variant costs no paid runs.
         setups = [
             Setup.of(state, replace(options, overrides=tuple(overrides))) for overrides in settings

@@ -240,7 +240,8 @@ class RecordedConnection:
             if action.is_async:
                 return await action.call(**given_arguments)
             return await asyncio.to_thread(action.call, **given_arguments)
-        raise ToolExecutionError(environment.note_unrecorded(name, arguments), can_retry=False)
+        message = environment.note_unrecorded(name, arguments)
+        raise ToolExecutionError(message, can_retry=False)
 
     async def _may_read_live(self, action: Action, arguments: Mapping[str, Any]) -> bool:
         """Return True if a call only reads, sends no data out and needs no approval."""

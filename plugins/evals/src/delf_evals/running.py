@@ -453,9 +453,13 @@ def _result_of(
         CheckResult(name=failure.name, passed=False, reason=failure.error_message)
         for failure in result.evaluator_failures
     ]
-    passed = not any(check.passed is False for check in checks)
+    has_failed_check = any(check.passed is False for check in checks)  # scores have None
     return case_result.model_copy(
-        update={"passed": passed, "checks": checks, "answer": _plain(result.output)}
+        update={
+            "passed": not has_failed_check,
+            "checks": checks,
+            "answer": _plain(result.output),
+        }
     )
 
 

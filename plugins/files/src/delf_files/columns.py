@@ -114,7 +114,7 @@ def _describe_texts(values: Sequence[str], *, is_complete: bool) -> str:
     choices = list(dict.fromkeys(non_blank))  # unchanged, for comparisons in scripts
     example = short(non_blank[0])
     if not facts and _are_choices(choices, len(stripped)):
-        example = _choices(choices, is_complete)
+        example = _joined_choices(choices, is_complete)
     if stripped != non_blank:
         facts.append("blanks around some: strip them")
     if len(stripped) < len(values):
@@ -139,7 +139,7 @@ def _are_choices(choices: Sequence[str], count: int) -> bool:
     return len(choices) <= _MAX_LONG_CHOICES or sum(map(len, choices)) <= _MAX_CHOICES_CHARACTERS
 
 
-def _choices(choices: Sequence[str], is_complete: bool) -> str:
+def _joined_choices(choices: Sequence[str], is_complete: bool) -> str:
     shown = [repr(choice) for choice in choices]
     if not is_complete:
         shown.append("…")
@@ -407,8 +407,10 @@ def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool
         is_complete: Whether the dicts are all dicts, and not a sample.
     """
     keys = list(dict.fromkeys(chain.from_iterable(values)))
-    if not keys or depth >= _MAX_DEPTH:
-        return "dict" if keys else "{}"
+    if not keys:
+        return "{}"
+    if depth >= _MAX_DEPTH:
+        return "dict"
     if has_data_keys(values):
         items: list[Any] = []
         for value in values:

@@ -125,9 +125,9 @@ class Files(Connection):
             _refuse_useless_arguments(file, sheet, header)
         if header is not None and header < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
-        missing_library = self._missing_library(file)
-        if missing_library is not None:
-            raise missing_library
+        missing_library_error = self._missing_library_error(file)
+        if missing_library_error is not None:
+            raise missing_library_error
         if kind in ("parquet", "arrow"):
             statement = "FROM '{}'".format(file.name.replace("'", "''"))
             return await self.query(statement, context=context)
@@ -206,9 +206,9 @@ class Files(Connection):
     async def _describe(self, file: InputFile, max_characters: int) -> str:
         """Return the name and the description of a file; on failure, the name and the error."""
         name = file.name if file.name.isprintable() else repr(file.name)
-        missing_library = self._missing_library(file)
-        if missing_library is not None:
-            return f"{name}: {missing_library.message} ({missing_library.hint})"
+        missing_library_error = self._missing_library_error(file)
+        if missing_library_error is not None:
+            return f"{name}: {missing_library_error.message} ({missing_library_error.hint})"
         try:
             key = (file.path, max_characters, *_size_and_mtime(file))
             if key not in self._descriptions:
@@ -281,7 +281,7 @@ class Files(Connection):
             f"{did_you_mean(name, names)}"
         )
 
-    def _missing_library(self, file: InputFile) -> OptionalDependencyError | None:
+    def _missing_library_error(self, file: InputFile) -> OptionalDependencyError | None:
         """Return the error for a file whose library is not installed; otherwise None."""
         if self._formats.factory(file.ending) is not None:
             return None  # the plugin that reads the file brings its libraries

@@ -38,8 +38,8 @@ def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
     for index, (_, row) in enumerate(sample):
         cells = _filled(row)
         are_texts = all(isinstance(cell, str) and not _is_number(cell) for cell in cells)
-        are_distinct = len(set(cells)) >= _HIGH_SHARE * width
-        if are_texts and are_distinct and len(cells) >= _MIN_CELLS:
+        has_names_for_most_columns = len(set(cells)) >= _HIGH_SHARE * width
+        if are_texts and has_names_for_most_columns and len(cells) >= _MIN_CELLS:
             return index
     return 0
 

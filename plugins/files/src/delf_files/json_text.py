@@ -58,11 +58,11 @@ def read_json_lines(text: str, shown_name: str) -> list[Any]:
     """
     lines = JSONLinesReader(shown_name)
     values: list[Any] = []
-    no_line_is_json: ValueError | None = None
+    error_of_all_lines: ValueError | None = None
     try:
         values += lines.values(text.split("\n"))
     except ValueError as error:
-        no_line_is_json = error
+        error_of_all_lines = error
     # Some .jsonl files hold one value over several lines.
     single_value = _parse_or_none(text, shown_name) if lines.broken_line_count else None
     if single_value is not None:
@@ -70,8 +70,8 @@ def read_json_lines(text: str, shown_name: str) -> list[Any]:
         if isinstance(single_value, list):
             return cast("list[Any]", single_value)
         return [single_value]
-    if no_line_is_json is not None:
-        raise no_line_is_json
+    if error_of_all_lines is not None:
+        raise error_of_all_lines
     if not values:
         note(f"{shown_name}: the file has no values")
     lines.add_notes()

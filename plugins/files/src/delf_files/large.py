@@ -69,7 +69,7 @@ def write_table(
             rows = TableRows(source, dialect, names_row, strict=strict)
             return rows, _write_rows(rows, out)
 
-    # As in read_table(): strict reading adds a note about a misplaced quote.
+    # Strict reading adds a note about a misplaced quote; only then, the quote is read as text.
     try:
         rows, max_row_bytes = copy(strict=True)
     except csv.Error:
@@ -77,7 +77,7 @@ def write_table(
     if not rows.max_cells:
         raise ValueError("it has no rows")
     rows.add_notes(sample[dialect.start :])
-    # min() also because min_cells is huge for a table that has only the row with names.
+    # The row with names counts, too. If there is no other row, min_cells is huge.
     fewest_cells = min(rows.min_cells, len(rows.names) or rows.max_cells)
     return Table(
         columns_of(rows.names, rows.max_cells),

@@ -194,15 +194,16 @@ def _table_data(
     """
     table = {
         "names": names,
-        "kind": KINDS.get(file.ending),
         "path": file.path,
         "ending": file.ending,
         "copy_path": f"{number}.copy",
     }
-    if table["kind"] is None:
-        table |= {"kind": "plugin_format", "factory": formats.factory(file.ending)}
-        if table["factory"] is None:
-            raise ToolRefusedError(
-                f"{file.name} is not a table that files.query reads; use files.read or open()"
-            )
-    return table
+    kind = KINDS.get(file.ending)
+    if kind is not None:
+        return {**table, "kind": kind}
+    factory = formats.factory(file.ending)
+    if factory is None:
+        raise ToolRefusedError(
+            f"{file.name} is not a table that files.query reads; use files.read or open()"
+        )
+    return {**table, "kind": "plugin_format", "factory": factory}

@@ -86,11 +86,9 @@ async def run_request(request: dict[str, Any]) -> dict[str, Any]:
     """
     import duckdb
 
-    tables = [
-        table_of_file
-        for table in request["tables"]
-        for table_of_file in await _tables_of_file(table, request)
-    ]
+    tables: list[dict[str, Any]] = []
+    for file in request["tables"]:
+        tables += await _tables_of_file(file, request)
     request = {**request, "tables": tables}
     try:
         return _run_allowing_duplicate_json_keys(request)

@@ -117,8 +117,9 @@ def _find_table(database: sqlite3.Connection, name: str | None) -> _Table:
         names = ", ".join(map(repr, kinds))
         raise ToolExecutionError(f"there is no table {name!r}; the tables: {names}")
     table = _Table(name, is_view=kinds[name] == "view", types={})
-    for row in database.execute(f"PRAGMA table_info({table.quoted_name})"):
-        table.types[row[1]] = row[2]
+    columns = database.execute(f"PRAGMA table_info({table.quoted_name})")
+    for _index, column, declared_type, *_ in columns:
+        table.types[column] = declared_type
     return table
 
 

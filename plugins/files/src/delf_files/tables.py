@@ -72,13 +72,13 @@ def read_table(
         note_no_rows(column_names=table.names)
         return []
     columns = columns_of(table.names, table.max_cells)
-    named_columns = len(table.names) or table.max_cells  # all columns if the file names none
+    named_count = len(table.names) or table.max_cells  # all columns if the file names none
     # Each record repeats the names in JSON; each name takes about 6 more bytes, as for quotes.
-    bytes_of_names = sum(len(name) + 6 for name in columns[:named_columns])
+    bytes_of_names = sum(len(name) + 6 for name in columns[:named_count])
     bytes_of_all_names = bytes_of_names * (len(rows) + 1)  # also for the header
     if len(text) + bytes_of_all_names > most_bytes:
         raise TooWideError
-    return [_record(columns, row, named_columns) for row in rows]
+    return [_record(columns, row, named_count) for row in rows]
 
 
 def _read_rows(
@@ -283,17 +283,18 @@ def _numbered_rows(
                 yield number, row
             row_start = reader.line_num + 1
     except csv.Error as error:
-        if TOO_LARGE in str(error):
-            problem = f"a quote is not closed, or a cell has over {LARGEST_CELL:,} characters"
-        elif strict:
-            if UNCLOSED not in str(error):
+        is_cell_too_large = TOO_LARGE in str(error)
+        if strict and not is_cell_too_large:
+            is_misplaced = UNCLOSED not in str(error)
+            if is_misplaced:
                 note(
                     f"line {reader.line_num} has a quote inside of a quoted cell, which should be "
                     "doubled: where such cells end is a guess"
                 )
             raise
-        else:
-            problem = str(error)
+        problem = str(error)
+        if is_cell_too_large:
+            problem = f"a quote is not closed, or a cell has over {LARGEST_CELL:,} characters"
     raise ValueError(
         f"it cannot be read as a table: line {row_start}: {problem}; open() it in the script"
     )
@@ -356,15 +357,15 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
     return unique_names(names)
 
 
-def _record(columns: list[str], row: list[str], named_columns: int) -> dict[str, str]:
+def _record(columns: list[str], row: list[str], named_count: int) -> dict[str, str]:
     """Return a row as a dict that has each named column, with empty texts for missing cells.
 
     Args:
         columns: The names of the columns, and then names such as ``column_4`` for further cells.
         row: The cells of the row.
-        named_columns: The number of columns that have a name in the file.
+        named_count: The number of columns that have a name in the file.
     """
-    if len(row) < named_columns:
-        row = [*row, *[""] * (named_columns - len(row))]
+    if len(row) < named_count:
+        row = [*row, *[""] * (named_count - len(row))]
     # zip() leaves out the names without a cell, which could take far more memory than the table.
     return dict(zip(columns, row, strict=False))

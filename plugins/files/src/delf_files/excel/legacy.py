@@ -123,9 +123,9 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
     merged_texts = MergedTexts(areas)
 
     def value_of(cell: Any) -> Any:
-        # ``xf_index`` is the number of the cell's style in ``book.xf_list``.
         is_number = cell.ctype in (_NUMBER, _DATE)
-        if is_number and shows_duration[cell.xf_index or 0]:
+        style_number = cell.xf_index or 0  # in ``book.xf_list``
+        if is_number and shows_duration[style_number]:
             return _duration(cell.value)
         return _value(cell, book.datemode)
 

@@ -74,7 +74,8 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
         # openpyxl reads either the values or the formulas of a book. Some cells may have a formula
         # without a value; then the book is opened a second time, for its formulas.
         needs_formulas = bool(scan.uncomputed_cells)
-        with _opened(path, values=False) if needs_formulas else nullcontext() as formula_book:
+        opened = _opened(path, values=False) if needs_formulas else nullcontext()
+        with opened as formula_book:
             formula_sheet = None if formula_book is None else formula_book[sheet.title]
             filled_rows = _filled_rows(sheet, formula_sheet, scan, book.epoch)
             rows = list(itertools.islice(filled_rows, max_rows))
