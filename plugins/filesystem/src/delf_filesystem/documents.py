@@ -67,11 +67,12 @@ def convert(content: bytes, name: str, suffix: str) -> str:
     """
     from markitdown import MarkItDown, MarkItDownException, StreamInfo
 
-    stream: Any = io.BytesIO(content)
-    charset: str | None = None
-    # markitdown silently guesses a text's charset and table separator.
+    # Texts are decoded here, because markitdown silently guesses their charset. It also guesses the
+    # separator of a table, so plain texts are not converted.
     if suffix in _PLAIN:
         return decode_declared(content, None, name, is_markup=False)
+    stream: Any = io.BytesIO(content)
+    charset: str | None = None
     if suffix in _MARKUP:
         text = decode_declared(content, None, name, is_markup=True)
         stream = io.BytesIO(text.encode("utf-8", "replace"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypedDict
 
 from delf import CallContext, action
@@ -600,13 +600,18 @@ def _sizes_and_digest(
             name = item["name"]
             content = item["data"]
             data = utf8(content, "an attachment") if isinstance(content, str) else content
-        key = name
-        suffix = 2
-        while key in sizes:
-            key = f"{name} ({suffix})"
-            suffix = suffix + 1
-        sizes[key] = len(data)
+        sizes[_unused_name(name, sizes)] = len(data)
     return sizes, None if digest is None else digest.hexdigest()
+
+
+def _unused_name(name: str, used: Collection[str]) -> str:
+    """Return the name; if it is used already, with a number, such as ``a.pdf (2)``."""
+    unused = name
+    number = 2
+    while unused in used:
+        unused = f"{name} ({number})"
+        number += 1
+    return unused
 
 
 def _distinct(given: str | list[str]) -> list[str]:

@@ -144,8 +144,8 @@ def _pieces(source: str) -> Iterator[str]:
             end_tag = _RAW_TEXT_END_TAGS.get(name[1].lower()) if name is not None else None
             is_start_tag = source[begin + 1] != "/"
             if end_tag is not None and is_start_tag:  # such as <script>: go on at its end tag
-                end = end_tag.search(source, position)
-                position = size if end is None else end.start()
+                found_end_tag = end_tag.search(source, position)
+                position = size if found_end_tag is None else found_end_tag.start()
 
 
 def _begins_tag(next_char: str) -> bool:

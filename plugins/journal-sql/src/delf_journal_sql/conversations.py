@@ -361,14 +361,13 @@ def _append(
     if not messages:
         return row.last if row is not None else 0
     if row is None:
-        rows = connection.execute(
+        (created,) = connection.execute(
             "INSERT INTO delf_conversations "
             "(namespace, name, title, updated_at, messages, last, summarized) "
             "VALUES (:namespace, :name, '', :at, 0, 0, 0) RETURNING id",
             {"namespace": namespace, "name": name, "at": messages[-1].at},
         )
-        new_id = int(rows[0].id)
-        row = _Row(id=new_id, last=0, summarized=0, summary=None, summary_trust="outside")
+        row = _Row(id=int(created.id), last=0, summarized=0, summary=None, summary_trust="outside")
     key = row.id
     # Of a very long message, only the beginning is searched for words of the title.
     beginning = messages[0].content[: 8 * _MAX_TITLE_LENGTH]

@@ -242,7 +242,7 @@ class SqlJournal:
         try:
             first_error: UnreadableEventError | None = None
             connection, task_ids = await self._in_thread(begin)
-            try:
+            with contextlib.closing(connection):
                 for task_id in task_ids:
                     try:
                         events = await self._in_thread(
@@ -252,8 +252,6 @@ class SqlJournal:
                         first_error = first_error or error
                     else:
                         yield events
-            finally:
-                connection.close()
             if first_error is not None:
                 raise first_error
         except ConnectionLostError as lost:

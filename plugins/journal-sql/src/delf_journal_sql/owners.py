@@ -156,13 +156,11 @@ def is_alive(process: Process, now: float) -> bool:
     """
     if process.has_left:
         return False
-    if process.lease is not None:
-        max_silence = process.lease
-    else:
+    if process.lease is None:
         is_running = _is_running_here(process)
         if is_running is not None:
             return is_running
-        max_silence = SILENCE_SECONDS
+    max_silence = SILENCE_SECONDS if process.lease is None else process.lease
     # abs(), because a heartbeat from before a clock was set back may be far in the future.
     return abs(now - process.heartbeat) < max_silence
 

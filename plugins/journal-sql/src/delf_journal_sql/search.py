@@ -457,9 +457,9 @@ def _conditions(
     where: list[str] = []
     values: dict[str, Any] = {}
     if wanted.state is not None:
-        condition, named = in_state(connection, is_alive, wanted.state)
+        condition, parameters = in_state(connection, is_alive, wanted.state)
         where.append(condition)
-        values |= named
+        values |= parameters
     condition_by_use = {
         "connection": "used.connection = :connection",
         "action": "used.kind = 'action' AND used.name = :action",
