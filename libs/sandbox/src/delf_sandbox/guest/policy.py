@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, cast
 
@@ -118,7 +118,9 @@ class _Importer:
             # ``import os.path`` binds the module ``os`` and so needs this module;
             # ``from os.path import join`` needs ``os.path``.
             top_level_name = name.partition(".")[0]
-            return self._stand_ins[name if fromlist else top_level_name]
+            module = self._stand_ins[name if fromlist else top_level_name]
+            _check_members(module, fromlist or ())
+            return module
         if not self._is_allowed(name, fromlist or ()):
             raise ImportError(import_refusal(name, sorted(self._allowed_names)))
         return self._real_import(name, globals, locals, fromlist)
@@ -131,6 +133,20 @@ class _Importer:
         submodules = [f"{name}.{member}" for member in members]
         are_submodules_allowed = bool(submodules) and self._allowed_names.issuperset(submodules)
         return are_submodules_allowed or _is_covered(name, self._allowed_names)
+
+
+def _check_members(module: Any, names: Iterable[str]) -> None:
+    """Raise the module's own error for a missing name, which names an alternative.
+
+    Without this check, Python would replace the error by "cannot import name".
+    """
+    for name in names:
+        if name == "*":
+            continue
+        try:
+            getattr(module, name)
+        except AttributeError as error:
+            raise ImportError(str(error)) from None
 
 
 def _is_covered(name: str, allowed_names: frozenset[str]) -> bool:

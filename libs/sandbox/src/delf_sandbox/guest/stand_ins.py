@@ -41,6 +41,7 @@ _INSTEAD = {
     "shutil": "copy, move and rmtree are there",
     "os": "programs, processes and the environment are out of reach; call the tools",
     "sys": "print for output; let the script reach its end",
+    "threading": "await asyncio.sleep(seconds), then call the function",
 }
 
 
@@ -83,6 +84,8 @@ def make_modules(output: Any, result_of: Callable[[Any], Any]) -> dict[str, type
     nest.apply = _no_op  # pyright: ignore[reportAttributeAccessIssue]
     threads = _copy_module("threading", threading)
     threads.Thread = _thread_class(result_of)
+    # A timer's function runs while the script goes on, or never runs: neither works at once.
+    del threads.Timer
     futures = _copy_module("concurrent.futures", concurrent.futures)
     executor = _executor_class(result_of)
     futures.ThreadPoolExecutor = futures.ProcessPoolExecutor = executor
@@ -108,7 +111,7 @@ def _subset_module(name: str, real: Any, names: Iterable[str]) -> Any:
 
 
 def _copy_module(name: str, real: Any) -> Any:
-    module = types.ModuleType(name)
+    module = _StandIn(name)
     # Names that the module would only load on access are omitted.
     for key, value in cast("dict[str, Any]", real.__dict__).items():
         if not key.startswith("__"):
