@@ -383,6 +383,34 @@ async def test_secret_of_a_list_item_goes_to_no_other_item(
     ]
 
 
+async def test_edited_list_keeps_booleans_that_equal_numbers(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
+    sent: list[Any] = []
+
+    @tool
+    def send(row: list[Any], others: list[Any]) -> str:
+        """Send rows."""
+        sent.extend((row, others))
+        return "sent"
+
+    def edit(request: Any) -> Edited:
+        auth = {**request.arguments["others"][1], "to": "eve"}
+        row = [True, "x", "y", {"n": [True]}]
+        return Edited(arguments={"row": row, "others": [True, auth]})
+
+    half = len(LONG) // 2
+    scripted_model.writes(
+        f"key = {LONG[:half]!r} + {LONG[half:]!r}\n"
+        "await send([1, 'a', 'b', {'n': [1]}], [1, {'to': 'ann', 'key': key}])"
+    )
+    _, response = await seen_of(delf_host, send, on_confirm=edit)
+    assert response.status, response.error
+    # Two items of the second list were changed, so the secret stays hidden.
+    rows_sent = [[True, "x", "y", {"n": [True]}], [True, {"to": "eve", "key": REDACTED}]]
+    assert repr(sent) == repr(rows_sent)
+
+
 def test_error_and_its_causes_are_redacted() -> None:
     redactor = Redactor([LONG])
     try:

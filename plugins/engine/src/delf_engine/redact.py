@@ -389,8 +389,25 @@ def restore_secrets(edited: Any, shown: Any, original: Any) -> Any:
         }
     if all(isinstance(version, list) for version in versions) and len(shown) == len(original):
         return _restore_secrets_in_items(edited, shown, original)
-    is_same_type = isinstance(edited, bool) is isinstance(shown, bool)  # 1 equals True
-    return original if is_same_type and edited == shown else edited
+    return original if _is_unchanged(edited, shown) else edited
+
+
+def _is_unchanged(edited: Any, shown: Any) -> bool:
+    """Return whether a value equals the shown value, at any depth; True does not equal 1."""
+    if isinstance(edited, Mapping) and isinstance(shown, Mapping):
+        edited_fields = cast("Mapping[str, Any]", edited)
+        shown_fields = cast("Mapping[str, Any]", shown)
+        return edited_fields.keys() == shown_fields.keys() and all(
+            _is_unchanged(edited_fields[name], shown_fields[name]) for name in shown_fields
+        )
+    if isinstance(edited, list) and isinstance(shown, list):
+        edited_items = cast("list[Any]", edited)
+        shown_items = cast("list[Any]", shown)
+        return len(edited_items) == len(shown_items) and all(
+            map(_is_unchanged, edited_items, shown_items)
+        )
+    is_same_type = isinstance(edited, bool) is isinstance(shown, bool)
+    return is_same_type and edited == shown
 
 
 def _restore_secrets_in_items(
@@ -398,14 +415,16 @@ def _restore_secrets_in_items(
 ) -> list[Any]:
     """Restore the secrets in a list that a person edited, as :func:`restore_secrets` describes."""
     if len(edited) == len(shown):
-        changed_count = sum(item != old for item, old in zip(edited, shown, strict=True))
+        changed_count = sum(not _is_unchanged(*pair) for pair in zip(edited, shown, strict=True))
         if changed_count <= 1:  # the changed item is certainly the edited item of its place
             return [restore_secrets(*parts) for parts in zip(edited, shown, original, strict=True)]
     restored: list[Any] = []
     for item in edited:
         # Look for the unchanged item at any place.
         pairs = zip(shown, original, strict=True)
-        candidates = [original_item for shown_item, original_item in pairs if shown_item == item]
+        candidates = [
+            original_item for shown_item, original_item in pairs if _is_unchanged(item, shown_item)
+        ]
         is_unique = bool(candidates) and all(each == candidates[0] for each in candidates)
         restored.append(candidates[0] if is_unique else item)
     return restored
