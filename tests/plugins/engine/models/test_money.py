@@ -15,7 +15,7 @@ import pytest
 
 from delf.errors import BudgetExceededError, ConfigurationError
 from delf.llm import LLMConfig
-from delf.messages import FilePart, ImagePart, ModelRequest, Price, Usage, user
+from delf.messages import FilePart, ImagePart, ModelRequest, ModelTool, Price, Usage, user
 from delf_engine.models.estimates import Estimate
 from delf_engine.models.money import Ledger
 from delf_engine.models.pool import FindPrice, load_pricing
@@ -40,6 +40,15 @@ def costs(expected: float, most: float = 0.0) -> Callable[[], Estimate]:
 def test_ledger_permits_the_first_call_at_any_cost() -> None:
     assert Ledger().estimate(M, request(), PRICE) == pytest.approx((100e-6, math.inf))
     assert Ledger().estimate(M, request(), None) == (0.0, math.inf)
+
+
+def test_ledger_counts_the_bytes_of_tools() -> None:
+    def expected_cost(description: str) -> float:
+        tool = ModelTool(name="send", description=description, parameters={})
+        return Ledger().estimate(M, request(tools=(tool,)), PRICE).expected
+
+    # In UTF-8, "発" has three bytes.
+    assert expected_cost("発" * 300) == pytest.approx(expected_cost("x" * 900))
 
 
 def test_ledger_estimates_with_the_maximum_output() -> None:

@@ -55,14 +55,14 @@ def complete_usage(request: ModelRequest, reply: ModelReply) -> Usage:
         usage = replace(usage, input_tokens=input_tokens(request))
     if not usage.output_tokens:
         content = "".join((reply.text, *(call.arguments for call in reply.calls)))
-        tokens = math.ceil(len(content.encode("utf-8", "replace")) * _TOKENS_PER_BYTE)
+        tokens = math.ceil(_utf8_length(content) * _TOKENS_PER_BYTE)
         usage = replace(usage, output_tokens=tokens)
     return usage
 
 
 def input_tokens(request: ModelRequest) -> int:
     """Estimate the number of input tokens of a request."""
-    text_bytes = sum(len(str(tool)) for tool in request.tools)
+    text_bytes = sum(_utf8_length(str(tool)) for tool in request.tools)
     attachment_tokens = 0
     for message in request.messages:
         for part in message.parts:
@@ -76,10 +76,15 @@ def input_tokens(request: ModelRequest) -> int:
                     file_tokens = len(part.data) // _FILE_BYTES_PER_TOKEN
                     attachment_tokens += max(_IMAGE_TOKENS, file_tokens)
                 case ToolCall():
-                    text_bytes += len(part.arguments.encode("utf-8", "replace"))
+                    text_bytes += _utf8_length(part.arguments)
                 case _:
-                    text_bytes += len(part.text.encode("utf-8", "replace"))
+                    text_bytes += _utf8_length(part.text)
     return round(text_bytes * _TOKENS_PER_BYTE) + attachment_tokens
+
+
+def _utf8_length(text: str) -> int:
+    """Return the number of bytes of a text in UTF-8."""
+    return len(text.encode("utf-8", "replace"))
 
 
 def output_limit(settings: Mapping[str, Any]) -> int | None:
