@@ -153,7 +153,8 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
     new_agent = setup.agent(chat=chat)
     reader = open_reader(COMMANDS, history_file())
 
-    async def main() -> bool:
+    async def run_session() -> bool:
+        """Return True if all tasks of the session succeeded."""
         async with await setup.start(new_agent, require_journal=continue_newest) as agent:
             started_agents.append(agent)
             if continue_newest:
@@ -171,7 +172,7 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
             for agent in started_agents:
                 keep_cancelled_tasks_resumable(agent)
 
-    have_all_succeeded = run_until_done(main, keep_resumable)
+    have_all_succeeded = run_until_done(run_session, keep_resumable)
     has_person_seen_failures = reader.interactive
     return have_all_succeeded or has_person_seen_failures
 

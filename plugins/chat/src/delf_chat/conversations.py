@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
-_ALL: Final = 2**31 - 1
+_NO_LIMIT: Final = 2**31 - 1
 _NAMESPACE: Final = "default"
 """The namespace of the conversations of `delf chat`."""
 
@@ -101,7 +101,7 @@ async def newest_of_project(setup: Setup, project: CurrentProject) -> str | None
 
     context = AgentContext.of(setup.project, setup.host)
     async with aclosing(context.open_conversation_journal()) as journal:
-        records = await journal.conversations(_NAMESPACE).find(_ALL)
+        records = await journal.conversations(_NAMESPACE).find(_NO_LIMIT)
     owns = functools.cache(project.owns)
     for record in records:
         if user_of(record.conversation) is None and owns(record.folder):
@@ -143,7 +143,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bo
     """  # noqa: D301 - click's mark for lines that stay as they are
 
     async def work(store: ConversationStore) -> list[ConversationRecord]:
-        records = {record.conversation: record for record in await store.find(_ALL)}
+        records = {record.conversation: record for record in await store.find(_NO_LIMIT)}
         for name in ids:
             if name not in records:
                 raise DelfError(
@@ -179,18 +179,19 @@ def prune(ctx: click.Context, pruning: Pruning, namespace: str, as_json: bool) -
 
 
 def _print_removed(
-    found: Sequence[ConversationRecord], *, as_json: bool, dry_run: bool = False
+    removed: Sequence[ConversationRecord], *, as_json: bool, dry_run: bool = False
 ) -> None:
     """Print the conversations that were removed, or would be removed in a dry run."""
-    messages = sum(record.messages for record in found)
+    messages = sum(record.messages for record in removed)
     if as_json:
-        records = [asdict(record) for record in found]
+        records = [asdict(record) for record in removed]
         row = _RemovedRow(dry_run=dry_run, conversations=records, messages=messages)
         click.echo(json_text(row, indent=2))
         return
     if dry_run:
-        for record in found:
+        for record in removed:
             click.echo(one_line(record.conversation))
     verb = "would be forgotten" if dry_run else "forgotten"
-    count = format_count(len(found), "conversation")
+    count = format_count(len(removed), "conversation")
+    # A dry run writes only ids to the standard output, for scripts.
     click.echo(f"{count} with {format_count(messages, 'message')} {verb}", err=dry_run)

@@ -112,7 +112,7 @@ class EditedLines:
             complete_while_typing=True,
             history=_history(history),
             key_bindings=_key_bindings(),
-            multiline=True,  # Enter is bound to "done"; see _key_bindings
+            multiline=True,  # _key_bindings() makes Enter submit nevertheless
             prompt_continuation=_CONTINUATION_PROMPT,
             style=Style.from_dict({"prompt": "bold ansicyan"}),
             enable_history_search=False,

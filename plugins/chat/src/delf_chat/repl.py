@@ -96,11 +96,11 @@ class Repl:
     def _greet(self) -> None:
         agent = self._agent
         model = short_name(agent.config.main_llm.model)
-        where = ""
+        line = f"delf · {model} · {named_tools(agent)}"
         if (chat := chat_of(agent)) is not None:
             suffix = "" if chat.persist else " (in memory)"
-            where = f" · conversation {chat.conversation_id}{suffix}"
-        self._screen.line(f"delf · {model} · {named_tools(agent)}{where}", "dim")
+            line += f" · conversation {chat.conversation_id}{suffix}"
+        self._screen.line(line, "dim")
         self._screen.line(
             "/help shows the commands; Ctrl-C stops a task, Ctrl-D or exit leaves", "dim"
         )
@@ -131,8 +131,8 @@ class Repl:
         if self._screen.console is None:
             yield ()
             return
-        asks = self._agent.config.approval_mode == "interactive"
-        live_status = LiveStatus(self._screen.console, asks_person=asks)
+        asks_person = self._agent.config.approval_mode == "interactive"
+        live_status = LiveStatus(self._screen.console, asks_person=asks_person)
         live_status.start()
         try:
             yield (live_status,)

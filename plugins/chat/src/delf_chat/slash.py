@@ -130,11 +130,12 @@ class _Session:
     async def open(self, rest: str) -> None:
         if not rest:
             raise DelfError("which one?", hint="/open ID; /list shows them")
-        newest = await self.chat.store().load(check_id_without_user(rest), 1)
-        if not newest.messages and newest.summary is None:
-            names = [record.conversation for record in await self.chat.aconversations()]
+        stored = await self.chat.store().load(check_id_without_user(rest), limit=1)
+        is_missing = not stored.messages and stored.summary is None
+        if is_missing:
+            known_ids = [record.conversation for record in await self.chat.aconversations()]
             raise DelfError(
-                f"there is no conversation {rest!r}{did_you_mean(rest, names)}",
+                f"there is no conversation {rest!r}{did_you_mean(rest, known_ids)}",
                 hint="/list shows them; /new ID begins one",
             )
         self.chat.switch(rest)
@@ -201,11 +202,11 @@ def conversation_lines(
         )
         for record in records
     ]
+    if not rows:
+        return []
     head = ("conversation", "last", "messages", "title")
-    # Cut long titles, so that each conversation takes one line.
-    if rows:
-        return format_table(rows, head, terminal_width(), whole=False)
-    return []
+    # whole=False truncates long titles, so that each conversation takes one line.
+    return format_table(rows, head, terminal_width(), whole=False)
 
 
 def _cut(text: str) -> str:
