@@ -44,28 +44,30 @@ def available(as_json: bool) -> None:
     `delf plugins install NAME` installs any of them. Plugins of other people need their full name,
     delf-plugin-NAME; delf's authors have not reviewed them.
     """
-    table = dict(purposes())
+    summaries_by_purpose = dict(purposes())  # each summary by the name of its plugin
     if other_plugins := plugins_of_others():
-        table[OTHERS_HEADING] = {name: plugin["summary"] for name, plugin in other_plugins.items()}
+        summaries_by_purpose[OTHERS_HEADING] = {
+            name: plugin["summary"] for name, plugin in other_plugins.items()
+        }
     installed: dict[str, bool] = {}
-    for purpose, names in table.items():
+    for purpose, summaries in summaries_by_purpose.items():
         prefix = "" if purpose == OTHERS_HEADING else PLUGIN_PREFIX
-        for name in names:
+        for name in summaries:
             installed[name] = is_installed(prefix + name)
     if as_json:
         rows = [
             _AvailableRow(name=name, purpose=purpose, summary=summary, installed=installed[name])
-            for purpose, names in table.items()
-            for name, summary in names.items()
+            for purpose, summaries in summaries_by_purpose.items()
+            for name, summary in summaries.items()
         ]
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     width = max(map(len, installed))
-    for number, (purpose, names) in enumerate(table.items()):
+    for number, (purpose, summaries) in enumerate(summaries_by_purpose.items()):
         if number > 0:
             click.echo("")
         click.echo(click.style(purpose, bold=True))
-        for name, summary in names.items():
+        for name, summary in summaries.items():
             mark = click.style("✓", fg="green") if installed[name] else " "
             click.echo(f"{mark} {name:<{width}}  {wrap_text(summary, indent=width + 4)}")
     count = f"{sum(installed.values())} of {len(installed)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 import click
 
@@ -30,6 +30,20 @@ class _SettingRow(TypedDict):
     Args:
         key: The key, such as ``agent.timeout`` or ``connections.shop.url``.
         value: The value as it was written; a secret is hidden.
+        origin: The file with its section, or the variable.
+    """
+
+    key: str
+    value: Any
+    origin: str
+
+
+class _GivenValue(NamedTuple):
+    """A setting that is set.
+
+    Args:
+        key: The full key, such as ``connections.shop.url``.
+        value: The value as it was written, with secrets.
         origin: The file with its section, or the variable.
     """
 
@@ -102,8 +116,8 @@ def show(ctx: click.Context, as_json: bool) -> None:
     state = state_of(ctx)
     values = list(_given_values(state.load_project()))
     rows = [
-        _SettingRow(key=key, value=state.redact_data(value), origin=origin)
-        for key, value, origin in values
+        _SettingRow(key=given.key, value=state.redact_data(given.value), origin=given.origin)
+        for given in values
     ]
     if as_json:
         click.echo(json_text(rows, indent=2))
@@ -248,32 +262,27 @@ def check(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(0 if write_findings(state, examine_config(state), as_json=as_json) else 2)
 
 
-def _given_values(project: Project) -> Iterator[tuple[str, Any, str]]:
-    """Yield the full key, the raw value and the origin of each setting."""
+def _given_values(project: Project) -> Iterator[_GivenValue]:
     for path, setting in project.agent_values.leaves():
-        yield ".".join(("agent", *path)), setting.value, setting.origin
+        yield _GivenValue(".".join(("agent", *path)), setting.value, setting.origin)
     for name, entry in project.connections.items():
         entry_settings = {"type": entry.type, "allow": entry.allow, "confirm": entry.confirm}
         for key, value in entry_settings.items():
             if value is not None:
-                yield f"connections.{name}.{key}", value, f"{entry.where} {key}"
+                yield _GivenValue(f"connections.{name}.{key}", value, f"{entry.where} {key}")
         for path, setting in entry.values.leaves():
-            yield ".".join(("connections", name, *path)), setting.value, setting.origin
-        yield from _values_of_variables(project, f"connections.{name}", name)
+            full_key = ".".join(("connections", name, *path))
+            yield _GivenValue(full_key, setting.value, setting.origin)
+        yield from _values_of_variables(project, "connections", name)
     for name in project.plugin_options:
         for path, setting in project.plugin_options.leaves(name):
-            yield ".".join(("plugins", name, *path)), setting.value, setting.origin
-        yield from _values_of_variables(project, f"plugins.{name}", name)
+            full_key = ".".join(("plugins", name, *path))
+            yield _GivenValue(full_key, setting.value, setting.origin)
+        yield from _values_of_variables(project, "plugins", name)
 
 
-def _values_of_variables(
-    project: Project, section: str, name: str
-) -> Iterator[tuple[str, Any, str]]:
-    """Yield the settings of ``[section.name]`` that environment variables give.
-
-    Each is a tuple of the setting's key, its value, and the name of the variable. The name has a
-    prefix, such as ``.env: ``, if the variable comes from a file or from ``delf keys``.
-    """
+def _values_of_variables(project: Project, section: str, name: str) -> Iterator[_GivenValue]:
+    """Yield the settings of ``[section.name]`` that environment variables give."""
     prefix = _variable_prefix(name)
     # DELF_SHOP_EU_URL belongs to a connection shop_eu, if there is one, and not to shop.
     names = (*project.connections, *project.plugin_options)
@@ -287,7 +296,8 @@ def _values_of_variables(
         if is_own and value:
             is_stored_key = stored_keys.get(variable) == value
             origin = _origin_of(variable, is_stored_key=is_stored_key)
-            yield f"{section}.{variable.removeprefix(prefix).lower()}", value, origin
+            key = variable.removeprefix(prefix).lower()
+            yield _GivenValue(f"{section}.{name}.{key}", value, origin)
 
 
 def _variable_prefix(name: str) -> str:
@@ -295,6 +305,7 @@ def _variable_prefix(name: str) -> str:
 
 
 def _origin_of(variable: str, *, is_stored_key: bool) -> str:
+    """Return a variable's name, with a prefix if it comes from ``.env`` or ``delf keys``."""
     if variable in os.environ:
         return variable
     store = "delf keys" if is_stored_key else ".env"
@@ -323,7 +334,7 @@ def _value_in_section(project: Project, key: str) -> Any:
     For the name of a table, such as ``connections.shop``, return a mapping from the keys below to
     their values.
     """
-    values = {given_key: value for given_key, value, _ in _given_values(project)}
+    values = {given.key: given.value for given in _given_values(project)}
     if key in values:
         return values[key]
     prefix = f"{key}."
@@ -373,7 +384,7 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
     import tomlkit
 
     *table_names, key = path
-    may_be_model = path[0] == "agent"
+    is_of_agent = path[0] == "agent"  # only the agent has settings that are models
     document = tomlkit.parse(text)
     table: Any = document
     adds_table = False
@@ -384,12 +395,11 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
             has_no_header = depth == 0 and len(path) > 2
             table[part] = tomlkit.table(is_super_table=has_no_header)
             adds_table = True
-        elif may_be_model and isinstance(table[part], str):
-            # llm = "gpt-4o" becomes llm = {model = "gpt-4o"}. Any other text is no table, and the
-            # caller's validation has refused a key in it.
-            name = table[part]
+        elif is_of_agent and isinstance(table[part], str):
+            # A model's name: the caller's validation has refused a key in any other text.
+            model_name = table[part]
             table[part] = tomlkit.inline_table()
-            table[part]["model"] = name
+            table[part]["model"] = model_name
         table = table[part]
         if not isinstance(cast("object", table), Mapping):
             above = ".".join(path[: depth + 1])
@@ -397,7 +407,7 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
                 f"{above} is a single value, without a key {path[depth + 1]!r}"
             )
     replaces_table = isinstance(table.get(key), Mapping) and not isinstance(value, Mapping)
-    if may_be_model and replaces_table:
+    if is_of_agent and replaces_table:
         table[key]["model"] = value  # the existing table keeps the model's other settings
     else:
         table[key] = value

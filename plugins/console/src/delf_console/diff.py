@@ -75,9 +75,11 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     project = CurrentProject.of(state_of(ctx))
 
     async def load(journal: SharedJournal) -> tuple[TaskWithEvents, TaskWithEvents]:
-        names = [await find_id(journal, text, project) for text in (first, second)]
-        task_a, task_b = [(await journal.task(name), await journal.read(name)) for name in names]
-        return task_a, task_b
+        async def load_task(text: str) -> TaskWithEvents:
+            full_id = await find_id(journal, text, project)
+            return await journal.task(full_id), await journal.read(full_id)
+
+        return await load_task(first), await load_task(second)
 
     task_a, task_b = ask_journal(ctx, load)
     data = compared_data(task_a, task_b)
@@ -94,10 +96,11 @@ def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> ComparisonR
 
     a = prepare_comparison(*task_a)
     b = prepare_comparison(*task_b)
-    names = short_id(task_a[0].task_id), short_id(task_b[0].task_id)
+    short_ids = short_id(task_a[0].task_id), short_id(task_b[0].task_id)
 
     def diff_of(part: Part) -> list[str]:
-        return list(difflib.unified_diff(a.lines[part], b.lines[part], *names, lineterm="", n=2))
+        lines_a, lines_b = a.lines[part], b.lines[part]
+        return list(difflib.unified_diff(lines_a, lines_b, *short_ids, lineterm="", n=2))
 
     return ComparisonRow(
         a=a.figures,

@@ -431,11 +431,13 @@ async def _check_journal(host: PluginHost, project: Project) -> Finding:
             await journal.aclose()
     except DelfError as error:
         finding = _problem("journal", error)
-        is_unavailable = isinstance(error, JournalUnavailableError)
-        if is_unavailable and not error.chosen and project.journal is None:
-            # A task starts without the default journal: its events are in memory only.
-            return replace(finding, status="note")
-        return finding
+        is_default_unavailable = (
+            isinstance(error, JournalUnavailableError)
+            and not error.chosen
+            and project.journal is None
+        )
+        # A task starts without the default journal: its events are in memory only.
+        return replace(finding, status="note") if is_default_unavailable else finding
     return Finding(area="journal", status="ok", text=text)
 
 

@@ -300,18 +300,7 @@ def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     else:
         yield "It has no actions." if data["note"] is None else "Its actions are not known yet."
     if verbose:
-        for method in data["methods"]:
-            yield click.style(wrap_text(method["signature"], indent=8), bold=True)
-            yield f"    {wrap_text(method['description'], indent=4)}"
-            for parameter in method["parameters"]:
-                if "description" in parameter:
-                    text = f"{parameter['name']}: {parameter['description']}"
-                    yield f"    {wrap_text(text, indent=4)}"
-            yield ""
-        settings = [(s["name"], s["variable"], s["description"]) for s in data["settings"]]
-        yield from table(settings, ("setting", "variable", "what it is"), whole=True)
-        if settings:
-            yield ""
+        yield from _details(data)
     count = format_count(len(rows), "action")
     yield count if verbose else f"{count}; --verbose shows parameters"
     notes = [note for note in (data["note"], *data["notices"]) if note]
@@ -320,3 +309,22 @@ def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     label = click.style("note:", fg="yellow", bold=True)
     for note in notes:
         yield f"{label} {wrap_text(note, head=len('note: '))}"
+
+
+def _details(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about the parameters of a connection's actions, and about its settings."""
+    from delf_cli.streams import wrap_text
+    from delf_cli.tables import table
+
+    for method in data["methods"]:
+        yield click.style(wrap_text(method["signature"], indent=8), bold=True)
+        yield f"    {wrap_text(method['description'], indent=4)}"
+        for parameter in method["parameters"]:
+            if "description" in parameter:
+                text = f"{parameter['name']}: {parameter['description']}"
+                yield f"    {wrap_text(text, indent=4)}"
+        yield ""
+    settings = [(s["name"], s["variable"], s["description"]) for s in data["settings"]]
+    yield from table(settings, ("setting", "variable", "what it is"), whole=True)
+    if settings:
+        yield ""

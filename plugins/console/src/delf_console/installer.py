@@ -114,8 +114,8 @@ def run(
     """
     click.echo(visible(f"{doing} …"), err=True)
     with _empty_private_folder() as folder:
-        lines = "\n".join([_FORBID_FOREIGN_DELF, *constraints])
-        (folder / _CONSTRAINTS_FILE).write_text(f"{lines}\n", encoding="utf-8")
+        constraints_text = "\n".join([_FORBID_FOREIGN_DELF, *constraints])
+        (folder / _CONSTRAINTS_FILE).write_text(f"{constraints_text}\n", encoding="utf-8")
         process = subprocess.run(  # noqa: S603 - the user asked for it
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", check=False,

@@ -195,24 +195,25 @@ def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
 
 
 async def _export(journal: SharedJournal, path: Path) -> int:
-    tasks = 0
+    """Write the events of all tasks into a new file; return the number of tasks."""
+    task_count = 0
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(json_text(_FORMAT) + "\n")
             async for events in journal.read_all():
-                tasks += 1
+                task_count += 1
                 for event in events:
                     file.write(json_text(encode(event)) + "\n")
     except UnreadableEventError as error:
         raise DelfError(
-            f"{path} has {format_count(tasks, 'task')}, without what cannot be read: "
+            f"{path} has {format_count(task_count, 'task')}, without what cannot be read: "
             f"{error.message}",
             hint=error.hint,
         ) from error
     except OSError as error:
         raise DelfError(f"{path} cannot be written: {error.strerror}") from error
-    return tasks
+    return task_count
 
 
 async def _import_tasks(journal: SharedJournal, path: Path) -> int:
@@ -221,8 +222,8 @@ async def _import_tasks(journal: SharedJournal, path: Path) -> int:
     batch: list[Event] = []
     for events in _tasks_of(path):
         task_id = events[0].task_id
-        # The journal does not have the tasks of this batch yet: added_ids keeps a task whose events
-        # are in the file twice from being added again.
+        # The file may have a task twice. If its first events are still in ``batch``, _has_task()
+        # does not find the task in the journal, but ``added_ids`` has it.
         if task_id in added_ids or await _has_task(journal, task_id):
             continue
         added_ids.add(task_id)

@@ -75,7 +75,7 @@ def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bo
     file that only you can read. Variables of the shell and of a project's .env override the kept
     key. If the standard input is not a terminal, the key is read from it without a question.
     """
-    variable, address = _variables(ctx, name)
+    variable, address_variable = _variables(ctx, name)
     if base_url is not None and "://" not in base_url:
         raise ConfigurationError(
             f"--base-url {base_url!r} is not an address", hint="such as http://localhost:8000/v1"
@@ -84,7 +84,7 @@ def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bo
     key_store = KeptKeys.here()
     places = {variable: key_store.keep(variable, value)}
     if base_url is not None:
-        places[address] = key_store.keep(address, base_url)
+        places[address_variable] = key_store.keep(address_variable, base_url)
     if as_json:
         click.echo(json_text(_KeptRow(kept=places)))
     for stored_name, place in places.items():
@@ -122,13 +122,13 @@ def list_command(as_json: bool) -> None:
 def remove(ctx: click.Context, name: str, as_json: bool) -> None:
     """Forget a kept key, with the address that was kept for it."""
     key_store = KeptKeys.here()
-    variable, address = _variables(ctx, name)
+    variable, address_variable = _variables(ctx, name)
     if not key_store.remove(variable):
         names = ", ".join(sorted(key_store.names())) or "none"
         raise ConfigurationError(f"{variable} is not kept", hint=f"kept are: {names}")
     removed = [variable]
-    if key_store.remove(address):
-        removed.append(address)
+    if key_store.remove(address_variable):
+        removed.append(address_variable)
     if as_json:
         click.echo(json_text(_RemovedRow(removed=removed)))
         return

@@ -158,9 +158,8 @@ def install(
         for record in state.discover().records()
         if record.distribution in packages or record.name not in names_before
     }
-    checked: list[CheckResult] = []
-    if shown_names:  # without names, _check_plugins() would check all plugins
-        checked += _check_plugins(state, shown_names, release=False)
+    # Without names, _check_plugins() would check all plugins.
+    checked = list(_check_plugins(state, shown_names, release=False)) if shown_names else []
     if as_json:
         installed = [{"name": item.name, "origin": item.origin} for item in items]
         data = _InstalledRow(installed=installed, plugins=list(map(asdict, checked)))

@@ -112,9 +112,6 @@ def quickstart(
 
     Keys in the environment and local servers (Ollama, LM Studio, llama.cpp) are found.
     """
-    from delf.trust.decisions import Trust, items_of
-    from delf.trust.folders import CONFIG_FILE
-
     state = state_of(ctx)
     offers = list(_find_offers(base_url, state.discover().providers))
 
@@ -149,13 +146,7 @@ def quickstart(
     file = _ask("Folder of the project", _new_file, ".") if folder is None else _new_file(folder)
     project_folder = file.parent
     base_url_setting = _base_url_setting(offer)
-    text = _agent_section(offer, base_url_setting) + connection_text
-    try:
-        write_private(file, text.encode())
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
-    # The file has only the user's answers, so the next command need not ask for trust.
-    Trust.here().keep(project_folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
+    _write_trusted(file, _agent_section(offer, base_url_setting) + connection_text)
     next_commands = list(_next_commands(state, project_folder, has_database=bool(connection_text)))
     data = _ProjectRow(
         file=str(file), model=offer.model, base_url=base_url_setting, next=next_commands
@@ -236,6 +227,19 @@ def _new_file(folder: str | Path) -> Path:
             hint="delf config set KEY VALUE changes it; or name another folder",
         )
     return file
+
+
+def _write_trusted(file: Path, text: str) -> None:
+    """Write a project's ``delf.toml``, and record that the user trusts it."""
+    from delf.trust.decisions import Trust, items_of
+    from delf.trust.folders import CONFIG_FILE
+
+    try:
+        write_private(file, text.encode())
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
+    # The file has only the user's answers, so the next command need not ask for trust.
+    Trust.here().keep(file.parent.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
 
 
 def _ask_model(choose_and_try: Callable[[str], _Offer], offers: Sequence[_Offer]) -> _Offer:

@@ -65,27 +65,29 @@ def resume(
     state = state_of(ctx)
     flags = flags_of(run_options)
     options = Options(flags=flags, **remaining_options(run_options), resumes=True)
-    name, started = asyncio.run(find_task(state, options, task_id))
-    parent = getattr(started, "parent", None)  # a queued task has no parent
+    full_id, begin_event = asyncio.run(find_task(state, options, task_id))
+    parent = getattr(begin_event, "parent", None)  # a queued task has no parent
     if parent is not None:
         raise DelfError(
-            f"{name} is a child task: it goes on with the task that started it",
+            f"{full_id} is a child task: it goes on with the task that started it",
             hint=f"delf resume {parent}",
         )
-    # Before the options of the task's start are added: only a limit that is given now extends it.
+    # Here, because restore_options() adds the limits with which the task was started, and only a
+    # limit that is given now extends them.
     extends_limits = _sets_limit(options)
-    setup: Mapping[str, Any] = {} if started is None else started.setup
+    setup: Mapping[str, Any] = {} if begin_event is None else begin_event.setup
     if here:
         recorded_folders = setup.keys() & {"folder", PROJECT_FOLDER}
         setup = {**setup, **dict.fromkeys(recorded_folders, str(Path.cwd()))}
     options = restore_options(state, options, setup)
     # The end of a chat's task becomes part of its conversation.
-    if started is not None and setup.get("chat"):
-        options = replace(options, conversation=started.conversation)
+    if begin_event is not None and setup.get("chat"):
+        options = replace(options, conversation=begin_event.conversation)
 
     def resume_task(agent: Agent, listeners: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
-        """Resume the task with the command's limits and its decision about interrupted calls."""
-        return agent.aresume(name, settle=settle, continue_past_limit=extends_limits, **listeners)
+        return agent.aresume(
+            full_id, settle=settle, continue_past_limit=extends_limits, **listeners
+        )
 
     ctx.exit(work_session(state, resume_task, options))
 
@@ -106,13 +108,13 @@ async def find_task(
     project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
     journal = project_journal(project, state.discover(project.environ))
     try:
-        name = text
+        full_id = text
         if isinstance(journal, SharedJournal):
-            name = await find_id(journal, text, CurrentProject.of(state))
-        events = await journal.read(name)
+            full_id = await find_id(journal, text, CurrentProject.of(state))
+        events = await journal.read(full_id)
     finally:
         await journal.aclose()
-    return name, start_event(events)
+    return full_id, start_event(events)
 
 
 def _sets_limit(options: Options) -> bool:

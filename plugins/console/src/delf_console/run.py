@@ -105,8 +105,8 @@ def _routine_task(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str
     """Return the text of a task that calls a routine, from ``NAME=VALUE`` inputs."""
     arguments: dict[str, str] = {}
     for text in inputs:
-        key, is_pair, value = text.partition("=")
-        if not is_pair:
+        key, separator, value = text.partition("=")
+        if not separator:
             raise click.UsageError(f"--input {text!r} is not a NAME=VALUE", ctx)
         arguments[key.strip()] = value
     state = state_of(ctx)

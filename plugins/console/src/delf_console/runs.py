@@ -377,10 +377,11 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
         click.echo(json_text(data, indent=2))
         return
     if dry_run:
-        for name in removed.tasks:
-            click.echo(one_line(name))
+        for task_id in removed.tasks:
+            click.echo(one_line(task_id))
     verb = "would be removed" if dry_run else "removed"
     count = format_count(len(removed.tasks), "task")
+    # A dry run writes only ids to the standard output, for scripts.
     click.echo(f"{count} with {format_count(removed.events, 'event')} {verb}", err=dry_run)
 
 

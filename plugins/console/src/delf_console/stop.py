@@ -43,15 +43,15 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
 
     async def work(journal: SharedJournal) -> tuple[str, bool, str]:
-        name = await journal.resolve(task_id)
-        check_id_prefix(task_id, name)
-        was_stopped = await journal.stop(name, "cli")
-        return name, was_stopped, (await journal.task(name)).state
+        full_id = await journal.resolve(task_id)
+        check_id_prefix(task_id, full_id)
+        was_stopped = await journal.stop(full_id, "cli")
+        return full_id, was_stopped, (await journal.task(full_id)).state
 
-    name, was_stopped, state = ask_journal(ctx, work)
+    full_id, was_stopped, state = ask_journal(ctx, work)
     if as_json:
-        row = _StoppedRow(task_id=name, stopped=was_stopped, state=state)
+        row = _StoppedRow(task_id=full_id, stopped=was_stopped, state=state)
         click.echo(json_text(row, indent=2))
         return
     message = "stopped" if was_stopped else f"was over already: {state}"
-    click.echo(f"{visible(name)} {message}")
+    click.echo(f"{visible(full_id)} {message}")
