@@ -45,6 +45,12 @@ class TestFindsBySigns(SqlJournal):
         return [each for each in found if text != "5%" or "5" in each.task]
 
 
+@breaks("test_find_filters_by_fields")
+class TestFindsAnyField(SqlJournal):
+    async def find(self, limit=100, *, fields=None, **more):
+        return await super().find(limit, **more)
+
+
 @breaks("test_list_continues_after_a_cursor", says="begins again")
 class TestBeginsAnew(SqlJournal):
     async def find(self, limit=100, *, after=None, **more):
