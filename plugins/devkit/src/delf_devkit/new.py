@@ -253,14 +253,16 @@ def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
         del paths_by_template["plugin.py"]
     common = _templates() / "common"
     kind_files = dict(template_of(kind).files)
-    filled = {**fields, "usage": _fill_template(kind_files.pop("usage.md"), fields).strip()}
+    usage = _fill_template(kind_files.pop("usage.md"), fields).strip()
+    fields_and_usage = {**fields, "usage": usage}
     files = {f"{source}/py.typed": ""}
     for name, path in paths_by_template.items():
-        files[path] = _fill_template((common / f"{name}.txt").read_text(encoding="utf-8"), filled)
+        text = (common / f"{name}.txt").read_text(encoding="utf-8")
+        files[path] = _fill_template(text, fields_and_usage)
     for name, text in kind_files.items():
         folder = "tests" if name.startswith("test_") else source
         path = name.replace("capability", fields["capability"])
-        files[f"{folder}/{path}"] = _fill_template(text, filled)
+        files[f"{folder}/{path}"] = _fill_template(text, fields_and_usage)
     return dict(sorted(files.items()))
 
 

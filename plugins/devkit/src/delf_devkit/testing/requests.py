@@ -130,7 +130,8 @@ def sample_requests() -> dict[str, ApprovalRequest]:
     samples = {kind.value: replace(request, **fields) for kind, fields in _SAMPLE_FIELDS.items()}
     everything: dict[str, Any] = {}
     for kind, fields in _SAMPLE_FIELDS.items():
-        if kind not in (FactKind.CODE, FactKind.ACTION):
+        is_of_script = kind in (FactKind.CODE, FactKind.ACTION)
+        if not is_of_script:  # a request is about a script or a call, and not about both
             everything |= fields
     many = {f"parameter_{n:02}": f"value-{n * 7919}-end" for n in range(30)}
     very_many = {f"parameter_{n:03}": f"value-{n * 7919}-end" for n in range(400)}

@@ -71,9 +71,10 @@ def _shifted_functions(seconds: int) -> dict[Any, Callable[..., Any]]:
     def strftime(form: str, *moment: Any) -> str:
         return real_strftime(form, *(moment or (local_now(),)))
 
-    def with_wall_clock(gettime: Callable[[int], Any], unit: int) -> Callable[[int], Any]:
+    def with_wall_clock(gettime: Callable[[int], Any], per_second: int) -> Callable[[int], Any]:
         def shifted_gettime(clock: int, /) -> Any:
-            return gettime(clock) + (seconds * unit if clock == time.CLOCK_REALTIME else 0)
+            is_wall_clock = clock == time.CLOCK_REALTIME
+            return gettime(clock) + (seconds * per_second if is_wall_clock else 0)
 
         return shifted_gettime
 
@@ -136,12 +137,13 @@ def clock_ahead() -> Generator[Callable[[float], None]]:
     real_monotonic, real_time = time.monotonic, time.time
     ahead = 0.0
 
-    def move(seconds: float) -> None:
+    def advance(seconds: float) -> None:
         nonlocal ahead
         ahead += seconds
 
-    time.monotonic, time.time = lambda: real_monotonic() + ahead, lambda: real_time() + ahead
+    time.monotonic = lambda: real_monotonic() + ahead
+    time.time = lambda: real_time() + ahead
     try:
-        yield move
+        yield advance
     finally:
         time.monotonic, time.time = real_monotonic, real_time

@@ -451,8 +451,11 @@ def blocking_calls() -> Generator[list[str]]:
     loop_thread_id = threading.get_ident()
     calls: list[str] = []
 
+    def is_on_loop() -> bool:
+        return threading.get_ident() == loop_thread_id
+
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
-        if threading.get_ident() != loop_thread_id:
+        if not is_on_loop():
             return
         blocking_step = _blocking_step(event, arguments)
         if blocking_step is not None:
@@ -469,15 +472,14 @@ def blocking_calls() -> Generator[list[str]]:
         """
 
         def sync(file: Any) -> None:
-            if threading.get_ident() == loop_thread_id:
+            if is_on_loop():
                 calls.append(f"os.{name} at {_caller()}")
             original_syncs[name](file)
 
         return sync
 
     def recording_sleep(seconds: float) -> None:
-        is_of_loop_thread = threading.get_ident() == loop_thread_id
-        if seconds and is_of_loop_thread:  # sleep(0) only yields to other threads
+        if seconds and is_on_loop():  # sleep(0) only yields to other threads
             calls.append(f"time.sleep at {_caller()}")
         original_sleep(seconds)
 

@@ -221,7 +221,9 @@ class JournalContract(Contract):
     async def test_event_of_a_cancelled_writer_is_kept(self, journal: Any) -> None:
         await journal.append(started("t"))
         await journal.append(started("u"))
-        writers = list(enumerate(LOOP_ITERATIONS[1:], 2))  # started() is the event with number 1
+        # Without 0 iterations, after which the append would not have begun. The event of started()
+        # has the number 1.
+        writers = list(enumerate(LOOP_ITERATIONS[1:], 2))
         for seq, iterations in writers:
             # An event of another task is on its way, so that the writer may have to wait.
             other = asyncio.ensure_future(journal.append(printed("u", seq)))
@@ -233,8 +235,8 @@ class JournalContract(Contract):
         last_seq = len(writers) + 2
         await journal.append(printed("t", last_seq))
         numbers = [event.seq for event in await journal.read("t")]
-        missing_ones = {seq for seq, _ in writers} - {*numbers}
-        assert not missing_ones, "an event is lost whose writer was cancelled: shield what writes"
+        lost = {seq for seq, _ in writers} - {*numbers}
+        assert not lost, "an event is lost whose writer was cancelled: shield what writes"
         assert numbers == sorted(numbers), (
             "an append that began earlier is stored after an append that began later"
         )
@@ -301,17 +303,16 @@ class JournalContract(Contract):
         task_stream = journal.subscribe("t")
         all_stream = journal.subscribe()
         events = [printed("t", seq) for seq in range(2, _LAGGING_EVENTS)]
+
+        async def receive_all(stream: Any, received: list[int]) -> None:
+            while len(received) < len(events):
+                received.append((await anext(stream)).seq)
+
         for event in events:
             await self.within(journal.append(event), self.seconds * 10)
         for kind, stream in (("of one task", task_stream), ("of all tasks", all_stream)):
             received: list[int] = []
-
-            # The defaults bind the stream and the list of this round of the loop.
-            async def receive(stream: Any = stream, received: list[int] = received) -> None:
-                while len(received) < len(events):
-                    received.append((await anext(stream)).seq)
-
-            receiving = asyncio.ensure_future(receive())
+            receiving = asyncio.ensure_future(receive_all(stream, received))
             await asyncio.wait({receiving}, timeout=self.seconds / 2)
             receiving.cancel()
             await asyncio.wait({receiving})

@@ -418,8 +418,10 @@ def _owners(kind: type) -> Iterator[type | ModuleType]:
     """Yield a class with its bases, and the modules of its package with their classes."""
     yield from _own_classes(kind)
     package = _package(kind)
+    if package in _EXEMPT_PACKAGES:
+        return
     for name, module in list(sys.modules.items()):
-        belongs_to_package = name.partition(".")[0] == package and package not in _EXEMPT_PACKAGES
+        belongs_to_package = name.partition(".")[0] == package
         # Modules with tests keep texts of the tests; one of them may define the tested class.
         is_other_test_module = name != kind.__module__ and bool(_TEST_MODULE.search(name))
         if not belongs_to_package or is_other_test_module:

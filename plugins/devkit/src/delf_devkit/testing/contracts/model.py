@@ -432,17 +432,17 @@ class ModelContract(Contract):
     async def test_model_serves_concurrent_requests(
         self, model: Any, question: ModelRequest
     ) -> None:
-        answers = [model.complete(question) for _ in range(_CONCURRENT)]
-        for reply in await asyncio.gather(*answers):
+        replies = await asyncio.gather(*(model.complete(question) for _ in range(_CONCURRENT)))
+        for reply in replies:
             self._check_reply(reply)
         requests = [_about("word " * (20 * number + 1)) for number in range(_CONCURRENT)]
         alone = [await model.complete(request) for request in requests]
-        answers = [model.complete(request) for request in requests]
-        together = await asyncio.gather(*answers)
-        counts = [[reply.usage.input_tokens for reply in replies] for replies in (alone, together)]
-        assert counts[0] == counts[1], (
-            f"four requests have {counts[0]} tokens alone and {counts[1]} at one time: they are "
-            "mixed up; keep a request in variables, not in `self`"
+        together = await asyncio.gather(*(model.complete(request) for request in requests))
+        tokens_alone = [reply.usage.input_tokens for reply in alone]
+        tokens_together = [reply.usage.input_tokens for reply in together]
+        assert tokens_alone == tokens_together, (
+            f"four requests have {tokens_alone} tokens alone and {tokens_together} at one time: "
+            "they are mixed up; keep a request in variables, not in `self`"
         )
 
     async def test_methods_do_not_block_the_event_loop(
@@ -518,10 +518,10 @@ class ModelContract(Contract):
         assert work.cancelled()
         again = asyncio.ensure_future(slow_model.complete(question))
         await asyncio.wait({again}, timeout=0.1)
-        broken = again.done() and again.exception()
+        error = again.exception() if again.done() else None
         again.cancel()
         await asyncio.wait({again})
-        assert not broken, f"after a request that was cancelled, the next one fails: {broken!r}"
+        assert error is None, f"after a request that was cancelled, the next one fails: {error!r}"
 
     @needs("calls")
     async def test_model_calls_an_offered_tool(self, calling_model: Any) -> None:

@@ -133,14 +133,13 @@ class ObserverContract(Contract):
                     await observer.observe(event)
 
         await watch(f"early-{number}" for number in range(_TASKS))
-        early = _size_of(observer)
+        size_early = _size_of(observer)
         await watch(f"later-{number}" for number in range(_TASKS))
         size_later = _size_of(observer)
-        assert size_later < early + _TASKS // 2, (
-            f"after {_TASKS} tasks it holds {early} objects, after as many more {size_later}: "
+        assert size_later < size_early + _TASKS // 2, (
+            f"after {_TASKS} tasks it holds {size_early} objects, after as many more {size_later}: "
             "an agent that runs for months grows with each task; forget a task with its "
-            "TaskFinished, and "
-            "bound what waits to be sent"
+            "TaskFinished, and bound what waits to be sent"
         )
 
     async def test_use_leaves_the_process_unchanged(self, observer: Any) -> None:

@@ -96,8 +96,10 @@ class PluginContract(Contract):
 
     def test_plugin_declares_its_core_version(self) -> None:
         requirements = [Requirement(line) for line in self._dist.requires or ()]
-        on_core = [each for each in requirements if normalise(each.name) == DISTRIBUTION]
-        unconditional = [each for each in on_core if not each.extras and each.marker is None]
+        core_requirements = [each for each in requirements if normalise(each.name) == DISTRIBUTION]
+        unconditional = [
+            each for each in core_requirements if not each.extras and each.marker is None
+        ]
         assert len(unconditional) == 1, "it does not require delf-core, or twice"
         versions = unconditional[0].specifier
         operators = {part.operator for part in versions}

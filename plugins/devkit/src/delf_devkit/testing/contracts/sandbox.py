@@ -197,7 +197,7 @@ match total:
         self, backend: SandboxBackend
     ) -> None:
         """Check that argument errors use the script's names and show the usage."""
-        wrong = {
+        usage_by_wrong_call = {
             "rerun()": "rerun(context, remaining)",
             "rerun('found')": "rerun(context, remaining)",
             "rerun('a', 'b', [], 4)": "rerun(context, remaining)",
@@ -208,7 +208,7 @@ match total:
         }
         async with Bench(backend) as bench:
             run = await bench.open()
-            for code, usage in wrong.items():
+            for code, usage in usage_by_wrong_call.items():
                 outcome = failed(await run(code))
                 assert outcome.kind == "TypeError", outcome
                 assert usage in outcome.message
@@ -368,21 +368,24 @@ add_to_output_files("empty.txt", "")
     @needs("cpython")
     async def test_sessions_have_separate_working_folders(self, backend: SandboxBackend) -> None:
         names = ("left.txt", ".left", ".cache/left", "folder/left")
-        script = f"import os\n[name for name in {names!r} if os.path.exists(name)] or 'nothing'"
-        leave = f"import os\nfor name in {names!r}:\n    folder = os.path.dirname(name) or '.'\n"
-        leave += "    os.makedirs(folder, exist_ok=True)\n    open(name, 'w').write('of another')"
+        find_files = f"import os\n[name for name in {names!r} if os.path.exists(name)]"
+        leave_files = f"""
+import os
+for name in {names!r}:
+    os.makedirs(os.path.dirname(name) or '.', exist_ok=True)
+    open(name, 'w').write('of another')
+"""
         async with Bench(backend) as bench:
             first = await bench.open()
             second = await bench.open()
-            done(await first(leave))
-            names_seen = done(await second(script)).value
-            assert names_seen == "nothing", (
+            done(await first(leave_files))
+            assert done(await second(find_files)).value == [], (
                 "a task reads a file that another left in the working folder: give each session "
                 "a folder of its own"
             )
             await first.session.aclose()
-            names_seen = done(await (await bench.open())(script)).value
-            assert names_seen == "nothing", (
+            later = await bench.open()
+            assert done(await later(find_files)).value == [], (
                 "a later task reads a file that an earlier one left: remove the folder with its "
                 "session"
             )

@@ -378,13 +378,13 @@ for number in range(40):
                 await asyncio.wait({work})
 
     async def test_cancelled_script_cancels_its_calls(self, backend: Any) -> None:
-        call_began, host = asyncio.Event(), RecordingScriptHost()
+        call_began = asyncio.Event()
 
         async def wait() -> None:
             call_began.set()
             await asyncio.Event().wait()
 
-        host.tools = {"wait": wait, "pay": lambda: "paid"}
+        host = RecordingScriptHost({"wait": wait, "pay": lambda: "paid"})
         async with Bench(backend) as bench:
             run = await bench.open(host)
             await self._cancel(run, "await wait()\nawait pay()", call_began)

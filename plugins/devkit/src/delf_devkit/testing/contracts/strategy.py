@@ -510,7 +510,8 @@ class StrategyContract(Contract):
         async with self._agent(strategy, replies, simulated, journal, model, **options) as agent:
             full_response = await agent.arun("Keep Ann and Bob.", timeout=20)
             full_response.raise_for_status()
-            events = await journal.read(full_response.trace.task_id)
+            task_id = full_response.trace.task_id
+            events = await journal.read(task_id)
             assert sorted(simulated.changes) == ["Ann", "Bob"]
             for end in range(1, len(events)):
                 past_events = events[:end]
@@ -519,12 +520,12 @@ class StrategyContract(Contract):
                 reply_count = sum(isinstance(event, ModelReplied) for event in past_events)
                 model.replies.clear()
                 model.says(*replies[reply_count:])
-                response = await agent.aresume(full_response.trace.task_id)
+                response = await agent.aresume(task_id)
                 place = f"after event {end}, {type(past_events[-1]).__name__}"
                 assert response.error is None, place
                 assert response.text == full_response.text, place
                 assert sorted(simulated.changes) == ["Ann", "Bob"], place
-                events_after_resume = await journal.read(full_response.trace.task_id)
+                events_after_resume = await journal.read(task_id)
                 assert _printed(events_after_resume) == _printed(events), place
 
     async def _solve(
@@ -564,9 +565,9 @@ class StrategyContract(Contract):
         host.provide(model.spec, model.factory)
         spec = StrategySpec(name="under-test", summary="The one under test.", factory="x:y")
         host.provide(spec, strategy)
-        journal_used = _RewindableJournal() if journal is None else journal
-        host.provide(JournalSpec(name="kept", summary="Kept.", factory="x:y"), lambda: journal_used)
-        everything: dict[str, Any] = {"approval_mode": "strict", **options}
+        journal = _RewindableJournal() if journal is None else journal
+        host.provide(JournalSpec(name="kept", summary="Kept.", factory="x:y"), lambda: journal)
+        options.setdefault("approval_mode", "strict")
         return Agent(
             tools=simulated.tools,
             llm="scripted",
@@ -574,7 +575,7 @@ class StrategyContract(Contract):
             strategy="under-test",
             journal="kept",
             retry_count=0,
-            **everything,
+            **options,
         )
 
 
