@@ -98,14 +98,9 @@ def demo(
             # A journal of its own keeps the demo's tasks out of the user's list of tasks, and the
             # user's tasks off the page.
             text += _journal_section(folder)
-        write_private(folder / _CONFIG_FILE, text.encode())
-        config_options = ["--config", str(folder / _CONFIG_FILE)]
-        if is_temporary:
-            config_options += ["--trust", str(folder)]
-            echo(f"{shop}.")
-        else:
-            _trust_shop(folder, text)
-            echo(f"{shop} in {_relative_path(folder)}.")
+        config_options = _write_config(folder, text, is_temporary=is_temporary)
+        place = "" if is_temporary else f" in {_relative_path(folder)}"
+        echo(f"{shop}{place}.")
         if make is not None:
             echo(f"\nNext:\n  cd {shlex.quote(_relative_path(folder))}")
             echo(f'  delf run "{SHORT_QUESTION}"')
@@ -151,12 +146,12 @@ def _options_of_run(model: str, approve: str, *, verbose: bool, as_json: bool) -
     return options
 
 
-def _next_steps(folder: Path | None, model: str) -> list[str]:
+def _next_steps(kept_folder: Path | None, model: str) -> list[str]:
     is_recorded = model.startswith("recorded:")
     model_option = " --llm gpt-4o-mini   # with OPENAI_API_KEY" if is_recorded else ""
     enter_command = "delf demo --make shop && cd shop"
-    if folder is not None:
-        enter_command = f"cd {shlex.quote(_relative_path(folder))}"
+    if kept_folder is not None:
+        enter_command = f"cd {shlex.quote(_relative_path(kept_folder))}"
     return [
         "\nNext:",
         f"  {enter_command}",
@@ -179,6 +174,17 @@ def _wrap_text(text: str) -> str:
 
 def _journal_section(folder: Path) -> str:
     return f"\n[plugins.journal-sql]\nurl = {_quote_toml(str(folder / 'journal.db'))}\n"
+
+
+def _write_config(folder: Path, text: str, *, is_temporary: bool) -> list[str]:
+    """Write a shop's ``delf.toml``, and return the options of a trusted use of the file."""
+    file = folder / _CONFIG_FILE
+    write_private(file, text.encode())
+    options = ["--config", str(file)]
+    if is_temporary:
+        return [*options, "--trust", str(folder)]
+    _trust_shop(folder, text)
+    return options
 
 
 def _trust_shop(folder: Path, config: str) -> None:

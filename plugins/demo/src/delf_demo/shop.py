@@ -153,7 +153,7 @@ def _add_orders(
     days.append(LAST_DAY.isoformat())  # the shop has an order on the last day
     for number, day in enumerate(sorted(days), 1):
         statuses = ("shipped",) * 15 + ("cancelled",)  # one order in 16 was cancelled
-        if day > "2026-06-24":
+        if day > "2026-06-24":  # half of the orders of the last days are still open
             statuses = ("open", "shipped")
         database.execute(
             "INSERT INTO orders VALUES (?, ?, ?, ?)",

@@ -318,9 +318,10 @@ class Docs(GoogleConnection):
             except LostAnswerError:  # the change may have been made, which changes the revision
                 raise
             except GoogleError as error:
-                # The name of the connection, which is in the message, may have the word, too.
+                # The message begins with the connection's name, which may have the word, too.
                 reason = error.message.removeprefix(self.name)
-                if error.status != 400 or "revision" not in reason:
+                is_outdated = error.status == 400 and "revision" in reason
+                if not is_outdated:
                     raise
                 # An edit by a person takes less time than the outages that pause() is meant for.
                 await self.transport.sleep(pause(attempt) / 10)

@@ -7,7 +7,7 @@ of another block.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from delf_docs.blocks import Block, List, Mark, Paragraph, Table, utf16_length
 
@@ -16,6 +16,13 @@ _LINK_PREFIXES: Final = ("http://", "https://", "mailto:")
 _QUOTE: Final = {"magnitude": 36, "unit": "PT"}
 
 Request = dict[str, Any]
+
+
+class _Line(NamedTuple):
+    """A line of a block, as it is inserted."""
+
+    text: str
+    marks: Sequence[Mark]
 
 
 def insert_blocks(blocks: Sequence[Block], index: int) -> list[Request]:
@@ -35,32 +42,31 @@ def insert_blocks(blocks: Sequence[Block], index: int) -> list[Request]:
             requests += _table_requests(block, index)
             fills_empty_paragraph = True  # the API inserts a paragraph before each table
             continue
-        texts = _lines(block)
-        joined = "\n".join(text for text, _ in texts)
+        lines = _lines(block)
+        joined = "\n".join(line.text for line in lines)
         end = "" if fills_empty_paragraph else "\n"
         if joined + end:
             requests.append({"insertText": {"location": {"index": index}, "text": joined + end}})
-        requests += _style_requests(block, texts, index, utf16_length(joined))
+        requests += _style_requests(block, lines, index, utf16_length(joined))
         fills_empty_paragraph = False
     return requests
 
 
-def _lines(block: Paragraph | List) -> list[tuple[str, Sequence[Mark]]]:
-    """Return the text and the marks of each line of a block."""
+def _lines(block: Paragraph | List) -> list[_Line]:
     if isinstance(block, Paragraph):
-        return [(block.content.text, block.content.marks)]
+        return [_Line(block.content.text, block.content.marks)]
     # Leading tabs set an item's depth; the service removes them when it makes the list.
     return [
-        ("\t" * depth + item.text, [_shift_mark(mark, depth) for mark in item.marks])
+        _Line("\t" * depth + item.text, [_shift_mark(mark, depth) for mark in item.marks])
         for depth, item in block.items
     ]
 
 
 def _style_requests(
-    block: Paragraph | List, lines: Sequence[tuple[str, Sequence[Mark]]], index: int, size: int
+    block: Paragraph | List, lines: Sequence[_Line], index: int, size: int
 ) -> list[Request]:
     """Return the requests that format the inserted lines of a block."""
-    full_range = _range(index, index + size + 1)
+    full_range = _range(index, index + size + 1)  # with the line break at the end
     style: dict[str, Any] = {
         "namedStyleType": block.style if isinstance(block, Paragraph) else "NORMAL_TEXT"
     }
@@ -81,9 +87,9 @@ def _style_requests(
         plain = {"range": _range(index, index + size), "textStyle": {}, "fields": "*"}
         requests.append({"updateTextStyle": plain})
     offset = index
-    for text, marks in lines:
-        requests += _mark_requests(marks, offset)
-        offset += utf16_length(text) + 1
+    for line in lines:
+        requests += _mark_requests(line.marks, offset)
+        offset += utf16_length(line.text) + 1
     if isinstance(block, List):
         # Last, because the service now removes the leading tabs, which moves the marked texts.
         preset = "NUMBERED_DECIMAL_ALPHA_ROMAN" if block.ordered else "BULLET_DISC_CIRCLE_SQUARE"

@@ -128,8 +128,9 @@ class Drive(GoogleConnection):
                 f"limit can be from 1 to {_MAX_SEARCH_RESULTS}; narrow the search"
             )
         conditions = [f"({query})"] if query else []
-        terms = _QUOTED.sub("", query)  # a quoted text may have the words of the language
-        if "trashed" not in terms:
+        # Without quoted texts, which may contain words of the language, such as "trashed".
+        query_words = _QUOTED.sub("", query)
+        if "trashed" not in query_words:
             conditions.append("trashed = false")
         if text:
             conditions.append(f"fullText contains {quote_text(text)}")
@@ -148,7 +149,7 @@ class Drive(GoogleConnection):
                 "q": " and ".join(conditions),
                 "fields": f"nextPageToken,incompleteSearch,files({FIELDS})",
                 # Google does not sort what it finds in texts.
-                "orderBy": None if text or "fullText" in terms else "modifiedTime desc",
+                "orderBy": None if text or "fullText" in query_words else "modifiedTime desc",
                 "pageSize": min(limit + 1, _MAX_SEARCH_RESULTS),
                 **IN_ALL_DRIVES,
             },
@@ -183,17 +184,17 @@ class Drive(GoogleConnection):
         """  # noqa: D205 - the model reads the whole paragraph
         record = await self._resolver.find(file)
         media_type = str(record["mimeType"])
-        result_type = type_of(type) if type else ""
+        requested_type = type_of(type) if type else ""
         path = f"{_FILES}/{segment(str(record['id']))}"
         if media_type.startswith(NATIVE):
-            result_type = result_type or _EXPORT_TYPES.get(media_type, "")
+            result_type = requested_type or _EXPORT_TYPES.get(media_type, "")
             if not result_type:
                 raise ToolRefusedError(f"{record['name']} is a {media_type}, which has no content")
             request = Request(
                 "export a file", "GET", f"{path}/export", query={"mimeType": result_type}
             )
         else:
-            if result_type not in ("", media_type):
+            if requested_type not in ("", media_type):
                 raise ToolRefusedError(f"{record['name']} is {media_type}, and is not converted")
             result_type = media_type
             max_bytes = self.settings.max_bytes
@@ -282,10 +283,12 @@ class Drive(GoogleConnection):
             existing = [
                 await self._resolver.target(item) for item in matches if leads_to_folder(item)
             ]
+            if existing:
+                folder = existing[0]
+                continue
             # The top folder is Drive's default.
             parents = {} if folder["id"] == "root" else {"parents": [str(folder["id"])]}
-            metadata = {"name": name, "mimeType": FOLDER, **parents}
-            folder = existing[0] if existing else await self._make_empty(metadata)
+            folder = await self._make_empty({"name": name, "mimeType": FOLDER, **parents})
         return file_of(folder)
 
     @action("creating", effect="write", trust=_TRUST, sinks=["file", "folder"])

@@ -43,11 +43,11 @@ class _LoadedModel:
 
 
 def _load_model(name: str, device: str | None, download: bool) -> Any:
-    is_first = "torch" not in sys.modules
+    imports_torch = "torch" not in sys.modules
     from sentence_transformers import SentenceTransformer
     from transformers.utils.logging import disable_progress_bar
 
-    if is_first:
+    if imports_torch:
         # Without this, Python's last garbage collection walks through all of torch, for 1 s.
         atexit.register(gc.freeze)
     disable_progress_bar()  # nothing here writes to the terminal
