@@ -66,15 +66,7 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     warnings: tuple[str, ...] = ()
     problem: str | None = None
     try:
-        if candidate.connection is not None:
-            specs = (_check_spec("delf_connections", ConnectionSpec, _spec_of_class(candidate)),)
-        else:
-            plugin = candidate.plugin
-            if plugin is None:
-                plugin = import_target(candidate.target)
-            callers = _register(plugin, candidate, manager)
-            specs = tuple(_collect(plugin, callers))
-            warnings = tuple(_hook_warnings(plugin))
+        specs, warnings = _load_specs(candidate, manager)
     except KeyboardInterrupt:
         raise
     except _BadPluginError as error:
@@ -85,7 +77,7 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
         plugin=candidate,
         state="loaded" if problem is None else "failed",
         reason=problem,
-        specs=specs if problem is None else (),  # the search for warnings may have failed
+        specs=specs,
         warnings=warnings,
         load_ms=round((time.perf_counter() - started) * 1000, 2),
     )
@@ -95,6 +87,23 @@ def _spec_of_class(candidate: Candidate) -> ConnectionSpec:
     """Return the spec of a class that an entry point names; nothing is imported."""
     target = candidate.connection or ""
     return ConnectionSpec(name=candidate.name, summary=candidate.summary, factory=target)
+
+
+def _load_specs(
+    candidate: Candidate, manager: pluggy.PluginManager
+) -> tuple[tuple[Spec, ...], tuple[str, ...]]:
+    """Import a plugin, and return its specs and warnings about its hooks.
+
+    For a class that an entry point names, nothing is imported.
+    """
+    if candidate.connection is not None:
+        spec = _check_spec("delf_connections", ConnectionSpec, _spec_of_class(candidate))
+        return (spec,), ()
+    plugin = candidate.plugin
+    if plugin is None:
+        plugin = import_target(candidate.target)
+    callers = _register(plugin, candidate, manager)
+    return tuple(_collect(plugin, callers)), tuple(_hook_warnings(plugin))
 
 
 def why_not_imported(candidate: Candidate) -> tuple[State, str] | None:

@@ -104,7 +104,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     """
     function_name = getattr(function, "__qualname__", repr(function))
     try:
-        raw = inspect.signature(function)
+        python_signature = inspect.signature(function)
         hints = typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, ValueError, AttributeError) as error:
         raise ToolDefinitionError(
@@ -112,7 +112,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
             hint="annotate its parameters with types that are importable where it is defined",
         ) from error
     _check_whole_result(function, hints.get("return"), function_name)
-    all_parameters = list(raw.parameters.values())
+    all_parameters = list(python_signature.parameters.values())
     if skip_first:
         _check_self(all_parameters[:1], function_name)
         all_parameters = all_parameters[1:]

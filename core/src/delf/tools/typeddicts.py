@@ -66,17 +66,17 @@ def _translate(hint: Any, translations: dict[Any, Any]) -> Any:
         if inner is args[0]:
             return hint
         return typing.Annotated[(inner, *hint.__metadata__)]
-    new = tuple(_translate(arg, translations) for arg in args)
-    if new == args:
+    new_args = tuple(_translate(arg, translations) for arg in args)
+    if new_args == args:
         return hint
     if origin in (typing.Union, types.UnionType):
-        return typing.Union[new]  # noqa: UP007 - built at run time
+        return typing.Union[new_args]  # noqa: UP007 - built at run time
     # ``typing.List[int]`` has this method, and ``list[int]`` does not.
     copy_with: Any = getattr(hint, "copy_with", None)
     if copy_with is not None:
-        return copy_with(new)
+        return copy_with(new_args)
     generic: Any = origin
-    return generic[new]
+    return generic[new_args]
 
 
 def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:

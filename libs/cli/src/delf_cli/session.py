@@ -320,14 +320,13 @@ class Setup:
         agent = agent or self.agent()
         try:
             await self._start_in_time(agent)
+            return agent
         except JournalUnavailableError as error:
             is_chosen = error.chosen or self.journal_was_chosen
             continues_conversation = self.options.conversation is not None
             if require_journal or is_chosen or continues_conversation:
                 raise
             errors.say("warning", f"nothing of this task is kept: {error.message}")
-        else:
-            return agent
         # The chat would be stored in the same unwritable journal.
         chat = None if agent.chat is None else agent.chat.in_memory()
         agent_without_journal = self.agent(journal=IN_PROCESS, chat=chat)

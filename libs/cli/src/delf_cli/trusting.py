@@ -81,19 +81,19 @@ def trust(ctx: click.Context, folder: str | None, as_json: bool, **flags: bool) 
     state = state_of(ctx)
     config = state.config if folder is None else None
     folder_files = read(Path(folder or "."), config, state.discover())
-    if mode == "revoke":
-        _revoke(folder_files.root)
-    elif not as_json:
+    if mode != "revoke" and not as_json:
         for line in lines(folder_files, state.redact, everything=mode == "show"):
             click.echo(line)
-    if mode == "yes" and _needs_trust(folder_files):
+    may_ask = mode is None and not as_json  # a program that reads JSON cannot answer
+    if mode == "revoke":
+        _revoke(folder_files.root)
+    elif mode == "yes" and _needs_trust(folder_files):
         _trust(folder_files)
-    if as_json:  # for a program, which cannot answer a question
+    elif may_ask and _needs_trust(folder_files) and not _ask_trust(folder_files):
+        ctx.exit(1)
+    if as_json:
         data = state.redact_data(_as_data(folder_files))
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
-        return
-    if mode is None and _needs_trust(folder_files) and not _ask_trust(folder_files):
-        ctx.exit(1)
 
 
 def _mode(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
