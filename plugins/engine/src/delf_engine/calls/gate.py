@@ -178,7 +178,7 @@ class Gate:
         late_tasks = set(self._call_tasks)
         if late_tasks:
             _, late_tasks = await asyncio.wait(late_tasks, timeout=seconds)
-        # Record the end before the cancellation: a cancelled call would record another reason.
+        # End the calls of the late tasks here: a cancelled task would record another reason.
         for late_call in self._records.under_way:
             reason = f"it had not ended {seconds:g} s after its script, and may go on"
             # If one end cannot be recorded, the other calls still get theirs. The error is raised
