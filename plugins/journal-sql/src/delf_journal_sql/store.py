@@ -345,8 +345,8 @@ def resolve_id(connection: Connection, text: str, users: Collection[str] | None 
     if exact:
         return text
     full_prefix = f"task_{text}"
-    # One id more than the message lists shows whether there are more. The condition is not a LIKE,
-    # which ignores case in SQLite, because ids differ by case.
+    # Not LIKE, which ignores case in SQLite: ids differ by case. The limit is one more than the
+    # error lists, so that the error can say that there are more.
     rows = connection.execute(
         "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module
         "WHERE (substr(t.task_id, 1, :length) = :text "
@@ -392,7 +392,7 @@ def to_prune(
         limit: The maximum number of ids to return.
     """
     ages = older_than if isinstance(older_than, Mapping) else dict.fromkeys(AT_REST, older_than)
-    age_condition, values = _at_rest_since(connection, now, ages)
+    age_condition, values = _old_enough(connection, now, ages)
     keep_condition = "TRUE"
     if keep > 0:
         # For keep=10, the oldest kept task has 9 newer tasks, and only earlier tasks are removed.
@@ -413,7 +413,7 @@ _OLDEST_KEPT_TASK: Final = (
 )
 
 
-def _at_rest_since(
+def _old_enough(
     connection: Connection, now: float, ages: Mapping[TaskState, float | None]
 ) -> tuple[str, dict[str, Any]]:
     """Return the SQL condition for tasks ``t`` that are old enough, and its parameters.
@@ -465,21 +465,21 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         values,
     )
     is_alive = cached_is_alive(now)
-    removed: dict[int, str] = {}
+    removed_ids: dict[int, str] = {}  # by the key of the task
     for row in rows:
         is_running = row.state == TaskState.RUNNING and is_alive(owner_of(row))
         if row.state != TaskState.QUEUED and not is_running:
-            removed[int(row.id)] = str(row.task_id)
-    if not removed:
+            removed_ids[int(row.id)] = str(row.task_id)
+    if not removed_ids:
         return Pruned()
-    keys = f"({', '.join(map(str, removed))})"
+    keys = f"({', '.join(map(str, removed_ids))})"
     # Find the files before the deletion, because their paths are in the events.
     files = written_files(connection, keys)
     inputs = input_files(connection, keys)
     ((events,),) = connection.execute(
         f"SELECT COUNT(*) FROM delf_events WHERE task IN {keys}"  # noqa: S608 - only names of this module
     )
-    for key in removed:
+    for key in removed_ids:
         index.forget(connection, key)
     for table in ("delf_events", "delf_blobs", "delf_notes"):
         connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - only names of this module
@@ -493,10 +493,10 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         "DELETE FROM delf_removed WHERE at < :before", {"before": now - _REMOVED_SECONDS}
     )
     connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - only names of this module
-    # Last, when only the events of remaining tasks are left to name a file.
+    # After the deletion: an input is unused if no event of a remaining task names its file.
     unused_inputs = sorted(_unused(connection, inputs))
     return Pruned(
-        tasks=tuple(removed.values()),
+        tasks=tuple(removed_ids.values()),
         events=int(events),
         files=tuple(files),
         inputs=tuple(unused_inputs),

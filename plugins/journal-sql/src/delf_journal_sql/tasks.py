@@ -109,7 +109,7 @@ class Claims:
         if is_over or is_own:  # no other process works on the task
             return None
         previous_owner = owner_of(row)
-        if row.owner is not None:
+        if row.owner is not None:  # otherwise the task waits in a queue, or was postponed
             self._require_dead(connection, task_id, previous_owner)
         self._become_owner(connection, row.id)
         return silent_owner_of(previous_owner)
@@ -176,7 +176,7 @@ class _Task:
 
 
 # The events that other processes cause by notes.
-_OF_NOTES: Final = (ApprovalAssigned, ApprovalCommented, ApprovalDecided, ApprovalVoted)
+_CAUSED_BY_NOTES: Final = (ApprovalAssigned, ApprovalCommented, ApprovalDecided, ApprovalVoted)
 
 
 class Appending:
@@ -253,7 +253,7 @@ class Appending:
         row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blob_digests)
         self._rows.append(row)
         task.last = event.seq
-        if isinstance(event, _OF_NOTES) and event.note is not None:
+        if isinstance(event, _CAUSED_BY_NOTES) and event.note is not None:
             empty_note(self._connection, task.key, event.note)
         if is_end:
             self._release(task, event)
@@ -271,11 +271,7 @@ class Appending:
         task_id = event.task_id
         task = self._tasks.get(task_id)
         is_held = task_id in self._claims.held or task_id in self._claimed
-        is_own = task is not None and task.owner == self._claims.owner.key
-        # An owner is stored only for a running task, so a task in another state is not lost.
-        may_have_been_taken = task is None or task.state == TaskState.RUNNING
-        has_lost_task = is_held and not is_own and may_have_been_taken
-        if has_lost_task:
+        if is_held and self._is_taken(task):
             self._claims.lose(task_id)
         if task_id in self._claims.lost:
             raise _lost_claim_error(task_id)
@@ -285,11 +281,19 @@ class Appending:
         begins_queued_task = task.state == TaskState.QUEUED and not isinstance(event, TaskQueued)
         is_continued = begins_queued_task or task.state == TaskState.RUNNING
         if is_continued and not is_held:
-            if not is_own:  # _create_tasks() has made this process the owner of a new task
+            # _create_tasks() has made this process the owner of a new task already.
+            if task.owner != self._claims.owner.key:
                 self._claim(task_id)
                 task.owner = self._claims.owner.key
             self._claimed.add(task_id)
         return task
+
+    def _is_taken(self, task: _Task | None) -> bool:
+        """Return True if another process has claimed or removed a task of this process."""
+        if task is None:
+            return True
+        # An owner is stored only for a running task.
+        return task.state == TaskState.RUNNING and task.owner != self._claims.owner.key
 
     def _claim(self, task_id: str) -> None:
         try:

@@ -75,8 +75,8 @@ class Subscription(Generic[T]):
             if self._ended:
                 raise StopAsyncIteration
             if self._position is None:
-                # After a timeout of the reader, the next read awaits the same future. So the
-                # timeout must not cancel it.
+                # If the subscriber cancels this wait, its next call awaits the same future, which
+                # must therefore not be cancelled.
                 start_position = asyncio.wrap_future(self._start_position)
                 self._position = await asyncio.shield(start_position)
             # Clear the signal before the read: an item that is written during the read sets the

@@ -249,18 +249,19 @@ class Writer:
                     self._execute_call(group)
                 else:
                     self._append_together(group)
+                return
             except ConnectionLostError as lost:
-                # The whole transaction is repeated, although the first attempt may have been
-                # committed after all. Appending an event that is stored already does nothing. A
-                # call that must not be repeated checks for it, as SqlConversations.append() does.
                 self._disconnect()
-                if time.monotonic() < deadline and not self._stopping:
-                    time.sleep(_RETRY_PAUSE_SECONDS)
-                    continue
-                self._fail(group, lost.error)
+                if time.monotonic() >= deadline or self._stopping:
+                    self._fail(group, lost.error)
+                    return
             except BaseException as error:  # the waiters get the error
                 self._fail(group, error)
-            return
+                return
+            # The whole transaction is repeated, although the first attempt may have been committed
+            # after all. Appending an event that is stored already does nothing. A call that must
+            # not be repeated checks what is stored, as SqlConversations.append() does.
+            time.sleep(_RETRY_PAUSE_SECONDS)
 
     def _fail(self, group: list[Append] | Call, error: BaseException) -> None:
         """Pass the error of operations to the waiting callers."""
