@@ -44,17 +44,17 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
         raise ConnectionFileNotFoundError(f"{path} does not exist") from None
     except (OSError, ValueError, RecursionError) as error:
         raise ConnectionConfigurationError(f"{path} cannot be read: {error}") from None
-    table: Any = None
+    servers: Any = None
     if isinstance(content, dict):
-        tables = cast("dict[str, Any]", content)
-        if isinstance(tables.get("mcp"), dict):  # as in VS Code's settings.json
-            tables = {**tables["mcp"], **tables}  # names at the top level take precedence
-        table = next((tables[name] for name in _SERVER_TABLES if name in tables), None)
-    if not isinstance(table, dict):
+        fields = cast("dict[str, Any]", content)
+        if isinstance(fields.get("mcp"), dict):  # as in VS Code's settings.json
+            fields = {**fields["mcp"], **fields}  # fields at the top level take precedence
+        servers = next((fields[name] for name in _SERVER_TABLES if name in fields), None)
+    if not isinstance(servers, dict):
         raise ConnectionConfigurationError(
             f"{path} names no servers", hint='{"mcpServers": {"name": {"command": "…"}}}'
         )
-    return cast("dict[str, dict[str, Any]]", table)
+    return cast("dict[str, dict[str, Any]]", servers)
 
 
 def server_settings(
@@ -132,8 +132,7 @@ def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -
     """Return the settings ``command`` and ``args``, converted to a text and a list of texts.
 
     A list under ``command`` is the command and its first arguments. Arguments that are numbers
-    become texts. The result is empty if neither ``command`` nor ``args`` is a list, because a plain
-    command needs no conversion.
+    become texts. The result is empty if there is nothing to convert.
 
     Raises:
         ConnectionConfigurationError: If ``args`` is given and not a list.
@@ -142,12 +141,13 @@ def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -
     args = expanded.get("args")
     if args is not None and not isinstance(args, list):
         raise ConnectionConfigurationError(f"{where}: args is not a list")
+    command_list = cast("list[Any]", command) if isinstance(command, list) else []
+    if args is None and not command_list:
+        return {}  # a plain command needs no conversion
     all_args = cast("list[Any]", args or [])
-    if isinstance(command, list) and command:
-        command, *first_args = cast("list[Any]", command)
+    if command_list:
+        command, *first_args = command_list
         all_args = [*first_args, *all_args]
-    elif args is None:
-        return {}
     texts = [_as_text(arg, f"{where}: args", source) for arg in all_args]
     if command is not None:
         return {"command": command, "args": texts}

@@ -12,7 +12,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+)
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
@@ -57,7 +67,6 @@ _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 _Ask: TypeAlias = "Callable[[Client, IdleTimeout], Awaitable[_Answer]]"
 _RequestKind: TypeAlias = Literal["start", "call", "other"]
-_Listing: TypeAlias = "tuple[dict[str, Action], list[OmittedItem], Applied]"
 CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
 _SENDS_ARGUMENTS: Final[Mapping[str, Any]] = {"egress": True}
@@ -186,22 +195,22 @@ class MCP(Connection[MCPSettings]):
 
         async def read_tools(
             client: Client, _: IdleTimeout
-        ) -> tuple[types.ServerCapabilities, list[types.Tool], _Listing]:
+        ) -> tuple[types.ServerCapabilities, list[types.Tool], _MadeActions]:
             capabilities = client.server_capabilities
             tools = await self._list_tools(client, server)
-            listing = await asyncio.to_thread(self._make_actions, server, tools, deadline)
-            return capabilities, tools, listing
+            made = await asyncio.to_thread(self._make_actions, server, tools, deadline)
+            return capabilities, tools, made
 
         # The timeout and the errors are those of the server's start.
-        capabilities, tools, listing = await self._ask_with_retry(
+        capabilities, tools, made = await self._ask_with_retry(
             server, "its list of tools", read_tools, kind="start"
         )
-        actions, unusable_tools, applied_effects = listing
+        actions = made.actions
         if capabilities.resources is not None:
             self._add_resource_actions(actions)
         # The item filter left out tools that the client library would refuse.
-        omitted_tools = [*server.omitted.pop("tools", ()), *unusable_tools]
-        self._report_notices(omitted_tools, applied_effects, tools, actions)
+        omitted_tools = [*server.omitted.pop("tools", ()), *made.unusable_tools]
+        self._report_notices(omitted_tools, made.applied_effects, tools, actions)
         self.claimed_effects = {tool.name: claimed_effect_of(tool) for tool in tools}
         self.listed_actions = tuple(actions.values())
         return self.listed_actions
@@ -299,13 +308,10 @@ class MCP(Connection[MCPSettings]):
 
     def _make_actions(
         self, server: _Server, tools: Sequence[types.Tool], deadline: float
-    ) -> _Listing:
+    ) -> _MadeActions:
         """Make an action for each tool.
 
         :class:`DeclaredEffects` decides whether the setting ``effects`` applies to a tool.
-
-        Returns:
-            A mapping from action name to action, the omitted tools, and the applied ``effects``.
 
         Raises:
             TimeoutError: If the deadline passes.
@@ -314,7 +320,7 @@ class MCP(Connection[MCPSettings]):
 
         actions: dict[str, Action] = {}
         tool_name_by_action: dict[str, str] = {}
-        omitted: list[OmittedItem] = []
+        unusable: list[OmittedItem] = []
         seen_names: set[str] = set()
         for tool in tools:
             # The timeout of the request cannot stop this function, which runs in a thread.
@@ -322,20 +328,20 @@ class MCP(Connection[MCPSettings]):
                 raise TimeoutError
             if tool.name in seen_names:
                 why = "another tool has this name"
-                omitted.append(OmittedItem("tools", displayable(tool.name), why))
+                unusable.append(OmittedItem("tools", displayable(tool.name), why))
                 continue
             seen_names.add(tool.name)
             try:
                 action = self._make_action(server, tool)
             except ToolDefinitionError as error:
-                omitted.append(OmittedItem("tools", displayable(tool.name), reason(error)))
+                unusable.append(OmittedItem("tools", displayable(tool.name), reason(error)))
                 continue
             name = unique(action.name, actions)
             tool_name_by_action[name] = tool.name
             # With the digest as version, a changed tool needs new approvals.
             actions[name] = replace(action, name=name, permission=name, version=digest_of(tool))
         selectors = self._effect_selectors(tool_name_by_action, seen_names)
-        return actions, omitted, self._apply_effects(actions, selectors)
+        return _MadeActions(actions, unusable, self._apply_effects(actions, selectors))
 
     def _apply_effects(
         self, actions: dict[str, Action], selectors: Mapping[str, list[str]]
@@ -646,21 +652,21 @@ class MCP(Connection[MCPSettings]):
         error_type = ConnectionUnavailableError if kind == "start" else ToolExecutionError
         # Without a response, nobody knows whether the server has made the call.
         lost_response_type = _LOST_RESPONSE_ERRORS[kind]
-        start = f"{self.name}: {what}"
+        subject = f"{self.name}: {what}"
         if isinstance(error, TimeoutError):
             setting = "start_timeout" if kind == "start" else "timeout"
             return lost_response_type(
-                f"{start} did not end within {getattr(self.settings, setting):g} s",
+                f"{subject} did not end within {getattr(self.settings, setting):g} s",
                 hint=f"{setting} in the connection's settings",
             )
         if isinstance(error, ListError):
-            return error_type(f"{start} cannot be used: {error}", hint=error.hint)
-        # An unreadable answer leaves the outcome as unknown as no answer.
-        if isinstance(error, ValidationError):
+            return error_type(f"{subject} cannot be used: {error}", hint=error.hint)
+        if isinstance(error, ValidationError):  # an unreadable answer says as little as none
+            faults = f"{error.error_count()} faults"
             return lost_response_type(
-                f"{start}: the server's answer is not of the protocol: {error.error_count()} faults"
+                f"{subject}: the server's answer is not of the protocol: {faults}"
             )
-        message = f"{start}: {_message_of(error)}"
+        message = f"{subject}: {_message_of(error)}"
         if kind == "call" and _is_unreadable_response(error):
             return OutcomeUnknownError(f"{message}; the outcome is not known", hint=_CHECK_FIRST)
         return error_type(message)
@@ -708,6 +714,14 @@ class MCP(Connection[MCPSettings]):
         return MCPSettings.for_instance(
             self.name, {**not_from_environment, **from_file, "config": None}
         )
+
+
+class _MadeActions(NamedTuple):
+    """The actions for a server's tools, by name, and what has to be reported about the tools."""
+
+    actions: dict[str, Action]
+    unusable_tools: list[OmittedItem]
+    applied_effects: Applied
 
 
 class _LostSessionError(ConnectionUnavailableError):

@@ -79,12 +79,13 @@ class Results:
             return ""
         shown_types = visible_types(result_text(tool.output_schema), new_types)
         samples.note_undeclared(tool_key, shown_types)
-        return ", ".join(
-            f"{type_name} at {path_by_type[place, type_name]}"
+        # A script may fail with None in any field, also in a field that is not shown.
+        reported_types = [
+            (place, type_name)
             for place, type_name in new_types
-            # A script may fail with None in any field, also in a field that is not shown.
             if (place, type_name) in shown_types or type_name == "None"
-        )
+        ]
+        return ", ".join(f"{found[1]} at {path_by_type[found]}" for found in reported_types)
 
     def _new_types(self, tool_key: str, undeclared_types: Iterable[Found]) -> list[Found]:
         """Return the undeclared types that no earlier result had at the same place."""

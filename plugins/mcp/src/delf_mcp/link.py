@@ -114,7 +114,7 @@ class ServerRun:
             raise
         except BaseException as error:  # after the start, an error is only logged
             if ready.done():
-                _log.debug("%s: its MCP server ended: %s", name, first_of(error))
+                _log.debug("%s: its MCP server ended: %s", name, first_error_text(error))
             else:
                 ready.set_exception(error)
         finally:
@@ -297,7 +297,7 @@ class Link:
             if isinstance(cause, DelfError):  # such as a refused login
                 raise cause from None
             raise ConnectionUnavailableError(
-                f"{self._name}: its MCP server cannot be reached: {first_of(error)}"
+                f"{self._name}: its MCP server cannot be reached: {first_error_text(error)}"
             ) from None
         self._start_time = time.monotonic()
         return run
@@ -368,7 +368,7 @@ async def watched(
         yield WatchedStream(read, run, remove_invalid_items), write
 
 
-def first_of(error: BaseException) -> str:
+def first_error_text(error: BaseException) -> str:
     """Format an exception as one line; for an exception group, the first exception in the group.
 
     The text may be a server's, so invisible characters are escaped.

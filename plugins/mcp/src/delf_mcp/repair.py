@@ -63,7 +63,7 @@ def repaired(text: str) -> str:
         if has_deep_parts:
             replace_cut_items(message)
         was_wrapped = _wrap_data(message)
-        had_closed_code = _replace_closed_code(message)
+        had_closed_code = _replace_code_of_closed_connection(message)
         is_repaired = is_repaired or was_wrapped or had_closed_code
         _attach_notes(message, notes)
     if not is_repaired:
@@ -127,7 +127,7 @@ def _set_metadata(result: dict[str, Any], key: str, value: Any) -> None:
         result["_meta"][key] = value
 
 
-def _replace_closed_code(message: dict[str, Any]) -> bool:
+def _replace_code_of_closed_connection(message: dict[str, Any]) -> bool:
     """Replace the code of an error that would look like the end of the connection.
 
     Returns:

@@ -78,7 +78,7 @@ class Work:
 
         If the client has left the previous question unanswered, that question is rejected.
         """
-        self._decide(lambda _: Rejected(reason="the client left the question unanswered"))
+        self.refuse("the client left the question unanswered")
         while True:
             next_question = asyncio.ensure_future(self.questions.get())
             await asyncio.wait({next_question, self.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +105,7 @@ class Work:
         self._decide(lambda request: decision_of(request, result))
 
     def refuse(self, reason: str) -> None:
-        """Reject the last question, because the client's user cannot be asked."""
+        """Reject the open question, because the client's user cannot be asked or did not answer."""
         self._decide(lambda _: Rejected(reason=reason))
 
     def _decide(self, decision: Callable[[ApprovalRequest], Decision]) -> None:
@@ -333,19 +333,8 @@ class Served:
         async with self._listing_lock:
             if self._tools:
                 return self._tools
-            try:
-                # LIST_TOOLS is a fixed task that the strategy ONE_CALL answers with a list in JSON.
-                response = await self._call_agent.arun(LIST_TOOLS)
-                response.raise_for_status()
-            except DelfError as error:  # the library would log any other error as a defect
-                raise MCPError(types.INTERNAL_ERROR, _text_of(error)) from None
-            try:
-                items = json.loads(response.text)
-            except (ValueError, RecursionError):  # redaction has replaced the digits of a number
-                problem = "the tools cannot be listed: a number in a schema has a secret's digits"
-                raise MCPError(types.INTERNAL_ERROR, problem) from None
             tools = {_RUN: _definition_of_run()}
-            for item in items:
+            for item in await self._list_actions():
                 action_name = item["name"]
                 if action_name in _OWN_TOOLS or action_name.startswith(_PREFIXES_OF_OWN_TOOLS):
                     continue
@@ -355,6 +344,24 @@ class Served:
                 tools[name] = _definition_of_action(name, item)
             self._tools = tools
             return tools
+
+    async def _list_actions(self) -> list[dict[str, Any]]:
+        """Return the name, the schema and other fields of each of the agent's actions.
+
+        Raises:
+            MCPError: If the agent cannot be started, or its answer is not JSON.
+        """
+        try:
+            # LIST_TOOLS is a fixed task that the strategy ONE_CALL answers with a list in JSON.
+            response = await self._call_agent.arun(LIST_TOOLS)
+            response.raise_for_status()
+        except DelfError as error:  # the library would log any other error as a defect
+            raise MCPError(types.INTERNAL_ERROR, _text_of(error)) from None
+        try:
+            return json.loads(response.text)
+        except (ValueError, RecursionError):  # redaction has replaced the digits of a number
+            problem = "the tools cannot be listed: a number in a schema has a secret's digits"
+            raise MCPError(types.INTERNAL_ERROR, problem) from None
 
 
 def _definition_of_run() -> types.Tool:

@@ -21,7 +21,7 @@ from delf.errors import ConnectionUnavailableError
 from delf.network.proxies import async_transport
 from delf.settings import reveal_secrets
 from delf_mcp.limits import MAX_MESSAGE_BYTES, limit_response_size
-from delf_mcp.link import ServerRun, first_of, is_connection_loss, watched
+from delf_mcp.link import ServerRun, first_error_text, is_connection_loss, watched
 from delf_mcp.listing import InvalidItemFilter, Omitted
 from delf_mcp.oauth import OpenURL, login
 from delf_mcp.program import running
@@ -125,9 +125,9 @@ class Target:
         except Exception as error:
             if has_started:
                 raise
-            cause = first_of(error)
-            # After another error, such as a refusal by the server, the program has ended or was
-            # stopped because of that error.
+            cause = first_error_text(error)
+            # Only for a lost connection is the program's end the cause. After another error, such
+            # as a refusal by the server, the program's end is a consequence.
             if run.exit_cause and is_connection_loss(error):
                 cause = run.exit_cause
             raise ConnectionUnavailableError(
