@@ -30,7 +30,7 @@ from delf.notes import notes_of_call
 from delf.protocols.context import PluginContext
 from delf.testing import MemoryContract, PluginContract
 from delf_memory_semantic import store as store_module
-from delf_memory_semantic.database import FactDatabase
+from delf_memory_semantic.database import ChangeCounters, FactDatabase
 from delf_memory_semantic.nearest import VectorSearch
 from delf_memory_semantic.store import SemanticStore
 from support.meaning import Meaning
@@ -134,8 +134,8 @@ def test_vectors_whose_loading_failed_are_loaded_by_the_next_search() -> None:
     class FailingDatabase:
         is_failing = False
 
-        def change_counters(self) -> tuple[int, int]:
-            return (2, 1)
+        def change_counters(self) -> ChangeCounters:
+            return ChangeCounters(2, 1)
 
         def vectors(self, _model: str, after: int = 0) -> Iterator[list[tuple[int, bytes]]]:
             for number in range(after + 1, 4):

@@ -155,6 +155,17 @@ class NewFact(NamedTuple):
     vector: bytes | None = None
 
 
+class ChangeCounters(NamedTuple):
+    """The counters of the changes of a namespace, which any process may increase.
+
+    An addition adds facts. An invalidation removes facts, or adds vectors of earlier facts. Both
+    counters are 0 until the first change, which sets them to random numbers.
+    """
+
+    additions: int
+    invalidations: int
+
+
 class FactDatabase:
     """The facts of one namespace in a database. All methods block; call them in threads.
 
@@ -331,17 +342,15 @@ class FactDatabase:
             # The scores of SQLite are negative.
             return {row[0]: abs(row[1]) for row in rows}
 
-    def change_counters(self) -> tuple[int, int]:
-        """Return the counters of additions and invalidations, which any process may increase.
-
-        An addition adds facts. An invalidation removes facts, or adds vectors of earlier facts.
-        Both counters are 0 until the first change, which sets them to random numbers.
-        """
+    def change_counters(self) -> ChangeCounters:
+        """Return the current counters of changes."""
         keys = self._additions_key, self._invalidations_key
         wanted = sa.select(_meta.c.key, _meta.c.value).where(_meta.c.key.in_(keys))
         with self._read() as connection:
             values = {key: int(value) for key, value in connection.execute(wanted)}
-        return values.get(self._additions_key, 0), values.get(self._invalidations_key, 0)
+        return ChangeCounters(
+            values.get(self._additions_key, 0), values.get(self._invalidations_key, 0)
+        )
 
     def vectors(self, model: str, after: int = 0) -> Iterator[Sequence[tuple[int, bytes]]]:
         """Yield batches of pairs of a fact's number and its vector by an embedding model.
@@ -411,19 +420,10 @@ class FactDatabase:
 
     def _make_engine(self) -> sa.Engine:
         engine = sa.create_engine(self._url, pool_size=8, max_overflow=8)
-        if engine.dialect.name == "sqlite":
-            if path := _file_of(engine.url):
-                if is_delfhos(path):
-                    engine.dispose()
-                    raise MemorySetupError(
-                        f"{path} is a memory of Delfhos, which has another format",
-                        hint=f"give the memory another path, then: delf memory import {path}",
-                    )
-                # In its other modes, SQLite opens only files that exist.
-                if _uri_mode(engine.url) in (None, "rwc"):
-                    _make_file(path)
-            event.listen(engine, "connect", _set_up_sqlite)
         try:
+            if engine.dialect.name == "sqlite":
+                _prepare_file(engine.url)
+                event.listen(engine, "connect", _set_up_sqlite)
             _make_tables(engine)
         except BaseException:
             engine.dispose()
@@ -457,7 +457,22 @@ def _uri_mode(url: sa.URL) -> str | None:
     return mode if isinstance(mode, str) else None
 
 
-def _make_file(path: Path) -> None:
+def _prepare_file(url: sa.URL) -> None:
+    """Create the file of a SQLite database with private permissions, if SQLite would create it.
+
+    Raises:
+        MemorySetupError: If the file is a memory of Delfhos, or its folder cannot be created.
+    """
+    path = _file_of(url)
+    if path is None:
+        return
+    if is_delfhos(path):
+        raise MemorySetupError(
+            f"{path} is a memory of Delfhos, which has another format",
+            hint=f"give the memory another path, then: delf memory import {path}",
+        )
+    if _uri_mode(url) not in (None, "rwc"):
+        return  # in its other modes, SQLite opens only files that exist
     try:
         make_private_folder(path.parent)
     except OSError as error:

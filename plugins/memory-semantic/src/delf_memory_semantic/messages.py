@@ -254,7 +254,12 @@ class MessageIndex:
         )
 
     def _run_on_file(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a statement on the file of vectors. A file that is no database is created again."""
+        """Run a statement on the file of vectors. A file that is no database is created again.
+
+        Args:
+            statement: The statement.
+            rows: The values of the statement's parameters, for each run of the statement.
+        """
         try:
             return self._run_statement(statement, rows)
         except sqlite3.OperationalError:
@@ -264,16 +269,16 @@ class MessageIndex:
             return self._run_statement(statement, rows)
 
     def _run_statement(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a SELECT with the values in the first row, or another statement for each row."""
+        """Run a statement with each row of values; return all rows that it selects."""
         make_private_file(self._file)
         database = sqlite3.connect(self._file, timeout=10)
         try:
             with database:
                 database.execute(_VECTORS_SCHEMA)
-                if statement.startswith("SELECT"):
-                    return database.execute(statement, rows[0]).fetchall()
-                database.executemany(statement, rows)
-                return []
+                selected: list[Any] = []
+                for values in rows:
+                    selected += database.execute(statement, values)
+                return selected
         finally:
             database.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from delf.machine.forks import reset_in_forks
-from delf_memory_semantic.database import FactDatabase
+from delf_memory_semantic.database import ChangeCounters, FactDatabase
 
 
 class VectorSearch:
@@ -26,7 +26,8 @@ class VectorSearch:
         self._lock = threading.Lock()
         self._index: Any = None  # faiss's index of unit vectors; None before the first search
         self._highest = 0  # the highest number of a fact in the index
-        self._indexed_counters = (0, 0)  # the database's change counters when it was indexed
+        # The database's change counters when it was indexed.
+        self._indexed_counters = ChangeCounters(0, 0)
         reset_in_forks(self)
 
     def reset_after_fork(self) -> None:
@@ -87,13 +88,12 @@ class VectorSearch:
         counters = self._database.change_counters()
         if self._index is not None and counters == self._indexed_counters:
             return self._index
-        _, invalidations = counters
-        _, indexed_invalidations = self._indexed_counters
-        if self._index is None or invalidations != indexed_invalidations:
+        is_outdated = counters.invalidations != self._indexed_counters.invalidations
+        if self._index is None or is_outdated:
             self._index = _faiss().IndexIDMap2(_faiss().IndexFlatIP(dimension))
             self._highest = 0
             # Different from all counters until every vector is added, which may fail.
-            self._indexed_counters = (-1, invalidations)
+            self._indexed_counters = counters._replace(additions=-1)
         for rows in self._database.vectors(model, after=self._highest):
             self._add(rows, dimension)
         self._indexed_counters = counters

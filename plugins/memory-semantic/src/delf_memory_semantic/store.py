@@ -208,11 +208,9 @@ class SemanticStore:
             self._nearest_facts(query),
         )
         if vector is not None:
+            found_by_words_only = word_scores.keys() - similarities.keys()
             similarities |= await self._in_thread(
-                self._nearest.similarities,
-                vector,
-                self._model,
-                word_scores.keys() - similarities.keys(),  # the facts found by words only
+                self._nearest.similarities, vector, self._model, found_by_words_only
             )
         return await self._in_thread(
             self._above_threshold, query, word_scores, similarities, top_k, threshold
@@ -262,15 +260,15 @@ class SemanticStore:
         min_score = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= min_score]
         # A fact must also match by itself, by meaning or by words: even the best one may not match.
-        min_similarity = _min_similarity(threshold)
+        min_match = _min_match(threshold)
         selected: list[StoredFact] = []
         facts = self._database.facts(ranked)
         for number in ranked:
             fact = facts.get(number)
             if fact is None:
                 continue  # it has been removed meanwhile
-            has_meaning = similarities.get(number, 0.0) >= min_similarity
-            if has_meaning or word_coverage(query, fact.content) >= min_similarity:
+            matches_by_meaning = similarities.get(number, 0.0) >= min_match
+            if matches_by_meaning or word_coverage(query, fact.content) >= min_match:
                 selected.append(fact)
         return selected[:top_k]
 
@@ -516,8 +514,8 @@ def reason_of(error: BaseException) -> str:
     return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
 
 
-def _min_similarity(threshold: float) -> float:
-    """Convert the threshold of a search to the similarity that a fact must have: 0.3 to 0.23."""
+def _min_match(threshold: float) -> float:
+    """Convert a search's threshold to the similarity or coverage that a fact needs: 0.3 to 0.23."""
     # Even the best fact seldom has a similarity near 1, so the result is below the threshold,
     # except for the thresholds 0 and 1.
     return threshold * (2 + threshold) / 3

@@ -53,17 +53,16 @@ def read_file(path: Path) -> str:
             hint="check the path (it is taken from the working directory); Memory.save takes "
             "any text",
         )
-    suffix = path.suffix.lower()
+    if path.suffix.lower() not in _TEXTS:
+        raise MemorySetupError(
+            f"{path} has an unknown file type", hint=f"supported types: {' '.join(_TEXTS)}"
+        )
     try:
-        if suffix in _TEXTS:
-            return path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise MemorySetupError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise MemorySetupError(f"{path} is not UTF-8 text") from error
-    raise MemorySetupError(
-        f"{path} has an unknown file type", hint=f"supported types: {' '.join(_TEXTS)}"
-    )
 
 
 def split_into_pieces(text: str, longest: int = _MAX_PIECE_CHARS) -> list[str]:
