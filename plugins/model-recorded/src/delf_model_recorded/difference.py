@@ -21,13 +21,12 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
             value.
         asked: The actual request, as a recording describes requests.
     """
+    recorded = dict(entry.request)
     if entry.contains is not None:  # the entry is written by hand
         text = text_of(asked)
         missing = [repr(wanted) for wanted in entry.contains if wanted not in text]
         if missing:
             return f"the request does not contain {', '.join(missing)}"
-    recorded = dict(entry.request)
-    if entry.contains is not None:
         del recorded["contains"]  # actual requests do not have this field
     actual = {name: asked.get(name) for name in recorded}
     old = list(_request_lines(recorded))
