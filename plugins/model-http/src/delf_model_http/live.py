@@ -154,7 +154,8 @@ class LiveSession:
                 async for piece in pieces:
                     yield piece
         except Exception as error:
-            # Even after the last event: the server's conversation has a turn that delf refused.
+            # Even if the answer is complete: the server's conversation has a turn that delf could
+            # not use, so that later turns would not fit.
             await self.aclose()
             if isinstance(error, DelfError):
                 raise

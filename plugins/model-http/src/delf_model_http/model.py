@@ -6,14 +6,13 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
 from delf.environment import SourcedText, source_of
 from delf.errors import ModelConfigurationError
 from delf.llm import EXTRA, SERVER_SIDE_TOOLS, LLMConfig
-from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
+from delf.messages import ModelDelta, ModelReply, ModelRequest, Price, Usage
 from delf.network.bodies import BodyError, pieces
 from delf.protocols.context import PluginContext
 from delf_model_http import catalog
@@ -332,10 +331,10 @@ class HttpModel(EndpointModel):
         fees = 0.0 if request is None else self._fees(request, answer.searches)
         cost = facts.cost(answer.tokens)
         total_cost = None if cost is None or fees is None else cost + fees
-        usage = answer.tokens.usage if answer.tokens else None
-        reply = ModelReply(
+        return ModelReply(
             text=answer.text,
             model=self._endpoint.model,
+            usage=answer.tokens.usage if answer.tokens else Usage(),
             cost_usd=total_cost,
             fees_usd=fees,
             finish_reason=self._dialect_of(request).finish_reasons.get(reason, reason),
@@ -344,7 +343,6 @@ class HttpModel(EndpointModel):
             # For an error about a truncated answer: delf's own limit, if the user set no limit.
             max_tokens=None if "max_tokens" in self._settings else self._dialect.max_tokens(facts),
         )
-        return replace(reply, usage=usage) if usage else reply
 
     def _explain(self, error: BaseException, timeout: float) -> Failure:
         endpoint = self._endpoint

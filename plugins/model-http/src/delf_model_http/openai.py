@@ -155,22 +155,27 @@ def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
     all calls. A piece of such a server begins a new call if the piece has a new id, or if the piece
     has a name and the previous call is complete. The result is -1 if no call has begun.
     """
-    call_id = call.get("id")
-    server_index = call.get("index")
+    index = _indicated_index(call, name, answer)
     next_index = answer.last_call_index + 1
-    has_new_id = bool(call_id) and not answer.is_last(call_id)
-    is_first_call = bool(name) and not answer.has_calls
-    if isinstance(server_index, int):
-        index = answer.index_of(server_index)
-    elif has_new_id or is_first_call:
-        index = next_index
-    else:
-        index = answer.last_call_index
-    reuses_index = bool(name) and answer.is_new_call(index, call_id)
+    reuses_index = bool(name) and answer.is_new_call(index, call.get("id"))
     if index == next_index or reuses_index:
         return next_index
     # A complete call gets no more pieces, so that its index then means the latest call.
-    return answer.last_call_index if index >= 0 and answer.is_emitted(index) else index
+    is_complete = index >= 0 and answer.is_emitted(index)
+    return answer.last_call_index if is_complete else index
+
+
+def _indicated_index(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
+    """Return the index of the call that a piece indicates by the server's index or by its id."""
+    server_index = call.get("index")
+    if isinstance(server_index, int):
+        return answer.index_of(server_index)
+    call_id = call.get("id")
+    has_new_id = bool(call_id) and not answer.is_last(call_id)
+    is_first_call = bool(name) and not answer.has_calls
+    if has_new_id or is_first_call:
+        return answer.last_call_index + 1
+    return answer.last_call_index
 
 
 def _calls_in(message: Any) -> list[Any]:

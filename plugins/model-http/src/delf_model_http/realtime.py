@@ -72,11 +72,24 @@ class Realtime:
         changed. Each part of a message becomes an item of the server's conversation.
         """
         self._call_indexes.clear()
+        session = self._session_for(request, settings)
+        events: list[Any] = []
+        if session != self._session:
+            self._session = session
+            events.append({"type": "session.update", "session": session})
+        for message in request.messages:
+            if message.role != "system":
+                items = _items(message)
+                events += [{"type": "conversation.item.create", "item": item} for item in items]
+        return [*events, {"type": "response.create"}]
+
+    def _session_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the configuration that the session must have for a request."""
         rules = "\n\n".join(system_texts(request))
         session: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
         if "max_tokens" in settings:
             session["max_output_tokens"] = settings["max_tokens"]
-        # Only the first request of a session has rules. They apply to the later ones, too.
+        # Only the first request of a session has rules, which apply to later requests, too.
         instructions = rules or self._session.get("instructions")
         if instructions is not None:
             session["instructions"] = instructions
@@ -92,15 +105,7 @@ class Realtime:
                 for tool in request.tools
             ]
             session["tool_choice"] = "required" if request.must_call else "auto"
-        events: list[Any] = []
-        if session != self._session:
-            self._session = session
-            events.append({"type": "session.update", "session": session})
-        for message in request.messages:
-            if message.role != "system":
-                items = _items(message)
-                events += [{"type": "conversation.item.create", "item": item} for item in items]
-        return [*events, {"type": "response.create"}]
+        return session
 
     def read_session_event(self, event: Mapping[str, Any]) -> None:
         """Raise ReportedError for an error; ignore other events."""
@@ -182,8 +187,11 @@ def _items(message: Message) -> list[dict[str, Any]]:
         else:
             content.append(_content(part, message.role))
     if content:
-        item = {"type": "message", "role": message.role, "content": content}
-        items.insert(0 if message.role == "assistant" else len(items), item)
+        message_item = {"type": "message", "role": message.role, "content": content}
+        if message.role == "assistant":
+            items.insert(0, message_item)  # before its calls
+        else:
+            items.append(message_item)  # after the results of calls
     return items
 
 

@@ -79,9 +79,9 @@ class _StreamContent:
         if number >= len(self.calls):
             return number
         known_call = self.calls[number]
-        is_of_other_call = known_call.is_complete
-        if part.id:  # each piece of a call may have the call's name and id
-            is_of_other_call = part.id != known_call.id
+        # Each piece of a call may have the call's name and id. A name without an id begins a new
+        # call if the known call is complete.
+        is_of_other_call = part.id != known_call.id if part.id else known_call.is_complete
         if part.function.name and is_of_other_call:
             return len(self.calls)
         # A complete call gets no more pieces, so that its number then means the latest call.
@@ -371,16 +371,22 @@ def _add_chunk(chunk: Any, collected: _StreamContent) -> list[ModelDelta]:
         collected.texts.append(text)
         pieces.append(ModelDelta(text))
     for part in getattr(choice.delta, "tool_calls", None) or ():
-        index = collected.index_of(part)
-        if index >= _MAX_CALLS:
-            raise UnreadableError(f"more than {_MAX_CALLS} calls")
-        while len(collected.calls) <= index:  # a server may leave out numbers
-            collected.calls.append(_Call())
-        call = collected.calls[index]
-        call.returned_fields |= convert.returned_fields_of_call(part)
-        call.id = part.id or call.id
-        call.name = part.function.name or call.name
-        if part.function.arguments:
-            call.arguments.append(part.function.arguments)
-            pieces.append(ModelDelta(part.function.arguments, call=index))
+        pieces += _add_call_piece(part, collected)
     return pieces
+
+
+def _add_call_piece(part: Any, collected: _StreamContent) -> list[ModelDelta]:
+    """Add a piece of a call to the content of a stream; return the deltas to emit."""
+    index = collected.index_of(part)
+    if index >= _MAX_CALLS:
+        raise UnreadableError(f"more than {_MAX_CALLS} calls")
+    while len(collected.calls) <= index:  # a server may leave out numbers
+        collected.calls.append(_Call())
+    call = collected.calls[index]
+    call.returned_fields |= convert.returned_fields_of_call(part)
+    call.id = part.id or call.id
+    call.name = part.function.name or call.name
+    if not part.function.arguments:
+        return []
+    call.arguments.append(part.function.arguments)
+    return [ModelDelta(part.function.arguments, call=index)]
