@@ -198,6 +198,13 @@ async def test_texts_and_numbers_are_interchangeable_in_parameters(
     assert server.last.query == "n=5&s=7&b=true&l=one"
 
 
+async def test_text_may_be_any_number_if_integers_and_numbers_are_allowed(open_api) -> None:
+    schema = {"type": ["integer", "number"]}
+    (action,) = await open_api(one({"parameters": [param("n", schema=schema)]})).actions()
+    assert action.validate({"n": "5"}) == {"n": 5}
+    assert action.validate({"n": "1.5"}) == {"n": 1.5}
+
+
 @pytest.mark.parametrize("kind", ["integer", "number"])
 async def test_text_with_an_underscore_is_no_number(open_api, kind: str) -> None:
     (action,) = await open_api(one({"parameters": [param("n", schema={"type": kind})]})).actions()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from delf.errors import DelfError, ToolDefinitionError
@@ -122,12 +123,11 @@ def _from_text(text: str, kinds: set[str]) -> Any:
         return text.lower() == "true"
     if "_" in text:  # Python would read 1_000 as a number
         return text
-    try:
-        if "integer" in kinds:
+    if "integer" in kinds:
+        with suppress(ValueError):
             return int(text)
-        if "number" in kinds:
+    if "number" in kinds:
+        with suppress(ValueError):
             number = float(text)
             return number if math.isfinite(number) else text
-    except ValueError:
-        return text
     return text
