@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
@@ -135,19 +135,18 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     media = _media_to_send(document, declared_media, schema)
     kind = kind_of(media)
     encoding = media_fields.get("encoding")
-    fields: tuple[Field, ...] | None = None
-    extra_argument: str | None = None
+    keywords: _Keywords | None = None
     if kind in ("json", "form", "multipart") and schema is not None:
-        fields, extra_argument = _flatten(document, schema, used_keywords)
+        keywords = _keywords_of(document, schema, used_keywords)
     return Body(
         media=media,
         kind=kind,
         required=body.get("required") is True,
         schema=cast("Any", schema if schema is not None else {}),
         encoding=cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {},
-        fields=fields,
-        whole_argument=unique("body", used_keywords, "content") if fields is None else None,
-        extra_argument=extra_argument,
+        fields=None if keywords is None else keywords.fields,
+        whole_argument=unique("body", used_keywords, "content") if keywords is None else None,
+        extra_argument=None if keywords is None else keywords.extra_argument,
     )
 
 
@@ -169,10 +168,17 @@ def _forbids_additional(document: Document, schema: Any) -> bool:
     return any(each.get("additionalProperties") is False for each in schemas)
 
 
-def _flatten(
+class _Keywords(NamedTuple):
+    """The keyword arguments for the properties of a body, as in :class:`Body`."""
+
+    fields: tuple[Field, ...]
+    extra_argument: str | None
+
+
+def _keywords_of(
     document: Document, schema: Any, used_keywords: Mapping[str, str]
-) -> tuple[tuple[Field, ...] | None, str | None]:
-    """Make the properties of a body keyword arguments.
+) -> _Keywords | None:
+    """Return the keyword arguments for the properties of a body.
 
     Args:
         document: The specification.
@@ -180,12 +186,11 @@ def _flatten(
         used_keywords: The names of other keyword arguments.
 
     Returns:
-        ``fields`` and ``extra_argument`` of :class:`Body`; None for both if the body has to be a
-        single argument, such as a list.
+        None if the body has to be a single argument, such as a list.
     """
     merged = merge_object(document, schema)
     if merged is None or merged.nullable:  # not an object, or null is a value, too
-        return None, None
+        return None
     writable = {
         name: part for name, part in merged.properties.items() if not document.is_read_only(part)
     }
@@ -194,7 +199,7 @@ def _flatten(
     # false``, the body is an empty object.
     is_undescribed = not merged.properties and not _forbids_additional(document, schema)
     if has_only_additional or is_undescribed or len(writable) > _MAX_FIELDS:
-        return None, None
+        return None
     required = merged.required
     fields = tuple(
         Field(argument_name(name), name, part, name in required) for name, part in writable.items()
@@ -202,8 +207,8 @@ def _flatten(
     keywords = {field.arg for field in fields}
     # Two properties such as ``a-b`` and ``a_b`` have the same keyword.
     if len(keywords) < len(fields) or not keywords.isdisjoint(used_keywords):
-        return None, None
+        return None
     extra_argument = None
     if merged.additional:
         extra_argument = unique("extra_fields", {*used_keywords, *keywords})
-    return fields, extra_argument
+    return _Keywords(fields, extra_argument)

@@ -183,25 +183,19 @@ class Caller:
         Raises:
             ToolExecutionError: If the settings make a mismatch an error.
         """
-        is_error = self._settings.validate == "raise"
-        keys = [(label, (*fault.place, fault.kind)) for fault in faults]
-        new = [
-            fault
-            for fault, key in zip(faults, keys, strict=True)
-            if is_error or key not in self._reported_mismatches
-        ]
-        if not new:
-            return
-        more = "; and more" if len(new) > _MAX_LISTED_FAULTS else ""
-        listed = "; ".join(fault.text for fault in new[:_MAX_LISTED_FAULTS])
-        text = f"{label} with a body that differs from the specification: {listed}{more}"
-        if is_error:
+        if self._settings.validate == "raise":
             raise ToolExecutionError(
-                text,
+                _mismatch_text(label, faults),
                 hint='the call was made; validate="warn" returns its response',
             )
-        if len(self._reported_mismatches) < _MAX_REMEMBERED_FAULTS:
-            self._reported_mismatches.update(keys)
+        fault_by_key = {(label, (*fault.place, fault.kind)): fault for fault in faults}
+        reported = self._reported_mismatches
+        new_faults = [fault for key, fault in fault_by_key.items() if key not in reported]
+        if not new_faults:
+            return
+        if len(reported) < _MAX_REMEMBERED_FAULTS:
+            reported.update(fault_by_key)
+        text = _mismatch_text(label, new_faults)
         _log.warning("%s: %s", self.name, text)
         if context is not None:
             context.say(f"{text}\n")
@@ -282,3 +276,9 @@ class Call:
             "required": required,
             "additionalProperties": False,
         }
+
+
+def _mismatch_text(label: str, faults: Sequence[Fault]) -> str:
+    more = "; and more" if len(faults) > _MAX_LISTED_FAULTS else ""
+    listed = "; ".join(fault.text for fault in faults[:_MAX_LISTED_FAULTS])
+    return f"{label} with a body that differs from the specification: {listed}{more}"

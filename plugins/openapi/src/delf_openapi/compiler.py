@@ -237,7 +237,8 @@ def _check_encodable(texts: Iterable[str]) -> None:
 
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return an operation's summary, and the rest of its descriptions."""
-    # Of the summary, too, the rest has what follows its first sentence.
+    # The summary is a first sentence. What follows that sentence in the declared summary belongs to
+    # the rest, like the descriptions.
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
     summary = sentence(raw.get("summary")) or sentence(raw.get("description"))
     with contextlib.suppress(SpecError):
@@ -326,26 +327,7 @@ def _body_arguments(
 ) -> list[Argument]:
     """Return an argument for each field of a body, or one argument for the whole body."""
     if body.fields is None:
-        types_by_kind = {"binary": "bytes", "text": "str"}
-        # The type of a whole body may be longer than the type of one field.
-        type_text = types_by_kind.get(body.kind) or safe_text(
-            shapes, body.schema, _INPUT, 3 * limits.argument
-        )
-        description = description_of(document, body.schema)
-        doc, notes = _doc_and_notes(description, body.schema, document, limits)
-        if body.kind != "json":
-            media_type = clean(body.media, _MAX_MEDIA_TYPE)
-            doc = "; ".join(filter(None, [media_type, doc]))
-        whole_body = Argument(
-            arg=body.whole_argument or "body",
-            name="",
-            place="body",
-            type=type_text,
-            default=None if body.required else _OPTIONAL,
-            doc=doc,
-            notes=notes,
-        )
-        return [whole_body]
+        return [_whole_body_argument(body, shapes, document, limits)]
     result = [_field_argument(f, body, shapes, document, limits) for f in body.fields]
     if body.extra_argument:
         further_properties = Argument(
@@ -358,6 +340,30 @@ def _body_arguments(
         )
         result.append(further_properties)
     return result
+
+
+def _whole_body_argument(
+    body: Body, shapes: Shapes, document: Document, limits: TextLimits
+) -> Argument:
+    types_by_kind = {"binary": "bytes", "text": "str"}
+    # The type of a whole body may be longer than the type of one field.
+    type_text = types_by_kind.get(body.kind) or safe_text(
+        shapes, body.schema, _INPUT, 3 * limits.argument
+    )
+    description = description_of(document, body.schema)
+    doc, notes = _doc_and_notes(description, body.schema, document, limits)
+    if body.kind != "json":
+        media_type = clean(body.media, _MAX_MEDIA_TYPE)
+        doc = "; ".join(filter(None, [media_type, doc]))
+    return Argument(
+        arg=body.whole_argument or "body",
+        name="",
+        place="body",
+        type=type_text,
+        default=None if body.required else _OPTIONAL,
+        doc=doc,
+        notes=notes,
+    )
 
 
 def _field_argument(
@@ -374,8 +380,17 @@ def _field_argument(
         default = None  # every call must have the argument
     else:
         default = _OPTIONAL  # a call may omit the whole body, but not only this field
-    texts = _doc_and_notes(description_of(document, item.schema), item.schema, document, limits)
-    return Argument(item.arg, item.name, "body", type_text, default, *texts)
+    description = description_of(document, item.schema)
+    doc, notes = _doc_and_notes(description, item.schema, document, limits)
+    return Argument(
+        arg=item.arg,
+        name=item.name,
+        place="body",
+        type=type_text,
+        default=default,
+        doc=doc,
+        notes=notes,
+    )
 
 
 def description_of(document: Document, schema: Any, depth: int = 0) -> str:

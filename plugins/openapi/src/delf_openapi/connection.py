@@ -116,6 +116,7 @@ class APITool(Connection[OpenAPISettings]):
         # The content of the specification, if it was not given as a path or URL.
         self._tree = spec if isinstance(spec, Mapping) else None
         if spec is not None and self._tree is None:
+            # Not str() of a text, which may be a FileText that knows the folder of its file.
             settings["spec"] = spec if isinstance(spec, str) else str(spec)
         for key in ("headers", "params", "path_params", "credentials"):
             if isinstance(settings.get(key), Mapping):

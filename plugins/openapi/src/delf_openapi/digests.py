@@ -84,7 +84,8 @@ class OperationDigests:
         while refs:
             self._targets |= {ref: self._part_at(ref) for ref in refs if ref not in self._targets}
             reachable |= refs
-            refs = frozenset[str]().union(*(self._targets[ref].refs for ref in refs)) - reachable
+            refs_in_targets = {inner for ref in refs for inner in self._targets[ref].refs}
+            refs = frozenset(refs_in_targets) - reachable
         if reachable not in self._digests_of_targets:
             digests = {ref: self._targets[ref].digest for ref in reachable}
             digest = None if None in digests.values() else description_digest(digests)

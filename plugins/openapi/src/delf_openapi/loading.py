@@ -93,9 +93,15 @@ def load_api(
     # A specification that nests too deeply has no digest, under which enrichments are stored.
     if settings.enrich and not source.digest:
         raise SpecError("the specification is nested too deeply, or contains itself")
-    version = source.digest or None
-    common = _common_headers(entries)
-    api = API(document, endpoints, entries, warnings, left_out, version, common)
+    api = API(
+        document,
+        endpoints,
+        entries,
+        warnings,
+        left_out,
+        version=source.digest or None,
+        common_headers=_common_headers(entries),
+    )
     _report(name, api, allow)
     return api
 

@@ -284,8 +284,39 @@ def _read_params(
 
     The places are those of OpenAPI, such as ``query`` and ``header``.
     """
-    # The parameters by location and name; those of the operation replace those of the path item.
-    merged: dict[tuple[str, str], dict[str, Any]] = {}
+    declared = _declared_params(document, path_item, operation)
+    placeholders = _placeholders(endpoint.path)
+    for name in placeholders:
+        # Many specifications forget to declare path parameters, which every URL needs.
+        declared.setdefault(("path", name), {"required": True, "schema": {"type": "string"}})
+    if len(declared) > _MAX_PARAMETERS:
+        raise SpecError(
+            f"it has {len(declared)} parameters, and at most {_MAX_PARAMETERS} are read"
+        )
+    params: list[Param] = []
+    places_by_keyword: dict[str, str] = {}
+    # If several places have a parameter of the same name, the first place gets the plain keyword.
+    for place, name in sorted(declared, key=lambda key: _PLACES.index(key[0])):
+        if place == "path" and name not in placeholders:
+            continue
+        arg = unique(argument_name(name), places_by_keyword, place)
+        places_by_keyword[arg] = place
+        fields = declared[place, name]
+        params.append(_parse_param(document, arg, name, cast("Place", place), fields))
+    return tuple(params), places_by_keyword
+
+
+def _declared_params(
+    document: Document, path_item: dict[str, Any], operation: dict[str, Any]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the declared parameters by place and name, without the ignored headers.
+
+    The parameters of the operation replace those of the path item.
+
+    Raises:
+        SpecError: If a declaration is invalid.
+    """
+    declared: dict[tuple[str, str], dict[str, Any]] = {}
     for listed in (path_item.get("parameters"), operation.get("parameters")):
         if listed is None:
             continue
@@ -302,24 +333,8 @@ def _read_params(
                 )
             if place == "header" and name.lower() in _IGNORED_HEADERS:
                 continue
-            merged[place, name] = param
-    placeholders = _placeholders(endpoint.path)
-    for name in placeholders:
-        # Many specifications forget to declare path parameters, which every URL needs.
-        merged.setdefault(("path", name), {"required": True, "schema": {"type": "string"}})
-    if len(merged) > _MAX_PARAMETERS:
-        raise SpecError(f"it has {len(merged)} parameters, and at most {_MAX_PARAMETERS} are read")
-    params: list[Param] = []
-    places_by_keyword: dict[str, str] = {}
-    # If several places have a parameter of the same name, the first place gets the plain keyword.
-    for place, name in sorted(merged, key=lambda place_and_name: _PLACES.index(place_and_name[0])):
-        if place == "path" and name not in placeholders:
-            continue
-        arg = unique(argument_name(name), places_by_keyword, place)
-        places_by_keyword[arg] = place
-        declared = merged[place, name]
-        params.append(_parse_param(document, arg, name, cast("Place", place), declared))
-    return tuple(params), places_by_keyword
+            declared[place, name] = param
+    return declared
 
 
 def _placeholders(path: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError, did_you_mean
@@ -22,6 +22,7 @@ from delf_openapi.servers import operation_path, server_of
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import origin_of
 from delf_openapi.styles import (
+    Pairs,
     cookie_pairs,
     header_text,
     path_text,
@@ -76,6 +77,14 @@ class Request:
     def is_repeatable(self) -> bool:
         """True if repeating the request is safe."""
         return self.changes_nothing or self.method in IDEMPOTENT
+
+
+class _SerialisedParams(NamedTuple):
+    """The parameters of a request, as texts, except those in the path."""
+
+    query: Pairs
+    headers: dict[str, str]
+    cookies: Pairs
 
 
 class RequestBuilder:
@@ -191,18 +200,17 @@ class RequestBuilder:
         """
         if arg in self._params:
             return self._store_parameter(self._params[arg], value, arguments)
-        # check() validates the whole body later.
+        # The other arguments are not refused here: check() validates the whole body later.
         body = self.operation.body
         if arg in self._fields:
             self._store_field(self._fields[arg], value, arguments)
         elif body is not None:
             value = plain(self._checker.with_numbers_as_text(body.schema, value), arg)
-            has_extra_properties = arg == body.extra_argument  # else the argument is the whole body
-            if has_extra_properties and value is None:
-                return []
-            if has_extra_properties and not isinstance(value, dict):
+            is_whole_body = arg != body.extra_argument
+            if is_whole_body or isinstance(value, dict):
+                arguments[arg] = value
+            elif value is not None:  # None omits the additional properties
                 raise Misfit(arg, "must be a dict")
-            arguments[arg] = value
         return []
 
     def _store_parameter(self, param: Param, value: Any, arguments: dict[str, Any]) -> list[str]:
@@ -322,30 +330,19 @@ class RequestBuilder:
         credentials = credentials_for(self._document, operation, settings)
         path = self._path(arguments, {k.lower(): v for k, v in path_params.items()})
         url = base + path
-        query: list[tuple[str, str]] = []
-        headers: dict[str, str] = {}
-        cookies: list[tuple[str, str]] = []
-        given_params = [
-            (param, arguments[a]) for a, param in self._params.items() if a in arguments
-        ]
-        for param, value in given_params:
-            if param.place == "query":
-                query += query_pairs(param, value)
-            elif param.place == "header":
-                headers[param.name] = header_text(param, value)
-            elif param.place == "cookie":
-                cookies += cookie_pairs(param, value)
-        if query:
+        params = self._serialised_params(arguments)
+        if params.query:
             # The path template of some operations already contains a query.
             url += "&" if "?" in path else "?"
-            url += "&".join(f"{name}={value}" for name, value in query)
+            url += "&".join(f"{name}={value}" for name, value in params.query)
         self._check_origin(url, base)
         content, media = self._content(arguments)
+        headers = params.headers
         headers["Accept"] = accept_header(self._document, operation)
         if media is not None:
             headers["Content-Type"] = media
         # Cookies are sent like secrets, because they share one header with the keys in cookies.
-        secret_headers = self._secret_headers(credentials, cookies)
+        secret_headers = self._secret_headers(credentials, params.cookies)
         # Secrets are sent only to servers that the user named, and to the specification's origin.
         self._key_servers.check_request(url, credentials, self._action_name)
         # Scripts cannot override headers from the user's settings or credentials.
@@ -362,6 +359,20 @@ class RequestBuilder:
             unmet_schemes=credentials.unmet_schemes,
             spec_host=urlsplit(self._document.trees.uri).hostname,
         )
+
+    def _serialised_params(self, arguments: Mapping[str, Any]) -> _SerialisedParams:
+        serialised = _SerialisedParams([], {}, [])
+        for arg, param in self._params.items():
+            if arg not in arguments:
+                continue
+            value = arguments[arg]
+            if param.place == "query":
+                serialised.query.extend(query_pairs(param, value))
+            elif param.place == "header":
+                serialised.headers[param.name] = header_text(param, value)
+            elif param.place == "cookie":
+                serialised.cookies.extend(cookie_pairs(param, value))
+        return serialised
 
     def _path(self, arguments: Mapping[str, Any], configured: Mapping[str, str]) -> str:
         """Return the operation's path, with quoted values for its placeholders.

@@ -168,13 +168,7 @@ def _operation(
     if form:
         result["requestBody"] = _form_body(form, consumes)
     elif body is not None:
-        media = {"schema": body.get("schema", {})}
-        media_types = consumes or ["application/json"]
-        result["requestBody"] = {
-            "description": body.get("description", ""),
-            "required": bool(body.get("required")),
-            "content": dict.fromkeys(media_types, media),
-        }
+        result["requestBody"] = _body(body, consumes or ["application/json"])
     if operation.get("schemes"):
         result["servers"] = _servers(document, tree, operation["schemes"])
     responses: Any = operation.get("responses") or {}
@@ -211,6 +205,16 @@ def _parameter(item: dict[str, Any]) -> dict[str, Any]:
 def _media_types(declared: Any) -> Any:
     """Return declared media types as a list; some specifications have a single text."""
     return [declared] if isinstance(declared, str) else declared or []
+
+
+def _body(parameter: dict[str, Any], media_types: list[str]) -> dict[str, Any]:
+    """Return the body that a parameter with the location ``body`` declares."""
+    media = {"schema": parameter.get("schema", {})}
+    return {
+        "description": parameter.get("description", ""),
+        "required": bool(parameter.get("required")),
+        "content": dict.fromkeys(media_types, media),
+    }
 
 
 def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, Any]:

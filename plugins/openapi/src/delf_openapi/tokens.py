@@ -33,6 +33,11 @@ class _Token(NamedTuple):
     text: str
     expires_at: float
 
+    @property
+    def has_expired(self) -> bool:
+        """True if the token may not be used any more."""
+        return time.monotonic() >= self.expires_at
+
 
 class Tokens:
     """The OAuth2 tokens of one API, cached by token URL.
@@ -70,19 +75,12 @@ class Tokens:
             ToolExecutionError: If the server grants no token, or the URL is public without TLS.
         """
         cached = self._tokens_by_url.get(url)
-        if (
-            cached is not None
-            and cached.text != instead_of
-            and cached.expires_at > time.monotonic()
-        ):
+        if cached is not None and cached.text != instead_of and not cached.has_expired:
             return cached.text
         token_task = self._requests_by_url.get(url)
-        # A task of an earlier event loop cannot be awaited in this one.
-        if (
-            token_task is None
-            or token_task.done()
-            or token_task.get_loop() is not asyncio.get_running_loop()
-        ):
+        if token_task is not None and token_task.get_loop() is not asyncio.get_running_loop():
+            token_task = None  # a task of an earlier event loop cannot be awaited in this one
+        if token_task is None or token_task.done():
             token_task = self._requests_by_url[url] = shared_task(self._obtain(url))
         # Cancelling one call does not cancel the request for other calls.
         return await asyncio.shield(token_task)

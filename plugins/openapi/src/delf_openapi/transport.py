@@ -134,8 +134,8 @@ class Transport:
         token = await self._tokens.get(request.token_url)
         _use_token(request, token)
         answer = await self._send_with_retries(request)
-        # A request with a refused token has done nothing. Only if the refused request is the GET
-        # after a redirected write, the write itself has been received.
+        # A refused request has done nothing. But the answer may be that to a GET after a redirected
+        # write: then the write itself has been received, and must not be sent again.
         may_send_again = request.is_repeatable or not answer.replaces_write
         if answer.status == 401 and may_send_again:
             # The token was revoked early.

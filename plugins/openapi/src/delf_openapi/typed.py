@@ -182,7 +182,7 @@ def _schema_for_media(content: Any, media: str, document: Document) -> Any:
             return document.resolve_reference(spec).get("schema")
     # Many services declare one JSON media type and send another.
     for name, spec in listed.items():
-        if kind_of(str(name).partition(";")[0].strip().lower()) == "json":
+        if kind_of(str(name)) == "json":
             return document.resolve_reference(spec).get("schema")
     return None
 
