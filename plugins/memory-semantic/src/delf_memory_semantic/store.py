@@ -382,6 +382,21 @@ class SemanticStore:
     def _model(self) -> str:
         return "" if self._embedder is None else self._embedder.model
 
+    async def _wait_for_load(self) -> bool:
+        """Wait until the model is loaded, unless in the background; return whether it is loaded."""
+        load = self._begin_load()
+        if load is None:
+            return True
+        if self._loads_in_background:
+            note(f"facts are found by words alone: {self._model} is still being loaded")
+            return False
+        await asyncio.wait({load})  # without a timeout: slow loading is no failure
+        if self._is_paused:
+            # The report of the failed load went to the task whose search began the load.
+            note(self._failure_message or _NO_EMBEDDER)
+            return False
+        return True
+
     async def _query_vector(self, query: str) -> Any:
         """Return the vector of a query, or None if the search must do without.
 
@@ -393,16 +408,8 @@ class SemanticStore:
             if not self._is_switched_off:
                 note(self._failure_message or _NO_EMBEDDER)
             return None
-        load = self._begin_load()  # None if the model is loaded
-        if load is not None and self._loads_in_background:
-            note(f"facts are found by words alone: {self._model} is still being loaded")
+        if not await self._wait_for_load():
             return None
-        if load is not None:
-            await asyncio.wait({load})  # without a timeout: slow loading is no failure
-            if self._is_paused:
-                # The report of the failed load went to the task whose search began the load.
-                note(self._failure_message or _NO_EMBEDDER)
-                return None
         started = time.monotonic()
         try:
             async with asyncio.timeout(FIRST_ANSWER_SECONDS):
