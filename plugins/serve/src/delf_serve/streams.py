@@ -217,15 +217,15 @@ class Streams:
             while True:
                 try:
                     async with asyncio.timeout(BEAT_SECONDS):
-                        listed = await queue.get()
+                        change = await queue.get()
                 except TimeoutError:
                     yield BEAT
                     continue
-                if listed is None:
+                if change is None:
                     return  # the stream ends, and the client reconnects
-                record, waiting = listed
+                record, pending_requests = change
                 if caller.sees(record.user):
-                    view = self._tasks.view_of(record, waiting, caller)
+                    view = self._tasks.view_of(record, pending_requests, caller)
                     data = json_bytes(view.model_dump(mode="json"))
                     yield b"event: task\ndata: %b\n\n" % data
         finally:

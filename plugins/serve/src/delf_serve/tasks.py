@@ -298,7 +298,7 @@ class Tasks:
         # A strategy gets the values of the variables in the task's text.
         if external_variables is not None and strategy is not None:
             trust = "outside"
-        # An empty digest, of a task without a key, equals that of no repeated request.
+        # A task without a key has an empty digest, which no request with a key equals.
         digest = "" if idempotency_key is None else _digest(order)
         submission = _Submission(
             order=order,
@@ -339,7 +339,7 @@ class Tasks:
     async def _submit_new(self, task_id: str, submission: _Submission) -> Submitted:
         """Submit a task that no earlier request has submitted."""
         caller = submission.caller
-        # Not for a repeated request: its task was accepted when the agent kept conversations.
+        # Repeated requests are not checked: their task was accepted when conversations were kept.
         if submission.conversation is not None and self._agent.chat is None:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         self._raise_if_too_many_are_open(caller)
@@ -494,7 +494,7 @@ class Tasks:
             paths=None if paths is None else [str(path) for path in paths],
             other_authors=other_authors,
             external_variables=thaw(first_event.setup.get(VARIABLES)),
-            # Also with a new text, which may repeat words that came from outside.
+            # A new text keeps this trust, too, because it may repeat words from outside.
             trust=first_event.setup.get(TRUST, "own"),
         )
 
@@ -882,19 +882,18 @@ class Tasks:
         self._raise_if_too_many_are_open(caller)
         await self.budgets.raise_if_exhausted(caller)
         try:
-            setup = _setup(caller, client)
-            name = await self._agent.afork(
+            new_task_id = await self._agent.afork(
                 record.task_id,
                 wanted.at,
                 script=wanted.script,
                 llm=wanted.llm,
                 user=caller.user,
-                setup=setup,
+                setup=_setup(caller, client),
             )
         except UnknownTaskError as error:  # the task exists, but has no event ``wanted.at``
             raise ProblemError(422, error.message, param="at") from None
-        await self._resume(name, caller.user)
-        return name
+        await self._resume(new_task_id, caller.user)
+        return new_task_id
 
     async def _resume(
         self,

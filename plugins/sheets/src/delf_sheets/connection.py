@@ -264,7 +264,8 @@ class Sheets(GoogleConnection):
         steps_to_approve = [
             name for name in names if needs_confirmation(self.confirm, steps_by_name[name])
         ]
-        if not steps_to_approve and not needs_confirmation(self.confirm, steps_by_name["batch"]):
+        is_batch_confirmed = needs_confirmation(self.confirm, steps_by_name["batch"])
+        if not steps_to_approve and not is_batch_confirmed:
             return Allowed()
         title = _title(await self._book(str(call.arguments["spreadsheet"])))
         preview = "\n".join([title, *map(_display_step, steps)])
@@ -353,9 +354,11 @@ class Sheets(GoogleConnection):
             header = plan.first_row(sheet, present_header)
             grid = rows_for(header, rows, sheet.columns)
             plan.append(sheet, grid, **arguments)
-            # Rows that begin a sheet bring the header of the batch's next rows. The first row of an
-            # older sheet is known only if the rows are dicts.
-            if not any(header) and (is_new or isinstance(rows[0], Mapping)):
+            # In a sheet without a header, the first appended row becomes the header. For lists, the
+            # header of an older sheet was not read: the sheet may have one although ``header`` is
+            # empty.
+            is_header_known = is_new or isinstance(rows[0], Mapping)
+            if is_header_known and not any(header):
                 plan.change_first_row(sheet, 0, grid[0])
         elif step["do"] == "format":
             plan.format(arguments.pop("range"), arguments)

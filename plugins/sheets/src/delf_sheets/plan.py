@@ -80,7 +80,7 @@ class Plan:
         self._first_row_changes.setdefault(sheet.id, []).append((left, values))
 
     def _grow(self, area: Area, height: int, width: int) -> None:
-        """Enlarge the sheet of an area, if needed for cells of this size from the area's start.
+        """Enlarge a sheet so that ``height`` rows and ``width`` columns fit from an area's start.
 
         Raises:
             ToolRefusedError: If a sheet cannot be so large.
@@ -332,7 +332,7 @@ def _cells(
 def _date_format_requests(
     area: Area, date_formats: Mapping[tuple[int, int], str]
 ) -> list[dict[str, Any]]:
-    """Return requests that set the format of adjacent dates in a column."""
+    """Return a request for each run of dates in a column that have the same format."""
     requests: list[dict[str, Any]] = []
     for (row, column), date_format in date_formats.items():
         if date_formats.get((row - 1, column)) == date_format:

@@ -152,17 +152,17 @@ class Book:
         return area
 
     def _named_area(self, name: str) -> Area:
-        area = self.names[name]
-        key = int(area.get("sheetId") or 0)  # Google leaves out the id 0
-        sheet = next((sheet for sheet in self.sheets if sheet.id == key), None)
+        grid_range = self.names[name]
+        sheet_id = int(grid_range.get("sheetId") or 0)  # Google leaves out the id 0
+        sheet = next((sheet for sheet in self.sheets if sheet.id == sheet_id), None)
         if sheet is None:
             raise ToolRefusedError(f"{name!r} is a range of a sheet that does not exist")
         return Area(
             sheet=sheet,
-            top=int(area.get("startRowIndex") or 0),
-            left=int(area.get("startColumnIndex") or 0),
-            bottom=area.get("endRowIndex"),
-            right=area.get("endColumnIndex"),
+            top=int(grid_range.get("startRowIndex") or 0),
+            left=int(grid_range.get("startColumnIndex") or 0),
+            bottom=grid_range.get("endRowIndex"),
+            right=grid_range.get("endColumnIndex"),
         )
 
 

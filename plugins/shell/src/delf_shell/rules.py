@@ -65,9 +65,9 @@ class Rule:
         short_options = [word for word in options if not word.startswith("--")]
         if any("/" in word for word in short_options):  # ``-f/etc/passwd``
             return True
-        arguments = [index for index in argument_indexes(command) if index >= first_matched]
-        only_reads = wildcards_are_safe(command, arguments) and options_are_safe(command, options)
-        return not only_reads
+        matched_indexes = [index for index in argument_indexes(command) if index >= first_matched]
+        are_arguments_safe = wildcards_are_safe(command, matched_indexes)
+        return not are_arguments_safe or not options_are_safe(command, options)
 
     def matches(self, command: Words) -> bool:
         """Return True if a command matches the pattern.
@@ -106,6 +106,7 @@ def _matches_word(pattern: str, word: str) -> bool:
     matched_part = word[len(prefix) :]
     if not word.startswith(prefix) or not _stays_in_folder(matched_part):
         return False
+    # A wildcard may stand for the value of an option, but not for another option.
     if word.startswith("-") and not _is_option_value(matched_part, text_before=prefix):
         return False
     # Brackets are not wildcards here.

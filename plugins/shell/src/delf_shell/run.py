@@ -164,9 +164,7 @@ class Runner:
                 finally:
                     # The program has copies of its two pipe ends. If ours stayed open, the reader
                     # of a pipe would wait forever.
-                    for pipe_end in (stdin, stdout):
-                        if pipe_end >= 0:  # PIPE and DEVNULL are negative constants, not pipe ends
-                            os.close(pipe_end)
+                    _close_pipe_ends(stdin, stdout)
                     stdin = next_stdin
                 processes.append(process)
                 readers.append(asyncio.ensure_future(output.read(process.stderr, "err")))
@@ -175,8 +173,7 @@ class Runner:
             statuses = [await process.wait() for process in processes]
             return statuses[-1]
         finally:
-            if stdin >= 0:  # a command could not be started
-                os.close(stdin)
+            _close_pipe_ends(stdin)  # still open if a command could not be started
             # Even if all programs have ended: they may have left others in their process groups.
             await _kill_and_wait(processes, readers)
 
@@ -212,6 +209,12 @@ def _search_path(environment: Mapping[str, str]) -> str:
     """Return ``PATH`` without its relative folders, into which a script may have put programs."""
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if folder.startswith("/"))
+
+
+def _close_pipe_ends(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        if descriptor >= 0:  # PIPE and DEVNULL are negative constants, not pipe ends
+            os.close(descriptor)
 
 
 async def _kill_and_wait(

@@ -39,7 +39,9 @@ _MAX_RETRY_SECONDS: Final = 900.0
 _DECISION: Final = re.compile(r"\s*(approve|reject)\s*(?::\s*(.*))?", re.IGNORECASE | re.DOTALL)
 # The maximum number of user messages between a task and the reply to its question.
 _MAX_SEARCHED_MESSAGES: Final = 20
-_DATA: Final = re.compile(r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL)
+_DATA_URL: Final = re.compile(
+    r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL
+)
 # The characters of paths, control characters and halves of characters.
 _NOT_IN_FILE_NAMES: Final = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf": ".pdf"}
@@ -108,7 +110,7 @@ class Turn:
         Raises:
             ProblemError: If the URL is not a data URL, or the data is invalid.
         """
-        match = _DATA.fullmatch(url)
+        match = _DATA_URL.fullmatch(url)
         if match is None:
             raise ProblemError(
                 422, "files come as data URLs; the server opens no address", "data:…;base64,…"
@@ -183,9 +185,9 @@ class Outcome:
             return f"The task still runs. Reply `continue`, or watch it: {page}"
         if detail.state is not TaskState.DONE:
             return f"{detail.output_so_far}\n\n{self.failure}\n{page}".strip()
-        place = page_link(call, f"/tasks/{detail.task_id}/files/")
-        files = [f"[{file.name}]({place}{quote(file.name)})" for file in detail.files]
-        return "\n\n".join([detail.result or "", *files]).strip()
+        folder_link = page_link(call, f"/tasks/{detail.task_id}/files/")
+        file_links = [f"[{file.name}]({folder_link}{quote(file.name)})" for file in detail.files]
+        return "\n\n".join([detail.result or "", *file_links]).strip()
 
 
 def page_link(call: Call, path: str) -> str:
