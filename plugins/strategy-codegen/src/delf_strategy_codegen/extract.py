@@ -19,7 +19,7 @@ from delf_strategy_codegen.python import (
     repair_script,
     tree_or_syntax_error,
 )
-from delf_strategy_codegen.written_calls import from_arguments, from_json, from_tags
+from delf_strategy_codegen.written_calls import TaggedText, from_arguments, from_json, from_tags
 
 _CODE_START: Final = re.compile(
     r"^(import |from \w+ import|async |await |def |class |@\w|#|for .+:|if .+:|while .+:|"
@@ -91,7 +91,7 @@ def find_script(text: str) -> Reading:
     may_be_json = bare_script.lstrip().startswith("[{")
     if has_call(bare_script) and not may_be_json:
         return Reading(bare_script)
-    text = _answer_text(text)
+    text = _answer_text(text)  # without reasoning, up to the end of the turn
     marked_script = _marked_script(text)
     if marked_script is not None:
         return marked_script
@@ -149,19 +149,16 @@ def _script_in_blocks(blocks: list[Block], text: str) -> Reading:
 
 
 def _tagged_blocks(answer: str) -> list[Block]:
-    return [_tagged_block(content, start, end, answer) for content, start, end in from_tags(answer)]
+    return [_tagged_block(tagged, answer) for tagged in from_tags(answer)]
 
 
-def _tagged_block(content: str, start: int, end: int, answer: str) -> Block:
-    """Make a block from the content between two tags of an answer.
+def _tagged_block(tagged: TaggedText, answer: str) -> Block:
+    """Make a block from a text between two tags of an answer.
 
-    Args:
-        content: The script itself, a Markdown fence with the script, or a tool call as JSON with
-            the script.
-        start: The index in the answer at which the opening tag starts.
-        end: The index in the answer at which the closing tag ends.
-        answer: The text of the answer.
+    The text is the script itself, a Markdown fence with the script, or a tool call as JSON with the
+    script.
     """
+    content = tagged.content
     fences = blocks_of(content)
     if fences:
         script = _script_in_blocks(fences, text="").code  # no tags within tags are searched
@@ -169,10 +166,13 @@ def _tagged_block(content: str, start: int, end: int, answer: str) -> Block:
         script = call.code
     else:
         script = repair_script(content)
-    end_of_previous_tag = answer.rfind(">", 0, start) + 1
-    text_before = answer[end_of_previous_tag:start]
+    end_of_previous_tag = answer.rfind(">", 0, tagged.start) + 1
     return Block(
-        language="python", code=script or "", text_before=text_before, start=start, end=end
+        language="python",
+        code=script or "",
+        text_before=answer[end_of_previous_tag : tagged.start],
+        start=tagged.start,
+        end=tagged.end,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from delf.values.duplicate_keys import DECODER, DuplicateKeyError, read_literal
 from delf_strategy_codegen.choice import Reading
@@ -118,17 +118,30 @@ def _find_json_calls(text: str) -> tuple[list[Any], str]:
     return values, ""
 
 
-def from_tags(text: str) -> list[tuple[str, int, int]]:
-    """Return the scripts between tags; each with the indexes where its tags start and end."""
+class TaggedText(NamedTuple):
+    """The text between an opening and a closing tag.
+
+    ``start`` is the index at which the opening tag starts, ``end`` that at which the closing tag
+    ends.
+    """
+
+    content: str
+    start: int
+    end: int
+
+
+def from_tags(text: str) -> list[TaggedText]:
+    """Return the scripts between tags."""
     # A tool call as XML has the script in a parameter, as in <parameter name="code">.
     for pattern in _PARAMETER:
         # A match with a second group has no end tag.
         matches = [match for match in pattern.finditer(text) if match.lastindex == 1]
         if matches:
-            return [(_content(match[1]), match.start(), match.end()) for match in matches]
+            return [TaggedText(_content(match[1]), match.start(), match.end()) for match in matches]
     # Other tags, such as <python>, contain only the script.
     scripts = [
-        (_content(match["code"]), match.start(), match.end()) for match in _TAG.finditer(text)
+        TaggedText(_content(match["code"]), match.start(), match.end())
+        for match in _TAG.finditer(text)
     ]
     return scripts[:_MAX_CALLS]
 
@@ -195,6 +208,7 @@ def _nested_scripts(content: Any, depth: int) -> Iterator[str]:
     if isinstance(content, list):
         for item in cast("list[Any]", content):
             yield from _nested_scripts(item, depth + 1)
+        return
     if not isinstance(content, dict):
         return
     fields = cast("dict[str, Any]", content)

@@ -195,12 +195,13 @@ class Parser:
             may_be_tag = any(_may_become(self._unparsed, each) for each in self._tags)
             if may_be_tag and not self._is_input_complete:
                 return False
+            plain_text = "<"
         elif self._is_unquoted_tag(tag):
             self._choose_state_for_tag(tag)
             return True
         else:
             self._tags_in_text += 1
-        plain_text = tag or "<"
+            plain_text = tag
         self._add_text_for_user(plain_text, events)
         self._unparsed = self._unparsed[len(plain_text) :]
         return True
