@@ -78,10 +78,7 @@ def stated_date(tree: Any, url: str) -> str | None:
 def _declared_dates(tree: Any) -> Iterator[str | None]:
     """Yield the publication dates in the ``meta`` elements and JSON-LD of a page."""
     for element in tree.xpath("//meta[@content]"):
-        name = next(
-            (str(element.get(key)) for key in ("property", "name", "itemprop") if element.get(key)),
-            "",
-        )
+        name = str(element.get("property") or element.get("name") or element.get("itemprop") or "")
         if name == _PARSELY_META:
             yield from map(_parse_date, _dates_in_json(str(element.get("content"))))
         elif _DATE_NAMES.search(name) and not _OTHER_DATE_NAMES.search(name):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from typing import Any, Final, TypedDict
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypedDict
 from urllib.parse import urljoin
 
 from delf.notes import note
@@ -239,6 +240,19 @@ def _text_of(element: Any) -> str:
     return " ".join(str(element.text_content()).split())
 
 
+class _Cell(NamedTuple):
+    """The text of a cell, and the number of further rows that the cell covers."""
+
+    text: str
+    rows_below: int
+
+
+def _repeat_cells_above(row: list[str], above: Mapping[int, _Cell]) -> None:
+    """Extend a row by the cells of earlier rows that cover its next columns."""
+    while len(row) in above and len(row) < _MAX_SPAN:
+        row.append(above[len(row)].text)
+
+
 def _rows(table: Any) -> list[list[str]]:
     """Return the rows of a table as lists of cell texts, all of the same length.
 
@@ -246,23 +260,23 @@ def _rows(table: Any) -> list[list[str]]:
     rows are filled up with empty texts.
     """
     rows: list[list[str]] = []
-    # By column, the texts of cells in earlier rows, and the number of rows that they still cover.
-    above: dict[int, tuple[str, int]] = {}
+    above: dict[int, _Cell] = {}  # by column, the cells of earlier rows that cover this row
     for table_row in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
         row: list[str] = []
-        below = {column: (text, count - 1) for column, (text, count) in above.items() if count > 1}
-        # None is the end of the row, at which cells of earlier rows may still reach into the row.
-        for cell in [*table_row.xpath("./th | ./td"), None]:
-            while len(row) in above and len(row) < _MAX_SPAN:
-                row.append(above[len(row)][0])
-            if cell is None:
-                break
-            text = _text_of(cell)
-            rows_below = _span_of(cell, "rowspan") - 1
-            for column in range(len(row), min(len(row) + _span_of(cell, "colspan"), _MAX_SPAN)):
-                row.append(text)
-                if rows_below:
-                    below[column] = (text, rows_below)
+        below = {
+            column: cell._replace(rows_below=cell.rows_below - 1)
+            for column, cell in above.items()
+            if cell.rows_below > 1
+        }
+        for element in table_row.xpath("./th | ./td"):
+            _repeat_cells_above(row, above)
+            cell = _Cell(_text_of(element), rows_below=_span_of(element, "rowspan") - 1)
+            end = min(len(row) + _span_of(element, "colspan"), _MAX_SPAN)
+            for column in range(len(row), end):
+                row.append(cell.text)
+                if cell.rows_below:
+                    below[column] = cell
+        _repeat_cells_above(row, above)  # up to the end of the row
         rows.append(row)
         above = below
     width = max(map(len, rows), default=0)
