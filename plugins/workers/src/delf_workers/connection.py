@@ -264,9 +264,9 @@ class Workers(Connection[WorkersSettings]):
         files_of.check(definition, files)
         instructions = definition.fill(inputs or {})
         worker_and_makers = await asyncio.to_thread(lineage, self.registry, definition)
-        model = definition.llm(context.llm)
-        used_model = context.llm if model is None else model
-        self._check_model(used_model.model, worker_and_makers)
+        llm_of_worker = definition.llm(context.llm)
+        used_llm = context.llm if llm_of_worker is None else llm_of_worker
+        self._check_model(used_llm.model, worker_and_makers)
         tools = await asyncio.to_thread(
             self._shared_workshop(context).tools_of, definition, self.agent_workers
         )
@@ -286,7 +286,7 @@ class Workers(Connection[WorkersSettings]):
             result = await context.delegate(
                 task_text,
                 tools=tools,
-                llm=model,
+                llm=llm_of_worker,
                 system_prompt=instructions,
                 files=copies,
                 timeout=definition.limits.timeout,

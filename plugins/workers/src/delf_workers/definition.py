@@ -363,13 +363,13 @@ def _rename_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> Non
         )
     if not isinstance(policy, dict):
         raise front.error("it must be a table", ("attachment_policy",))
-    policies: dict[str, Any] = {}
+    attachments: dict[str, Any] = {}
     for key, value in cast("dict[Any, Any]", policy).items():
         if key not in _POLICY_KEYS:
             close = did_you_mean(str(key), _POLICY_KEYS)
             raise front.error(f"unknown key{close}", ("attachment_policy", str(key)))
-        policies[_POLICY_KEYS[key]] = value
-    table["attachments"] = policies
+        attachments[_POLICY_KEYS[key]] = value
+    table["attachments"] = attachments
 
 
 def _load_schema(

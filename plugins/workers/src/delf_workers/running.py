@@ -203,8 +203,8 @@ def response_of_worker(response: Response, events: Sequence[Event]) -> Response:
     child_ids = [event.child_id for event in response.events if isinstance(event, ChildStarted)]
     if not child_ids:
         return response
-    task_id, *_ = child_ids
-    worker_events = [event for event in events if event.task_id == task_id]
+    worker_task_id = child_ids[0]
+    worker_events = [event for event in events if event.task_id == worker_task_id]
     if not worker_events:
         return response
     end = end_event(worker_events)
