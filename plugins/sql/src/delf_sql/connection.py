@@ -298,9 +298,6 @@ class SQL(Connection[SQLSettings]):
         own_tables = self._own_tables
         rows: list[Sequence[Any]] = []
         for last_rows in (False, True):  # the first rows of the table, then its last rows
-            was_table_read = last_rows and len(rows) < ROWS
-            if was_table_read:
-                break  # fewer first rows than asked for: the table has no other rows
             statement = sampling_query(table, self.target.dialect, last_rows=last_rows)
             if statement is None:
                 break
@@ -311,6 +308,8 @@ class SQL(Connection[SQLSettings]):
             except DelfError:
                 return table
             rows += fetched.rows
+            if len(fetched.rows) < ROWS:  # fewer than asked for: the table has no other rows
+                break
 
         def is_shown(column: str) -> bool:
             return own_tables is None or own_tables.is_own_column(name, column)

@@ -79,15 +79,15 @@ def family_of(kind: str) -> tuple[Family, int]:
         kind: The catalogue's name, such as ``decimal(9,2)`` or ``timestamp with time zone[]``.
     """
     name = kind.strip().lower()
-    depth = 0
+    dimensions = 0
     while _ARRAY.search(name):
         name = _ARRAY.sub("", name)
-        depth = depth + 1
+        dimensions += 1
     word = _FIRST_WORD.match(name)
     family: Family = _FAMILIES.get(word.group(), "other") if word else "other"
     if "with time zone" in name:
         family = _ZONED.get(family, family)
-    return family, depth
+    return family, dimensions
 
 
 def check_fits(value: object, family: Family, dimensions: int = 0) -> None:

@@ -193,8 +193,8 @@ def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
         except ToolRefusedError as error:
             if len(texts) == 1:
                 raise
-            place = f"statement {number} of {len(texts)}: {error.message}"
-            raise ToolRefusedError(place, hint=error.hint) from None
+            message = f"statement {number} of {len(texts)}: {error.message}"
+            raise ToolRefusedError(message, hint=error.hint) from None
         statements.append(statement)
     return statements
 
@@ -235,9 +235,9 @@ def _single_statement(text: str, dialect: Dialect, *, is_write: bool) -> tuple[s
         raise ToolRefusedError("one statement at a time: make a call for each")
     # SQL Server requires the semicolon after MERGE, and Oracle as part of a routine's body.
     is_merge = is_write and any(token.word == "MERGE" for token in tokens)
-    required = {"mssql": is_merge, "oracle": may_have_semicolons}.get(dialect, False)
-    text_without_semicolon = text[: tokens[-1].end]
-    return text_without_semicolon + (final_semicolon if required else ""), tokens
+    is_required_by = {"mssql": is_merge, "oracle": may_have_semicolons}
+    required_semicolon = final_semicolon if is_required_by.get(dialect, False) else ""
+    return text[: tokens[-1].end] + required_semicolon, tokens
 
 
 def _is_operator(token: Token, text: str) -> bool:

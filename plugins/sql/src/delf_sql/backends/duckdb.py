@@ -100,13 +100,13 @@ class _Session:
             "work": work,
             "given": arguments_of_work,
         }
-        started = self._ready or self._start()  # the first statement has a child already
+        ready_child = self._ready or self._start()  # the first statement has a child already
         self._ready = None
         try:
-            answer = self._ask(started, dumps(arguments))
+            answer = self._ask(ready_child, dumps(arguments))
         finally:
-            started.end()
-        result = unpack_answer(answer, _STATEMENT, started.limits)
+            ready_child.end()
+        result = unpack_answer(answer, _STATEMENT, ready_child.limits)
         if "problem" in result:
             raise _DuckdbError(Problem(**result["problem"]))
         return result["value"]
@@ -133,10 +133,10 @@ class _Session:
             raise
         return _ReadyChild(child, limits, folder)
 
-    def _ask(self, started: _ReadyChild, arguments: bytes) -> dict[str, Any]:
+    def _ask(self, ready_child: _ReadyChild, arguments: bytes) -> dict[str, Any]:
         """Send arguments to a child, and return its answer; raise if the child dies."""
-        child = started.child
-        limits = started.limits
+        child = ready_child.child
+        limits = ready_child.limits
         with self._lock:
             self._running = child
             # stop() may have come while the child was being started; call() then raises EOFError.

@@ -190,10 +190,10 @@ class DuckdbEngine(EngineBackend):
         cause = driver_error(error)
         if not isinstance(cause, (duckdb.Error, UnicodeDecodeError)):
             return super().explain(error)
-        # A message that quotes bytes is lost on Python 3.11, and cannot be decoded on later ones.
-        text = (
-            "" if isinstance(cause, UnicodeDecodeError) else first_line(shorten_message(str(cause)))
-        )
+        # For a message that quotes bytes, DuckDB gives an empty text on Python 3.11, and raises
+        # UnicodeDecodeError on later versions.
+        is_undecodable = isinstance(cause, UnicodeDecodeError)
+        text = "" if is_undecodable else first_line(shorten_message(str(cause)))
         if not text:
             return Problem(cause="statement", text="a value of bytes does not fit its column")
         if isinstance(cause, duckdb.InterruptException):

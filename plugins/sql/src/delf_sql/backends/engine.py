@@ -316,8 +316,8 @@ class EngineBackend:
             except ToolRefusedError as error:
                 if len(bound_changes) == 1:
                     raise
-                place = f"statement {number} of {len(bound_changes)}: {error.message}"
-                raise ToolRefusedError(place, hint=error.hint) from error
+                message = f"statement {number} of {len(bound_changes)}: {error.message}"
+                raise ToolRefusedError(message, hint=error.hint) from error
             except DelfError:  # such as too many rows of all statements together
                 raise
             except Exception as error:
