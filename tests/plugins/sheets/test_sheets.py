@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 from decimal import Decimal
 from typing import Any
 
@@ -298,6 +299,15 @@ async def test_batch_appends_below_the_header_that_it_writes(
     await sheets.batch(book, [*steps, first, *more])
     rows = await sheets.read(book, "Q3")
     assert rows == [{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 3, "b": 4}]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=operator.itemgetter("do"))
+async def test_batch_refuses_step_with_spreadsheet_of_its_own(
+    google: GoogleServer, sheets: Any, book: str, step: dict[str, Any]
+) -> None:
+    with pytest.raises(ToolRefusedError, match="step 1: the batch names the spreadsheet"):
+        await sheets.batch(book, [{**step, "spreadsheet": "another"}])
+    assert google.calls("sheets.spreadsheets.batchUpdate") == 0
 
 
 async def test_batch_obeys_allow_and_confirm(connect: Any, book: str) -> None:

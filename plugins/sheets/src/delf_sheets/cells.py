@@ -57,22 +57,20 @@ def _number_or_date(number: float, format_type: str | None) -> Any:
         number: The number; for a date or time, the days since ``_EPOCH``.
         format_type: The type of the cell's number format, such as ``DATE``.
     """
-    if format_type in FORMATS:
-        try:
-            moment = _EPOCH + dt.timedelta(seconds=round(number * _DAY, 3))
-        except OverflowError:
-            return number
-        if format_type == "DATE":
-            return moment.date() if number == int(number) else moment
-        if format_type == "DATE_TIME":
-            return moment
-        is_time_of_day = 0 <= number < 1  # otherwise the cell has a duration
-        if is_time_of_day:
-            return moment.time()
-        return dt.timedelta(seconds=round(number * _DAY, 3))
-    if number.is_integer() and abs(number) < 2**53:
-        return int(number)
-    return number
+    if format_type not in FORMATS:
+        is_exact_integer = number.is_integer() and abs(number) < 2**53
+        return int(number) if is_exact_integer else number
+    try:
+        since_epoch = dt.timedelta(seconds=round(number * _DAY, 3))
+        moment = _EPOCH + since_epoch
+    except OverflowError:
+        return number
+    if format_type == "DATE":
+        return moment.date() if number == int(number) else moment
+    if format_type == "DATE_TIME":
+        return moment
+    is_time_of_day = 0 <= number < 1  # otherwise the cell has a duration
+    return moment.time() if is_time_of_day else since_epoch
 
 
 def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str, Any], str | None]:

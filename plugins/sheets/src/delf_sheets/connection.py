@@ -327,7 +327,12 @@ class Sheets(GoogleConnection):
                     "names the allowed actions)"
                 )
             arguments = {key: value for key, value in step.items() if key != "do"}
-            # The batch names the spreadsheet for all steps: a placeholder satisfies the validation.
+            if "spreadsheet" in arguments:
+                return (
+                    f"step {number}: the batch names the spreadsheet for all steps; "
+                    "leave spreadsheet out of the step"
+                )
+            # The validation requires a spreadsheet, which the batch names.
             placeholder = {"spreadsheet": "of the batch"}
             try:
                 steps_by_name[name].validate({**placeholder, **arguments})
@@ -347,19 +352,7 @@ class Sheets(GoogleConnection):
         """
         arguments = {key: value for key, value in step.items() if key != "do"}
         if step["do"] == "append":
-            sheet = plan.book.sheet(str(arguments.pop("sheet", "")))
-            rows = arguments.pop("rows")
-            is_new = sheet.title not in existing_titles  # added by this batch, so not readable yet
-            present_header = [] if is_new else await self._header(plan.book, sheet.title, rows)
-            header = plan.first_row(sheet, present_header)
-            grid = rows_for(header, rows, sheet.columns)
-            plan.append(sheet, grid, **arguments)
-            # In a sheet without a header, the first appended row becomes the header. For lists, the
-            # header of an older sheet was not read: the sheet may have one although ``header`` is
-            # empty.
-            is_header_known = is_new or isinstance(rows[0], Mapping)
-            if is_header_known and not any(header):
-                plan.change_first_row(sheet, 0, grid[0])
+            await self._add_append(plan, existing_titles, **arguments)
         elif step["do"] == "format":
             plan.format(arguments.pop("range"), arguments)
         elif step["do"] == "chart":
@@ -373,6 +366,37 @@ class Sheets(GoogleConnection):
             plan.clear(arguments["range"])
         else:
             plan.add_sheet(**arguments)
+
+    async def _add_append(
+        self,
+        plan: Plan,
+        existing_titles: set[str],
+        *,
+        rows: list[Any],
+        sheet: str = "",
+        formulas: bool = False,
+    ) -> None:
+        """Add a batch's step ``append`` to a plan.
+
+        Args:
+            plan: The plan, which has the requests of the earlier steps.
+            existing_titles: The sheets that the spreadsheet had before the batch.
+            rows: The rows to append.
+            sheet: The title of the sheet; empty for the first sheet.
+            formulas: Whether a text that begins with ``=`` is a formula.
+        """
+        target = plan.book.sheet(sheet)
+        is_new = target.title not in existing_titles  # added by this batch, so not readable yet
+        present_header = [] if is_new else await self._header(plan.book, target.title, rows)
+        header = plan.first_row(target, present_header)
+        grid = rows_for(header, rows, target.columns)
+        plan.append(target, grid, formulas=formulas)
+        # In a sheet without a header, the first appended row becomes the header. For rows that are
+        # lists, the header of an older sheet was not read: ``header`` may be empty although the
+        # sheet has a header.
+        is_header_known = is_new or isinstance(rows[0], Mapping)
+        if is_header_known and not any(header):
+            plan.change_first_row(target, 0, grid[0])
 
     async def _header(self, book: Book, title: str, rows: list[Any]) -> list[Any]:
         """Return the header row of a sheet if the rows are dicts, else an empty list."""

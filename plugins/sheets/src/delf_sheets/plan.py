@@ -188,12 +188,7 @@ class Plan:
         fields: list[str] = []
         for name, (path, convert) in _FORMAT_FIELDS.items():
             if properties.get(name) is not None:
-                # A path, such as ``textFormat.bold``, leads into nested objects.
-                *parents, last = path.split(".")
-                target = cell_format
-                for parent in parents:
-                    target = target.setdefault(parent, {})
-                target[last] = convert(properties[name])
+                _set_nested(cell_format, path, convert(properties[name]))
                 fields.append(f"userEnteredFormat.{path}")
         if fields:
             body = {"range": area.json, "cell": {"userEnteredFormat": cell_format}}
@@ -392,6 +387,14 @@ def _number_format_type(pattern: str) -> str:
 
 def _has_any(characters: str, text: str) -> bool:
     return any(character in text for character in characters)
+
+
+def _set_nested(data: dict[str, Any], path: str, value: Any) -> None:
+    """Set a field of nested objects by its path, such as ``textFormat.bold``."""
+    *parents, last = path.split(".")
+    for parent in parents:
+        data = data.setdefault(parent, {})
+    data[last] = value
 
 
 def _color(text: str) -> dict[str, Any]:
