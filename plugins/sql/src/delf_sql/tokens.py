@@ -9,7 +9,6 @@ blanks between them.
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -270,16 +269,16 @@ def _join(text: str, tokens: Sequence[Token]) -> tuple[str, list[Token]]:
     Raises:
         ToolRefusedError: If a number stands directly before a word, number or string.
     """
-    for before, token in itertools.pairwise(tokens):
-        _check_number_ends(before, token)
     parts: list[str] = []
     joined: list[Token] = []
     position = 0
-    before = None
+    before: Token | None = None
     for token in tokens:
-        if before is not None and not _forbids_blank(before, token):
-            parts.append(" ")
-            position += 1
+        if before is not None:
+            _check_number_ends(before, token)
+            if not _forbids_blank(before, token):
+                parts.append(" ")
+                position += 1
         piece = text[token.start : token.end]
         parts.append(piece)
         joined.append(Token(token.kind, token.text, position, position + len(piece)))

@@ -145,6 +145,18 @@ def store_content(
         context.read_file(item.path, worker.attachments.max_total_bytes, read=item.file.read)
 
 
+def _free_path(path: Path, number: int) -> Path:
+    """Return a path if it is free, else the path with the first free number from ``number`` on.
+
+    For ``a.txt`` and 2, the result is ``a.txt``, ``a-2.txt``, ``a-3.txt``, and so on.
+    """
+    free_path = path
+    while free_path.exists():
+        free_path = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        number += 1
+    return free_path
+
+
 def copy_to(
     folder: Path, files: Sequence[AttachedFile], max_bytes: int, context: CallContext
 ) -> list[Path]:
@@ -175,13 +187,7 @@ def copy_to(
             remaining_bytes -= len(content)
             if remaining_bytes < 0:
                 raise ToolRefusedError(f"{item.path!r} has grown since the call was checked")
-            path = unfinished / item.file.name
-            stem = path.stem
-            number = position
-            while path.exists():
-                path = path.with_name(f"{stem}-{number}{path.suffix}")
-                number += 1
-            path.write_bytes(content)
+            _free_path(unfinished / item.file.name, position).write_bytes(content)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)  # only after an error is it still there
