@@ -299,9 +299,8 @@ class _Drafter:
         )
         # The default values of the parameters are their values in the task.
         case = replace(case, inputs=draft.values({}))
-        return _TestedRoutine(
-            draft, kept_literals, case, await run_case(draft, case, self.make_agent)
-        )
+        differences = await run_case(draft, case, self.make_agent)
+        return _TestedRoutine(draft, kept_literals, case, differences)
 
     async def draft_of_merged(
         self, scripts: Scripts, ledger: Ledger

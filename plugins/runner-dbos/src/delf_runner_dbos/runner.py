@@ -305,12 +305,7 @@ class Runner:
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]  # a task that runs here has a queue
-        refusal = _error_of_losses(record, queue)
-        if refusal is None:
-            try:
-                await self._check_user(queued.user)
-            except ConfigurationError as error:
-                refusal = error
+        refusal = await self._refusal_of(record, queued, queue)
         if refusal is not None:
             await self._fail(queued, refusal)
             return await self._journal.task(task_id)
@@ -323,6 +318,19 @@ class Runner:
             else:
                 await self._resume(agent, queued, queue, user_options)
         return await self._journal.task(task_id)
+
+    async def _refusal_of(
+        self, record: TaskRecord, queued: TaskQueued, queue: QueueSettings
+    ) -> DelfError | None:
+        """Return the error with which a task fails without being run; None if the task may run."""
+        error_of_losses = _error_of_losses(record, queue)
+        if error_of_losses is not None:
+            return error_of_losses
+        try:
+            await self._check_user(queued.user)
+        except ConfigurationError as error:
+            return error
+        return None
 
     async def _resume(
         self, agent: Agent, queued: TaskQueued, queue: QueueSettings, user_options: dict[str, Any]

@@ -179,7 +179,8 @@ class DbosSchedules:
         Calls that would change something are denied, and the schedule stays as it is.
         """
         row = await self._row(name)
-        schedule, stored_name = _schedule(row), row["schedule_name"]
+        schedule = _schedule(row)
+        stored_name = row["schedule_name"]
         test_id = f"{_test_prefix(stored_name)}{secrets.token_hex(8)}"
         options: EnqueueOptions = {
             "workflow_name": SCHEDULED,

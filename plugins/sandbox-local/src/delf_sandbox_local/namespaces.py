@@ -63,10 +63,7 @@ def seem_available() -> bool:
             return True
     except (OSError, ValueError, KeyError):
         return False
-    for name, allowed_values in _REQUIRED_SETTINGS.items():
-        if _read_setting(name) not in allowed_values:
-            return False
-    return True
+    return all(_read_setting(name) in allowed for name, allowed in _REQUIRED_SETTINGS.items())
 
 
 def _read_setting(name: str) -> str:
