@@ -161,13 +161,10 @@ class Budgets:
         """
         if caller.name not in self._limits and EVERYBODY not in self._limits:
             return None
-        users: tuple[str] | None
-        if caller.user is not None:  # a person or a key
-            users = (caller.user,)
-        elif self._keys:  # a webhook, which only budgets of teams cover
+        if caller.user is None and self._keys:  # a webhook, which only budgets of teams cover
             return None
-        else:  # the local user of a server without keys, to whom all tasks of the journal belong
-            users = None
+        # Without a user, the server has no keys: all tasks of the journal belong to its local user.
+        users = None if caller.user is None else (caller.user,)
         ledger_key: _LedgerKey = ("user", caller.user)
         return await self._up_to_date_ledger(ledger_key, caller.name, lambda: users)
 

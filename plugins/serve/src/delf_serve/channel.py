@@ -379,14 +379,14 @@ class WebChannel:
     async def _notify(self, request: ApprovalRequest) -> None:
         """Send a notice of a request, and reminders while the request is pending."""
         notice = notice_of(self._settings, request)
-        began = time.time()
+        requested_at = time.time()
         try:
             record = await self._record(request)
             if record is not None:
-                began = record.requested.at  # earlier, if the task was resumed since
+                requested_at = record.requested.at  # earlier, if the task was resumed since
             await self._send_once(request, notice, "asked")
             for minutes in sorted(self._settings.remind_minutes):
-                remind_at = began + minutes * 60
+                remind_at = requested_at + minutes * 60
                 await asyncio.sleep(max(0.0, remind_at - time.time()))
                 record = await self._record(request)
                 if record is None or not record.waits:

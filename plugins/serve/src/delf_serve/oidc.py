@@ -58,7 +58,7 @@ class OpenIdConnect:
         self._settings = settings
         self._client: Any = None
         # (time of the request, the provider's metadata, the provider's keys)
-        self._metadata: tuple[float, Mapping[str, Any], Mapping[str, Any]] | None = None
+        self._cached_provider: tuple[float, Mapping[str, Any], Mapping[str, Any]] | None = None
 
     @property
     def by_mail(self) -> bool:
@@ -142,7 +142,7 @@ class OpenIdConnect:
                 sub=cast("Any", needed),
             ).validate(claims.claims)
         except (errors.JoseError, ValueError, KeyError):
-            self._metadata = None  # fetch the keys again: providers rotate them
+            self._cached_provider = None  # fetch the keys again: providers rotate them
             raise ProblemError(403, "the provider's token is not valid", "log in again") from None
         self._check_party(claims.claims)
         return claims.claims
@@ -174,8 +174,8 @@ class OpenIdConnect:
         """Return the provider's metadata and signing keys, which are cached."""
         import httpx
 
-        if self._metadata is not None:
-            loaded_at, metadata, keys = self._metadata
+        if self._cached_provider is not None:
+            loaded_at, metadata, keys = self._cached_provider
             if time.monotonic() - loaded_at < _CACHE_SECONDS:
                 return metadata, keys
         issuer = self._settings.oidc_issuer.rstrip("/")
@@ -192,7 +192,7 @@ class OpenIdConnect:
         # TypeError: the answer is null, or another value without keys.
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
             raise ProblemError(502, "the login provider does not answer") from None
-        self._metadata = time.monotonic(), metadata, keys
+        self._cached_provider = time.monotonic(), metadata, keys
         return metadata, keys
 
     async def aclose(self) -> None:
