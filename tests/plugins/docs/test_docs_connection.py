@@ -192,6 +192,17 @@ async def test_append_with_a_lost_answer_is_not_repeated(google: GoogleServer, d
         await docs.create("Notes", "text")
 
 
+async def test_lost_answer_to_the_first_text_leaves_open_whether_it_was_written(
+    google: GoogleServer, docs: Any
+) -> None:
+    google.lose("docs.documents.batchUpdate")
+    with pytest.raises(LostAnswerError, match=r"\w+ was made, perhaps with its text") as caught:
+        await docs.create("Notes", "text")
+    assert "is empty" not in caught.value.message
+    (key,) = google.docs.documents
+    assert (await docs.read(key))["markdown"] == "text\n"
+
+
 async def test_documents_can_be_trashed_and_deleted(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes"))["id"]
     await docs.trash(key)

@@ -127,8 +127,10 @@ class Docs(GoogleConnection):
             try:
                 await self._change("write a document", created, insert_blocks(blocks, 1))
             except GoogleError as error:
+                is_lost = isinstance(error, LostAnswerError)
+                content = "perhaps with its text" if is_lost else "and is empty"
                 raise type(error)(
-                    f"{error.message}; the document {created['documentId']} was made, and is empty",
+                    f"{error.message}; the document {created['documentId']} was made, {content}",
                     status=error.status,
                     reason=error.reason,
                     hint=error.hint,
