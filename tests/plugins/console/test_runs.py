@@ -270,6 +270,31 @@ async def test_follow_waits_for_a_queued_task(place, open_journal, monkeypatch):
     assert [event.seq async for event in command.events_of(reader, "t", follow=True)] == [1, 2, 3]
 
 
+async def test_follow_outlasts_waits_when_a_subscription_is_a_generator(
+    place, open_journal, monkeypatch
+):
+    from delf_console import runs as command
+
+    monkeypatch.setattr(command, "POLL_SECONDS", 0.01)
+    journal, reader = open_journal(place), open_journal(place)
+    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
+    subscribe = reader.subscribe
+
+    async def subscribe_by_generator(task_id):
+        async for event in subscribe(task_id):
+            yield event
+
+    monkeypatch.setattr(reader, "subscribe", subscribe_by_generator)
+    stream = command.events_of(reader, "t", follow=True)
+    assert (await anext(stream)).seq == 1
+    next_event = asyncio.ensure_future(anext(stream))
+    await asyncio.wait({next_event}, timeout=0.1)  # several waits end without an event
+    end = {"status": True, "text": "", "duration_ms": 1.0}
+    await journal.append(TaskFinished(task_id="t", seq=2, at=2.0, **end))
+    assert (await next_event).seq == 2
+    assert [event async for event in stream] == []
+
+
 async def test_follow_ends_when_the_owner_is_gone(place, open_journal, monkeypatch, capsys):
     from delf_console import runs as command
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
@@ -394,20 +393,30 @@ async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> As
     With ``follow``, also yield new events until the task ends or its process dies.
     """
     live = journal.subscribe(task_id)  # before reading, to miss no event
+    next_event: asyncio.Future[Event] | None = None
     last_event: Event | None = None
-    while True:
-        # Read before the events: a task that is not at work any more has all its events by then.
-        state = (await journal.task(task_id)).state
-        for event in await journal.read(task_id, 0 if last_event is None else last_event.seq):
-            yield event
-            last_event = event
-        # The last event decides: a task may be resumed after an end.
-        if not follow or isinstance(last_event, TaskFinished):
-            return
-        if not state.is_at_work:
-            if state is TaskState.INTERRUPTED:
-                click.echo("interrupted: the process that worked on it is gone", err=True)
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLL_SECONDS):
-                await anext(live)  # a signal that there are new events, which are read above
+    try:
+        while True:
+            # Read before the events: a task that is not at work any more has all its events by
+            # then.
+            state = (await journal.task(task_id)).state
+            for event in await journal.read(task_id, 0 if last_event is None else last_event.seq):
+                yield event
+                last_event = event
+            # The last event decides: a task may be resumed after an end.
+            if not follow or isinstance(last_event, TaskFinished):
+                return
+            if not state.is_at_work:
+                if state is TaskState.INTERRUPTED:
+                    click.echo("interrupted: the process that worked on it is gone", err=True)
+                return
+            # The future is kept after a timeout: the cancellation of anext() ends a generator.
+            if next_event is None:
+                next_event = asyncio.ensure_future(anext(live))
+            await asyncio.wait({next_event}, timeout=POLL_SECONDS)
+            if next_event.done():
+                next_event.result()  # a signal that there are new events, which are read above
+                next_event = None
+    finally:
+        if next_event is not None:
+            next_event.cancel()
