@@ -91,13 +91,13 @@ def _as_blob(text: str) -> Blob:
     return Blob(digest, len(encoded), zlib.compress(encoded, _COMPRESSION_LEVEL))
 
 
-def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
+def unpack(task_id: str, row: SqlRow, load_blob: Callable[[str], bytes]) -> Event:
     """Decode an event from a row of the database.
 
     Args:
         task_id: The task's id.
         row: A row with ``seq``, ``at``, ``type``, ``v``, ``data`` and ``blobs``.
-        blob: Loads a blob by its digest.
+        load_blob: Loads a blob by its digest.
 
     Raises:
         UnreadableEventError: If the row is damaged, or a newer version of delf wrote it.
@@ -106,7 +106,7 @@ def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
         values: dict[str, Any] = json.loads(row.data)
         if row.blobs:
             for name, digest in json.loads(row.blobs).items():
-                values[name] = value_of(digest, blob)
+                values[name] = value_of(digest, load_blob)
         record = {
             "type": row.type,
             "v": row.v,
@@ -133,16 +133,16 @@ def warn_of_unreadable(effect: str, reason: str) -> None:
     _log.warning("%s: %s", effect, reason)
 
 
-def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
+def value_of(digest: str, load_blob: Callable[[str], bytes]) -> Any:
     """Return the value of an event's large field, which is stored as a blob instead of in the row.
 
     The value is JSON data.
 
     Args:
         digest: The digest of the blob.
-        blob: Loads a blob by its digest.
+        load_blob: Loads a blob by its digest.
     """
-    return json.loads(zlib.decompress(blob(digest)))
+    return json.loads(zlib.decompress(load_blob(digest)))
 
 
 def plain_text(text: str) -> str:

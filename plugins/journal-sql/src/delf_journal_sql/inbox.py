@@ -204,9 +204,9 @@ def _read_requests(
     is_alive = cached_is_alive(now)
     for row in rows:
         task = stored_task(row, is_alive)
-        blob = functools.cache(functools.partial(blob_data, connection, row.id))
+        load_blob = functools.cache(functools.partial(blob_data, connection, row.id))
         try:
-            event = unpack(task.task_id, row, blob)
+            event = unpack(task.task_id, row, load_blob)
         except UnreadableEventError as error:
             errors_by_task.setdefault(task.task_id, error)
         else:
@@ -264,9 +264,9 @@ def _remembered_in(
         {"key": key},
     )
     requests: dict[str, ApprovalRequested] = {}
-    blob = functools.cache(functools.partial(blob_data, connection, key))
+    load_blob = functools.cache(functools.partial(blob_data, connection, key))
     for row in rows:
-        event = unpack(row.task_id, row, blob)
+        event = unpack(row.task_id, row, load_blob)
         if isinstance(event, ApprovalRequested):
             requests[event.request_id] = event
         elif isinstance(event, ApprovalDecided) and event.remember == "until_revoked":

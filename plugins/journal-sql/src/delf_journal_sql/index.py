@@ -336,9 +336,9 @@ def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> d
         blobs: The JSON of a mapping from field name to the digest of its blob; None without blobs.
     """
     data: dict[str, Any] = json.loads(raw)
-    blob = functools.partial(blob_data, connection, task)
+    load_blob = functools.partial(blob_data, connection, task)
     for name, digest in json.loads(blobs or "{}").items():
-        data[name] = value_of(digest, blob)
+        data[name] = value_of(digest, load_blob)
     return data
 
 

@@ -361,7 +361,6 @@ class PostgresDatabase:
         """
         import psycopg
 
-        is_closed = raw is not None and bool(raw.closed)
         message = " ".join(str(error).split())
         if isinstance(error, psycopg.errors.UniqueViolation):
             return DuplicateRowError(message)
@@ -376,6 +375,7 @@ class PostgresDatabase:
         has_broken_state = state[:2] in ("", "08", "57")
         is_broken = has_broken_state and isinstance(error, psycopg.OperationalError)
         has_timed_out = isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)
+        is_closed = raw is not None and bool(raw.closed)
         if is_broken or has_timed_out or is_closed:
             if raw is None:
                 reason = JournalSetupError(f"the journal {self.name} does not answer: {message}")

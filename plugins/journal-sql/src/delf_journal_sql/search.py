@@ -506,9 +506,9 @@ def _with_excerpt(
     )
     if not rows:
         return found
-    blob = functools.partial(blob_data, connection, task_key)
+    load_blob = functools.partial(blob_data, connection, task_key)
     try:
-        event = unpack(found.task.task_id, rows[0], blob)
+        event = unpack(found.task.task_id, rows[0], load_blob)
     except UnreadableEventError:  # the words were indexed before the damage
         return found
     data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}

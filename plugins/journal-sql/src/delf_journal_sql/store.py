@@ -69,8 +69,8 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
         "WHERE e.task = :task AND e.seq > :after ORDER BY e.seq",
         {"task": key, "after": after},
     )
-    blob = functools.cache(functools.partial(blob_data, connection, key))
-    return [unpack(task_id, row, blob) for row in rows]
+    load_blob = functools.cache(functools.partial(blob_data, connection, key))
+    return [unpack(task_id, row, load_blob) for row in rows]
 
 
 def task_ids(connection: Connection) -> list[str]:
