@@ -355,9 +355,9 @@ class Runtime:
         else:
             end = replace(earlier_end, seq=request.past[-1].seq + 1, at=time.time())
         await self.journal.append(end)
-        self._show(request, end)
+        self._notify_listeners(request, end)
 
-    def _show(self, request: TaskRequest, event: Event) -> None:
+    def _notify_listeners(self, request: TaskRequest, event: Event) -> None:
         """Pass an event of a task that does not run to the listeners; log their exceptions."""
         listeners = (*self.resources.observers.feeds, *request.listeners)
         TaskLog(request.task_id, None, listeners, self.resources.redactor).notify_listeners(event)
@@ -376,7 +376,7 @@ class Runtime:
             # would wait forever.
             await self.resources.queue.enqueue(queued)
         await self.journal.append(queued)
-        self._show(request, queued)
+        self._notify_listeners(request, queued)
         return replace(request, past=(queued,))
 
     async def run_child(self, request: TaskRequest) -> ChildResult:

@@ -101,7 +101,7 @@ class TaskRun:
         permit: The task's permit to run.
         tools: The tools.
         inputs: The input files.
-        before: The earlier run whose sandbox died; this run continues its clock, its count of
+        previous: The earlier run whose sandbox died; this run continues its clock, its count of
             restarts and its log.
     """
 
@@ -112,7 +112,7 @@ class TaskRun:
         permit: Permit,
         tools: AgentTools,
         inputs: Sequence[InputFile],
-        before: TaskRun | None = None,
+        previous: TaskRun | None = None,
     ) -> None:
         child = request.child
         self.resources = resources
@@ -124,14 +124,14 @@ class TaskRun:
         config = resources.config if child is None else child.config
         self.config: AgentConfig = _config_of(request, config, resources)
         self.strategy = resources.strategy(self.config.strategy)
-        self.is_continued = before is not None
+        self.is_continued = previous is not None
         """True if an earlier run of the task ended because its sandbox died."""
         self.replay = Replay(request.past)
         self.seed = self.replay.seed or secrets.token_hex(16)
         """The seed for the random numbers of scripts."""
         self.zone = self.replay.zone or local_zone()
         """The time zone at the start of the task."""
-        if before is None:
+        if previous is None:
             parent_clock = None if child is None else child.clock
             # The clock pauses while the task waits for a person. A bounded task counts that time.
             self.clock = TaskClock(request.timeout, parent_clock, ignores_pauses=request.bounded)
@@ -142,11 +142,11 @@ class TaskRun:
                 request.task_id, resources.journal, listeners, resources.redactor, self.replay
             )
         else:
-            self.clock = before.clock
-            self.restarts = before.restarts
-            self.started = before.started
-            self.replay.previous_owner = before.replay.previous_owner
-            self.log = before.log
+            self.clock = previous.clock
+            self.restarts = previous.restarts
+            self.started = previous.started
+            self.replay.previous_owner = previous.replay.previous_owner
+            self.log = previous.log
             self.log.restart(self.replay)
         self.models = ModelClient(
             pool=resources.models,
@@ -221,7 +221,7 @@ class TaskRun:
         """Create a run that resumes the task from its journal, after its sandbox died."""
         request = replace(self.request, past=tuple(self.log.events))
         parts = self.resources, request, self.permit, self.agent_tools, self.inputs
-        return TaskRun(*parts, before=self)
+        return TaskRun(*parts, previous=self)
 
     @staticmethod
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:

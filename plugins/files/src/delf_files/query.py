@@ -129,10 +129,10 @@ def _header_rows(
         if len(tables) > 1:
             example = {tables[0]["names"][0]: header}
             raise ToolRefusedError(f"the statement names several files; write header={example}")
-        rows_by_name = dict.fromkeys(tables_by_name, header)
+        numbers_by_name = dict.fromkeys(tables_by_name, header)
     else:
-        rows_by_name = dict(header)
-    for name, row in rows_by_name.items():
+        numbers_by_name = dict(header)
+    for name, number in numbers_by_name.items():
         # The name may be that of a sheet, as in book.xlsx/Sheet.
         file_names = [
             each for each in tables_by_name if name == each or name.startswith(f"{each}/")
@@ -144,9 +144,9 @@ def _header_rows(
         # files of other kinds, such as JSON, no row does.
         if tables_by_name[file_name]["kind"] not in ("csv", "plugin_format"):
             raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
-        if row < 0:
+        if number < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
-    return rows_by_name
+    return numbers_by_name
 
 
 def _names_in_statements(file: InputFile, files: Sequence[InputFile]) -> list[str]:

@@ -690,7 +690,7 @@ def _escaped(text: str) -> str:
 
 
 def _describe_separated(
-    text: str, later_pieces: Sequence[str], ending: str, encoding_note: str, total: int | None
+    text: str, later_pieces: Sequence[str], ending: str, encoding_note: str, line_count: int | None
 ) -> _Description:
     """Describe a file of separated values.
 
@@ -699,7 +699,8 @@ def _describe_separated(
         later_pieces: Sample lines from the rest of the file, in several pieces.
         ending: The file's extension.
         encoding_note: A remark on the encoding; empty for UTF-8.
-        total: The approximate number of lines of the file; None if ``text`` is the whole content.
+        line_count: The approximate number of lines of the file; None if ``text`` is the whole
+            content.
     """
     dialect = dialect_of(text, ending)
     rows = rows_of(text, ending)
@@ -713,7 +714,7 @@ def _describe_separated(
     separator_note = f", split at {separator}" if dialect.separator != "," else ""
     facts = f"{separator_note}{encoding_note}, every value str"
     numbered = cast("list[tuple[int, list[Any]]]", rows)
-    return _describe_sheet("", numbered, total or len(rows), text_column, facts)
+    return _describe_sheet("", numbered, line_count or len(rows), text_column, facts)
 
 
 def _rows_of_width(pieces: Sequence[str], dialect: Dialect, width: int) -> Iterator[list[str]]:

@@ -174,13 +174,13 @@ async def choose_sandbox(
     search = _Search(host=host, config=config, options=options, context=context or PluginContext())
     if config.sandbox == "auto":
         return await _choose_strongest(search)
-    chosen_sandbox = await search.try_backend(host.spec(SandboxSpec, config.sandbox))
-    if isinstance(chosen_sandbox, Unavailable):
+    result = await search.try_backend(host.spec(SandboxSpec, config.sandbox))
+    if isinstance(result, Unavailable):
         raise SandboxUnavailableError(
-            f"the sandbox {config.sandbox!r} does not work here: {chosen_sandbox.reason}",
-            hint=chosen_sandbox.hint or None,
+            f"the sandbox {config.sandbox!r} does not work here: {result.reason}",
+            hint=result.hint or None,
         )
-    return chosen_sandbox
+    return result
 
 
 def _stronger_subsets(specs: Iterable[SandboxSpec], chosen: SandboxSpec) -> list[SandboxSpec]:
@@ -203,11 +203,11 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
             libraries = ", ".join(search.config.allowed_libs)
             reasons_against_others.append(f"{spec.name} cannot import {libraries}")
             continue
-        chosen_sandbox = await search.try_backend(spec)
-        if isinstance(chosen_sandbox, Unavailable):
-            reason = chosen_sandbox.reason.removeprefix(f"{spec.name} ")
+        result = await search.try_backend(spec)
+        if isinstance(result, Unavailable):
+            reason = result.reason.removeprefix(f"{spec.name} ")
             reasons_against_others.append(f"{spec.name}: {reason}")
-            hint = hint or chosen_sandbox.hint
+            hint = hint or result.hint  # of the strongest sandbox that has one
             continue
         # Sandboxes with a subset of Python come later in the list, and were not tried.
         reasons_against_others += [
@@ -215,7 +215,7 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
             for other in _stronger_subsets(specs, spec)
         ]
         return replace(
-            chosen_sandbox,
+            result,
             warning=_warning(spec, reasons_against_others),
             passed_over=bool(reasons_against_others),
         )

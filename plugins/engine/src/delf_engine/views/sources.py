@@ -29,10 +29,10 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
     # Only the task and earlier results are searched: no other texts (an empty list), no tools.
     origins = Origins(task, context_texts=list, tool_of=lambda _: None)
     sources_by_call: dict[int, dict[str, Any]] = {}
-    for at, event in enumerate(events):
+    for index, event in enumerate(events):
         if not isinstance(event, CallStarted):
             continue
-        origins.follow(events[:at])
+        origins.follow(events[:index])
         sources_by_call[event.call_id] = _sources_of_call(event, origins)
         if len(sources_by_call) == _MAX_CALLS:
             break

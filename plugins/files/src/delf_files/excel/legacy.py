@@ -98,11 +98,12 @@ def _open_workbook(path: str) -> Any:
     options["verbosity"] = 1  # reports sheets without cells
     try:
         book = library.open_workbook(path, **options)
+    except (library.XLRDError, library.compdoc.CompDocError) as error:
+        damage = str(error)
+    else:
         unread_sheets = _UNREAD_SHEET.findall(log.getvalue())
         book.without_cells = [ast.literal_eval(name) for name in unread_sheets]
         return book
-    except (library.XLRDError, library.compdoc.CompDocError) as error:
-        damage = f"{error}"
     if "encrypted" in damage.lower():
         raise ToolExecutionError("the workbook has a password; save it without one")
     book = library.open_workbook(path, ignore_workbook_corruption=True, **options)
