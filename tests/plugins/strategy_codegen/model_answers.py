@@ -155,7 +155,26 @@ FENCES: dict[str, str] = {
     "no fence, its end alone": f"{SCRIPT}\n```",
 }
 
+# The first binds ``item`` in a loop, the others in another way, before they use the name.
+_LOOP = "for item in await shop.find():\n    print(item)"
+_HANDLER = "try:\n    print(await shop.find())\nexcept ToolError as item:\n    print(item)"
+_CASES = """match await shop.find():
+    case [first, *item]:
+        print(item)
+    case {"rows": rows, **item}:
+        print(item)
+    case item:
+        print(item)"""
+
 SEVERAL: dict[str, tuple[str, str | None]] = {
+    "a correction with an error of the same name": (
+        f"{fenced(_LOOP)}\nCorrected version:\n{fenced(_HANDLER)}",
+        _HANDLER,
+    ),
+    "a correction with patterns of the same name": (
+        f"{fenced(_LOOP)}\nCorrected version:\n{fenced(_CASES)}",
+        _CASES,
+    ),
     "first and then": (
         f"First, define it:\n{fenced(FUNCTION)}\nThen call it:\n{fenced(CALL)}",
         f"{FUNCTION}\n\n{CALL}",

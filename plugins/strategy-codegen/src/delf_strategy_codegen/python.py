@@ -233,16 +233,24 @@ def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the names that nodes bind: by assignments, definitions, parameters and imports."""
+    """Return the names that nodes bind, for example by assignments, definitions and imports."""
     names: set[str] = set()
     for node in nodes:
         for part in ast.walk(node):
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                names.add(part.id)
-            elif isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                names.add(part.name)
-            elif isinstance(part, ast.arg):
-                names.add(part.arg)
-            elif isinstance(part, ast.alias):
-                names.add(part.asname or part.name.partition(".")[0])
+            match part:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                    names.add(name)
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    names.add(part.name)
+                case ast.alias():
+                    names.add(part.asname or part.name.partition(".")[0])
+                case (
+                    ast.ExceptHandler(name=str(name))
+                    | ast.MatchAs(name=str(name))
+                    | ast.MatchStar(name=str(name))
+                    | ast.MatchMapping(rest=str(name))
+                ):
+                    names.add(name)
+                case _:
+                    pass
     return names
