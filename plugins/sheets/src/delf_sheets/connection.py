@@ -231,7 +231,7 @@ class Sheets(GoogleConnection):
     async def batch(self, spreadsheet: str, steps: list[dict[str, Any]]) -> BookInfo:
         """Several steps, all of them or none: `[{"do": "add_sheet", "title": "Q3"}, {"do": "write",
         "range": "Q3!A1", "rows": [...]}]`. Steps are write, append, clear, add_sheet, format and
-        chart; each step takes the arguments of the action that has its name.
+        chart; each step takes the arguments of the action that has its name, without spreadsheet.
         """  # noqa: D205 - the model reads the whole paragraph
         refusal = self._reason_to_refuse(steps)
         if refusal is not None:
