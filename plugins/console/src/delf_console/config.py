@@ -168,7 +168,8 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     project, agent = _load_with(state, f"{key}={value}")
     value_to_write = parsed
     if section == "agent" and len(path) == 1:  # a setting, and not a key in its table
-        value_to_write = _value_to_write(value, parsed, getattr(agent, path[0]))
+        validated = getattr(agent, path[0])
+        value_to_write = _value_to_write(value, parsed, validated)
     is_type_of_connection = section == "connections" and path[1:] == ("type",)  # (NAME, "type")
     if is_type_of_connection:
         from delf.specs import ConnectionSpec

@@ -240,14 +240,15 @@ def import_warnings(name: str, distribution: str) -> Iterator[str]:
     if process.returncode != 0:
         return  # loading the plugin reports the error
     # The last line is the time that _TIMED_IMPORT prints; the plugin has printed the others.
-    *output, seconds = process.stdout.rstrip().split("\n")
+    *output, time_line = process.stdout.rstrip().split("\n")
     if "".join(output).strip() or process.stderr.strip():
         yield f"the import of {module} prints something, which breaks the JSON output of commands"
-    if float(seconds) > _IMPORT_SECONDS:  # measure again: the first import also compiles
-        seconds = _run_captured(command).stdout.rstrip().rpartition("\n")[2]
-    if float(seconds) > _IMPORT_SECONDS:
+    seconds = float(time_line)
+    if seconds > _IMPORT_SECONDS:  # measure again: the first import also compiles
+        seconds = float(_run_captured(command).stdout.rstrip().rpartition("\n")[2])
+    if seconds > _IMPORT_SECONDS:
         yield (
-            f"the import of {module} takes {float(seconds):.1f} s at each start of delf: move slow "
+            f"the import of {module} takes {seconds:.1f} s at each start of delf: move slow "
             "imports into the module that contains the factory"
         )
 
