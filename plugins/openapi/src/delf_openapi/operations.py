@@ -114,26 +114,36 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
         warnings: Receives a line for each path or operation that cannot be read.
     """
     endpoints: list[Endpoint] = []
-    taken_names: set[str] = set()
-    # The last number that was appended to a wanted name: with thousands of equal names, trying all
-    # numbers from 2 on would take minutes.
-    numbers: Counter[str] = Counter()
+    names = _UniqueNames()
     operations = list(_declared_operations(document, warnings))
     short_id_counts = Counter(operation.short_id for operation in operations)
     for operation in operations:
         is_short_id_unique = short_id_counts[operation.short_id] == 1
         shown_id = operation.short_id if is_short_id_unique else operation.operation_id
         wanted_name = action_name(_operation_name(shown_id, operation.method, operation.path))
-        # Of equal names, the first stays, the second gets the method, and the others get numbers.
-        name = wanted_name
-        if name in taken_names:
-            name = f"{wanted_name}_{operation.method}"
-        while name in taken_names:
-            numbers[wanted_name] = max(numbers[wanted_name] + 1, 2)
-            name = f"{wanted_name}_{numbers[wanted_name]}"
-        taken_names.add(name)
-        endpoints.append(operation.endpoint(name))
+        endpoints.append(operation.endpoint(names.take(wanted_name, operation.method)))
     return endpoints
+
+
+class _UniqueNames:
+    """The names of operations: of equal names, the second gets the method, the others numbers."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        # The last number that was appended to a wanted name: with thousands of equal names, trying
+        # all numbers from 2 on would take minutes.
+        self._numbers: Counter[str] = Counter()
+
+    def take(self, wanted: str, method: str) -> str:
+        """Return a free name for an operation, and mark the name as taken."""
+        name = wanted
+        if name in self._taken:
+            name = f"{wanted}_{method}"
+        while name in self._taken:
+            self._numbers[wanted] = max(self._numbers[wanted] + 1, 2)
+            name = f"{wanted}_{self._numbers[wanted]}"
+        self._taken.add(name)
+        return name
 
 
 class _DeclaredOperation(NamedTuple):
@@ -183,18 +193,7 @@ def _without_path(operation_id: str | None, method: str, path: str) -> str | Non
 
 def _declared_operations(document: Document, warnings: list[str]) -> Iterator[_DeclaredOperation]:
     """Yield each operation that can be read; add a warning for each other operation or path."""
-    paths = cast("dict[Any, Any]", document.at("#").get("paths") or {})
-    for path, raw in paths.items():
-        place = clean(pointer_of(["paths", str(path)]), 300)
-        if not isinstance(path, str) or not path.startswith("/"):
-            if str(path)[:2] != "x-":
-                warnings.append(f"{place}: a path must begin with a slash")
-            continue
-        try:
-            item = document.path_item(raw)
-        except SpecError as error:
-            warnings.append(f"{place}: {clean(error.reason, 300)}")
-            continue
+    for path, item in _path_items(document, warnings):
         for method in METHODS:
             if item.get(method) is None:
                 continue
@@ -202,10 +201,27 @@ def _declared_operations(document: Document, warnings: list[str]) -> Iterator[_D
                 # In some hand-written sources, an operation is a reference.
                 fields = document.resolve_reference(item[method])
             except SpecError as error:
-                warnings.append(f"{place}/{method}: {clean(error.reason, 300)}")
+                warnings.append(f"{_place_of(path)}/{method}: {clean(error.reason, 300)}")
                 continue
             template = _template(document, path, item, fields)
             yield _DeclaredOperation(method, template, ("paths", path, method), fields)
+
+
+def _path_items(document: Document, warnings: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each path with its path item; add a warning for each path that cannot be read."""
+    paths = cast("dict[Any, Any]", document.at("#").get("paths") or {})
+    for path, raw in paths.items():
+        if isinstance(path, str) and path.startswith("/"):
+            try:
+                yield path, document.path_item(raw)
+            except SpecError as error:
+                warnings.append(f"{_place_of(path)}: {clean(error.reason, 300)}")
+        elif not str(path).startswith("x-"):
+            warnings.append(f"{_place_of(path)}: a path must begin with a slash")
+
+
+def _place_of(path: Any) -> str:
+    return clean(pointer_of(["paths", str(path)]), 300)
 
 
 def _template(

@@ -61,18 +61,18 @@ def credentials_for(
         if not isinstance(alternative, dict):
             continue
         names = list(cast("dict[str, Any]", alternative))
+        if not names:
+            is_optional = True  # an empty set allows calls without credentials
+            continue
         credentials = Credentials()
         missing: list[str] = []
         for name in names:
             is_configured = _add_scheme(document, name, schemes.get(name), settings, credentials)
             if not is_configured:
                 missing.append(name)
-        if missing:
-            unmet_schemes += missing
-        elif names:
+        if not missing:
             return credentials
-        else:
-            is_optional = True  # an empty set allows calls without credentials
+        unmet_schemes += missing
     if is_optional:
         return Credentials()
     return Credentials(unmet_schemes=tuple(dict.fromkeys(unmet_schemes)))
