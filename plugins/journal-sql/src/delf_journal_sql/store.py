@@ -451,12 +451,8 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
     return count
 
 
-def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> Pruned:
-    """Remove tasks with all their data, within a transaction; return what was removed.
-
-    Tasks that are queued or running now are kept: somebody may have resumed these tasks after the
-    caller chose them.
-    """
+def _removable_ids(connection: Connection, task_ids: Sequence[str], now: float) -> dict[int, str]:
+    """Return the ids of tasks that are neither queued nor running, by the key of the task."""
     placeholders, values = placeholders_for(task_ids, "id")
     rows = connection.execute(
         f"SELECT t.id, t.task_id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
@@ -465,11 +461,21 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         values,
     )
     is_alive = cached_is_alive(now)
-    removed_ids: dict[int, str] = {}  # by the key of the task
+    removable_ids: dict[int, str] = {}
     for row in rows:
         is_running = row.state == TaskState.RUNNING and is_alive(owner_of(row))
         if row.state != TaskState.QUEUED and not is_running:
-            removed_ids[int(row.id)] = str(row.task_id)
+            removable_ids[int(row.id)] = str(row.task_id)
+    return removable_ids
+
+
+def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> Pruned:
+    """Remove tasks with all their data, within a transaction; return what was removed.
+
+    Tasks that are queued or running now are kept: somebody may have resumed these tasks after the
+    caller chose them.
+    """
+    removed_ids = _removable_ids(connection, task_ids, now)
     if not removed_ids:
         return Pruned()
     keys = f"({', '.join(map(str, removed_ids))})"

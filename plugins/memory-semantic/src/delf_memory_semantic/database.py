@@ -517,16 +517,16 @@ def _make_tables(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         if sa.inspect(connection).has_table(_meta.name):
             version = connection.scalar(sa.select(_meta.c.value).where(_meta.c.key == "version"))
+            if version == _VERSION:
+                return
             # None while a process creates the tables, and if it ended before it had created all.
-            if version not in (_VERSION, None):
+            if version is not None:
                 place = engine.url.render_as_string(hide_password=True)
                 raise MemorySetupError(
                     f"the memory at {place} has the format {version}, and this version knows "
                     f"{_VERSION}",
                     hint="use the version of delf-plugin-memory-semantic that wrote it",
                 )
-            if version is not None:
-                return
     with engine.begin() as connection:
         is_sqlite = engine.dialect.name == "sqlite"
         if not is_sqlite:  # IF NOT EXISTS fails for concurrent creators

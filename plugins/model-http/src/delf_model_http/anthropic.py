@@ -159,16 +159,7 @@ class Messages:
             case "content_block_start":
                 return _start_block(fields(piece.get("content_block")), answer, is_whole=False)
             case "content_block_delta":
-                delta = fields(piece.get("delta"))
-                if delta.get("type") == "text_delta":
-                    return answer.add_text(delta.get("text"))
-                if delta.get("type") in _THINKING_DELTAS and answer.signed_blocks:
-                    block = answer.signed_blocks[-1]  # the block that has begun last is streamed
-                    for name in ("thinking", "signature"):
-                        block[name] = f"{block.get(name) or ''}{delta.get(name) or ''}"
-                    answer.add_reasoning(delta.get("thinking"))
-                if delta.get("type") == "input_json_delta":
-                    return answer.add_arguments(answer.last_call_index, delta.get("partial_json"))
+                return _add_delta(fields(piece.get("delta")), answer)
             case "message_delta":  # its counts are those of the whole message so far
                 delta = fields(piece.get("delta"))
                 answer.finish_reason = delta.get("stop_reason") or answer.finish_reason
@@ -326,6 +317,20 @@ def _check(reply: Any) -> None:
 
 def _searches(used: Any) -> int:
     return integer_field(fields(used).get("server_tool_use"), "web_search_requests")
+
+
+def _add_delta(delta: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+    """Add a piece of the content block that has begun last; return the deltas to emit."""
+    if delta.get("type") == "text_delta":
+        return answer.add_text(delta.get("text"))
+    if delta.get("type") == "input_json_delta":
+        return answer.add_arguments(answer.last_call_index, delta.get("partial_json"))
+    if delta.get("type") in _THINKING_DELTAS and answer.signed_blocks:
+        block = answer.signed_blocks[-1]
+        for name in ("thinking", "signature"):
+            block[name] = f"{block.get(name) or ''}{delta.get(name) or ''}"
+        answer.add_reasoning(delta.get("thinking"))
+    return []
 
 
 def _tokens(counts: Any, earlier: Tokens | None = None) -> Tokens | None:

@@ -91,19 +91,7 @@ class Responses:
             thinking = {"effort": effort, **thinking}  # an effort in "thinking" has precedence
         if thinking:
             result["reasoning"] = thinking
-        tools: list[dict[str, Any]] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
-                "strict": False,
-            }
-            for tool in request.tools
-        ]
-        if parts.search is not None:
-            tools.append(searches.of_responses(parts.search))
-        if tools:
+        if tools := _tools(parts):
             result["tools"] = tools
         if request.tools and request.must_call:
             result["tool_choice"] = "required"
@@ -155,6 +143,22 @@ class Responses:
             case _:
                 pass
         return []
+
+
+def _tools(parts: RequestParts) -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.parameters),
+            "strict": False,
+        }
+        for tool in parts.request.tools
+    ]
+    if parts.search is not None:
+        tools.append(searches.of_responses(parts.search))
+    return tools
 
 
 def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
