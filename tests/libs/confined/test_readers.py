@@ -169,11 +169,12 @@ async def test_killed_template_process_is_restarted(call):
     assert await call("echo", {"value": 2}) == 2
 
 
-async def test_killed_child_raises_and_the_next_call_works(call):
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (40, "signal 40")])
+async def test_killed_child_raises_and_the_next_call_works(call, number, name):
     running = asyncio.create_task(call("sleep", {"seconds": 60}))
     (child,) = await children(1)
-    os.kill(child, signal.SIGKILL)
-    with pytest.raises(ToolExecutionError, match=r"reading a\.xyz failed: its process .*SIGKILL"):
+    os.kill(child, number)
+    with pytest.raises(ToolExecutionError, match=rf"reading a\.xyz failed: its process .*{name}"):
         await running
     assert await call("echo", {"value": 1}) == 1
 

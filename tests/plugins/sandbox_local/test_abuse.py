@@ -164,6 +164,7 @@ async def test_prints_arrive_while_the_script_runs(then, lines):
     [
         (POSIX + "posix._exit(7)", "status 7"),
         (POSIX + "posix.abort()", "SIGABRT"),
+        (POSIX + "re.enum.sys.modules['_signal'].raise_signal(40)", "signal 40"),
         (POSIX + "re.enum.sys.modules['faulthandler']", None),
         (
             POSIX

@@ -24,7 +24,7 @@ from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
 from delf_confined.turns import Turn, Turns
 from delf_confined.wire import LENGTH, check_length
-from delf_confined.words import shorten_message
+from delf_confined.words import shorten_message, signal_name
 
 MAX_CHILDREN: Final = 4
 """The maximum number of concurrent child processes of an agent, over all its connections."""
@@ -261,7 +261,7 @@ def child_death_error(status: int, about: str) -> ToolExecutionError:
     if -status == signal.SIGXCPU:
         cause = "it used more processor time than it may"
     elif status < 0:
-        cause = f"{signal.Signals(-status).name}; it may have needed too much memory"
+        cause = f"{signal_name(-status)}; it may have needed too much memory"
     else:
         cause = f"status {status}"
     return ToolExecutionError(f"{about} failed: its process ended ({cause})")

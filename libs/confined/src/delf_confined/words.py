@@ -1,9 +1,10 @@
-"""Error messages of libraries in a form for scripts: short, without the host's folders."""
+"""Words for error messages: short messages of libraries without folders, names of signals."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 from typing import Final
 
 _MAX: Final = 600
@@ -28,6 +29,17 @@ def shorten_message(text: str, max_length: int = _MAX) -> str:
         if line and not line.startswith(_POINTER):
             lines.append(line)
     return _PATH.sub(_without_folder, "; ".join(lines))[:max_length]
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as ``SIGABRT``; ``signal 40`` for a signal without a name.
+
+    Most real-time signals have no name in Python.
+    """
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _without_folder(path_match: re.Match[str]) -> str:

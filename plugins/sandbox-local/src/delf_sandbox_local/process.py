@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
+from delf_confined.words import signal_name
 from delf_sandbox.folders import remove_folder
 
 # The maximum number of seconds from the end of a process's connection to its own end.
@@ -125,8 +126,7 @@ class LocalProcess:
                 reason = "killed by the system, out of memory?"
             return Crashed(message=f"the sandbox is gone: {reason}")
         if status < 0:
-            name = signal.Signals(-status).name
-            message = f"the script crashed the interpreter ({name})"
+            message = f"the script crashed the interpreter ({signal_name(-status)})"
         else:
             message = f"the sandbox ended by itself (status {status})"
         return Crashed(message=message, by_script=True)
