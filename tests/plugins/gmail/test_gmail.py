@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from delf import Agent
-from delf.errors import ToolRefusedError
+from delf.errors import ConnectionUnavailableError, ToolRefusedError
 from delf.protocols.connection import ProposedCall
 from delf.testing import ScriptedModel, TestHost
 from delf_gmail import Gmail
-from delf_google.errors import GoogleError
+from delf_google.errors import GoogleError, LostAnswerError
 from support.google import GoogleServer
 from support.google.fixtures import USER
 
@@ -243,6 +243,33 @@ async def test_failed_trash_says_how_many_messages_it_moved(
         await gmail.trash(["nowhere", *ids, "elsewhere"])
     assert caught.value.status == 404
     assert all("TRASH" in google.gmail.box(USER).mails[key].labels for key in ids)
+
+
+async def test_trash_with_a_lost_answer_has_an_unknown_outcome(
+    google: GoogleServer, gmail: Any
+) -> None:
+    ids = [google.gmail.deliver(USER, mail(f"Mail {number}")).id for number in range(2)]
+    google.fail("gmail.users.messages.trash", 404)
+    google.lose("gmail.users.messages.trash", times=50)
+    with pytest.raises(LostAnswerError, match="; at least 0 of 2 messages are in the trash"):
+        await gmail.trash(ids)
+
+
+async def test_trash_without_a_connection_says_how_many_messages_it_moved(
+    google: GoogleServer, gmail: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [google.gmail.deliver(USER, mail(f"Mail {number}")).id for number in range(2)]
+    request = gmail.transport.json
+
+    async def fail_for_first(asked: Any) -> Any:
+        if ids[0] in asked.url:
+            raise ConnectionUnavailableError("the host cannot be reached", hint="go online")
+        return await request(asked)
+
+    monkeypatch.setattr(gmail.transport, "json", fail_for_first)
+    with pytest.raises(GoogleError, match="; 1 of 2 messages are in the trash") as caught:
+        await gmail.trash(ids)
+    assert caught.value.hint == "go online"
 
 
 async def test_labels_archive_and_trash_change_messages(google: GoogleServer, gmail: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypedDict
 
 from delf import CallContext, action
-from delf.errors import ToolRefusedError, did_you_mean
+from delf.errors import DelfError, ToolRefusedError, did_you_mean
 from delf.protocols.connection import Allowed, ProposedCall
 from delf.types import Trust
 from delf_gmail.reading import (
@@ -28,7 +28,7 @@ from delf_gmail.reading import (
 from delf_gmail.writing import MAX_BYTES, Attachment, build
 from delf_google.addresses import People, address, addresses
 from delf_google.connection import GoogleConnection
-from delf_google.errors import GoogleError
+from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.files import read_task_file
 from delf_google.requests import Request, segment, utf8
 from delf_google.uploads import upload
@@ -335,16 +335,16 @@ class Gmail(GoogleConnection):
         errors = [result for result in results if isinstance(result, BaseException)]
         if not errors:
             return Changed(changed=len(ids))
-        error = errors[0]
-        if not isinstance(error, GoogleError):
+        lost_answers = [error for error in errors if isinstance(error, LostAnswerError)]
+        # A message whose answer was lost may be in the trash, which the caller has to check.
+        error = next(iter(lost_answers or errors))
+        if not isinstance(error, DelfError):
             raise error
-        trashed_count = len(ids) - len(errors)
-        raise type(error)(
-            f"{error.message}; {trashed_count} of {len(ids)} messages are in the trash",
-            status=error.status,
-            reason=error.reason,
-            hint=error.hint,
-        )
+        trashed_count = f"{'at least ' if lost_answers else ''}{len(ids) - len(errors)}"
+        text = f"{error.message}; {trashed_count} of {len(ids)} messages are in the trash"
+        if not isinstance(error, GoogleError):  # such as a failed login
+            raise GoogleError(text, hint=error.hint) from None
+        raise type(error)(text, status=error.status, reason=error.reason, hint=error.hint)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the recipients of a reply, the messages to change, or the text of a draft."""
