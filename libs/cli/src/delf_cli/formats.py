@@ -26,10 +26,11 @@ def format_duration(milliseconds: float | None) -> str:
     """Format a duration in a suitable unit, such as ``2 min 05 s``; ``-`` for None."""
     if milliseconds is None:
         return "-"
+    # Rounded before the unit is chosen, so that no duration is shown as 1000 ms or 60.0 s.
     seconds = milliseconds / 1000
-    if seconds < 1:
+    if round(milliseconds) < 1000:
         return f"{milliseconds:.0f} ms"
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
