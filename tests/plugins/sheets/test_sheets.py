@@ -272,6 +272,8 @@ async def test_batch_is_applied_atomically(google: GoogleServer, sheets: Any, bo
     assert list(notes) == ["the range has no rows"]
     with pytest.raises(ToolRefusedError, match=r"step 1: unknown step 'wipe'"):
         await sheets.batch(book, [{"do": "wipe"}])
+    with pytest.raises(ToolRefusedError, match="step 1, format: give a new look"):
+        await sheets.batch(book, [{"do": "format", "range": "A1"}])
     with pytest.raises(ToolRefusedError, match=r"step 1: .*unknown argument 'colour'"):
         await sheets.batch(book, [{"do": "format", "range": "A1", "colour": "red"}])
 

@@ -207,8 +207,6 @@ class Sheets(GoogleConnection):
         }
         plan = Plan(await self._book(spreadsheet))
         plan.format(range, properties)
-        if not plan.requests:
-            raise ToolRefusedError("give a new look: bold, color, number_format, …")
         await self._send_plan("format cells", plan)
 
     @action("chart", effect="write", trust="own", sinks=["spreadsheet"])

@@ -182,6 +182,9 @@ class Plan:
         Args:
             where: The range.
             properties: The properties by name, such as ``bold``; None for no change.
+
+        Raises:
+            ToolRefusedError: If nothing would change.
         """
         area = self.book.area(where)
         cell_format: dict[str, Any] = {}
@@ -190,11 +193,14 @@ class Plan:
             if properties.get(name) is not None:
                 _set_nested(cell_format, path, convert(properties[name]))
                 fields.append(f"userEnteredFormat.{path}")
+        frozen_rows = properties.get("freeze_rows")
+        if not fields and frozen_rows is None:
+            raise ToolRefusedError("give a new look: bold, color, number_format, …")
         if fields:
             body = {"range": area.json, "cell": {"userEnteredFormat": cell_format}}
             self.requests.append({"repeatCell": {**body, "fields": ",".join(fields)}})
-        if properties.get("freeze_rows") is not None:
-            grid = {"frozenRowCount": int(properties["freeze_rows"])}
+        if frozen_rows is not None:
+            grid = {"frozenRowCount": int(frozen_rows)}
             sheet_properties = {"sheetId": area.sheet.id, "gridProperties": grid}
             body = {"properties": sheet_properties, "fields": "gridProperties.frozenRowCount"}
             self.requests.append({"updateSheetProperties": body})
