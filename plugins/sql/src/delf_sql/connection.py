@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, TypeVar, cast
 
 from delf.errors import (
     DelfError,
@@ -77,6 +77,19 @@ class Changes(TypedDict):
     rowcount: int
     rows: list[dict[str, Any]]
     committed: bool
+
+
+class _SchemaText(NamedTuple):
+    """The schema as text for a prompt, and its tables.
+
+    The lines have all tables with their columns if the budget allows; then the tables are in the
+    order of the schema. Otherwise, the lines have the tables that are most relevant to the task,
+    and the tables are in the order of their relevance.
+    """
+
+    heading: str
+    lines: str
+    tables: Sequence[Table]
 
 
 class SQL(Connection[SQLSettings]):
@@ -539,21 +552,13 @@ class SQL(Connection[SQLSettings]):
             return relation
         return self._own_tables.without_comment(relation)
 
-    def _describe(
-        self, backend: Backend, session: Any, task: str
-    ) -> tuple[str, str, Sequence[Table]]:
-        """Return a heading, the lines of the schema, and its tables.
-
-        The lines have all tables with their columns if the budget allows; then the tables are in
-        the order of the schema. Otherwise, the lines have the tables that are most relevant to the
-        task, and the tables are in the order of their relevance.
-        """
+    def _describe(self, backend: Backend, session: Any, task: str) -> _SchemaText:
         dialect = self.target.dialect
         budget = self.settings.schema_chars
         head = backend.version(session)
         relations = backend.relations(session)
         if not relations:
-            return f"{head}, no tables", "", ()
+            return _SchemaText(f"{head}, no tables", lines="", tables=())
         # Only `schema_tables` tables are read with their columns.
         tables, relations_without_columns = self._candidates(backend, session, relations, task)
         if note := values_note(tables, dialect):
@@ -561,11 +566,11 @@ class SQL(Connection[SQLSettings]):
         if not relations_without_columns:
             text = whole_schema(tables, dialect, budget)
             if text is not None:
-                return f"{head}:\n", text, tables
+                return _SchemaText(f"{head}:\n", text, tables)
         ranked, _ = self._index_of(tables).rank(task)
         partial_schema = PartialSchema(dialect, budget, self.name, ColumnRanking(task).rank)
         text = partial_schema.text(ranked, relations_without_columns)
-        return f"{head}, {len(relations)} tables:\n", text, ranked
+        return _SchemaText(f"{head}, {len(relations)} tables:\n", text, ranked)
 
 
 def _read_sample(backend: Backend, session: Any, statement: Statement) -> Fetched:

@@ -220,6 +220,7 @@ def plain(markup: str) -> str:
 
 
 def _parse_page(page: str, url: str) -> Any:
+    """Return the tree of a page with absolute links; None if the page cannot be parsed."""
     html = lxml_html()
     # The parser stops at NUL, and refuses text that declares an encoding.
     content = page.replace("\0", "").encode("utf-8", errors="replace")

@@ -132,15 +132,15 @@ class DuckdbEngine(EngineBackend):
     def query(self, session: sa.Connection, bound: BoundStatement, limit: int) -> Fetched:
         """Run a query after DuckDB's own parser has confirmed that the statement is a query."""
         _check_is_query(session, bound)
-        kinds = self._describe(session, _wrap(bound, "DESCRIBE ", ""))
+        names_and_types = self._describe(session, _wrap(bound, "DESCRIBE ", ""))
         # The columns get new names, because those of a query may be equal or missing.
-        names = [f"c{number}" for number in range(len(kinds))]
-        items = select_items(names, [kind for _, kind in kinds])
+        new_names = [f"c{number}" for number in range(len(names_and_types))]
+        items = select_items(new_names, [type_name for _, type_name in names_and_types])
         head = f"SELECT {', '.join(items)} FROM (\n"  # noqa: S608 - names made here
-        wrapped = _wrap(bound, head, f"\n) AS delf({', '.join(names)})")
+        wrapped = _wrap(bound, head, f"\n) AS delf({', '.join(new_names)})")
         fetched = self._fetch(session, wrapped, limit, streams=False)
-        rows: list[Sequence[Any]] = [_python_row(row, kinds) for row in fetched.rows]
-        return Fetched(tuple(name for name, _ in kinds), rows, fetched.more)
+        rows: list[Sequence[Any]] = [_python_row(row, names_and_types) for row in fetched.rows]
+        return Fetched(tuple(name for name, _ in names_and_types), rows, fetched.more)
 
     def _describe(self, session: sa.Connection, describe: BoundStatement) -> list[tuple[str, str]]:
         """Run a DESCRIBE statement; return the name and type of each column of its query."""

@@ -155,7 +155,13 @@ class _Child:
             raise _SqliteError(_PROCESS_ENDED) from None
         finally:
             self._idle.set()
-        return Fetched(tuple(columns), rows, more, changed, tuple(columns_with_invalid_text))
+        return Fetched(
+            tuple(columns),
+            rows,
+            more,
+            changed=changed,
+            columns_with_invalid_text=tuple(columns_with_invalid_text),
+        )
 
     def _ask(self, message: Any) -> Sequence[Any]:
         """Send a message to the process, and return its answer; raise if it reports a failure."""
