@@ -193,6 +193,11 @@ class WebSearch(Connection[WebSearchSettings]):
     async def _post(
         self, address: str, headers: dict[str, str], body: Any, endpoint: Endpoint
     ) -> dict[str, Any]:
+        """Send a request to a model's provider; return the JSON object in the answer.
+
+        Raises:
+            DelfError: If the provider is unreachable, or does not answer with a result.
+        """
         import httpx
 
         try:
