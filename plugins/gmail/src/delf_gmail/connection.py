@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypedDict
+from typing import Any, ClassVar, Final, NamedTuple, TypedDict
 
 from delf import CallContext, action
 from delf.errors import DelfError, ToolRefusedError, did_you_mean
@@ -100,6 +100,22 @@ _TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "thread", "labels", "date", "unread", "notice"), "own"),
     "*": "outside",
 }
+
+
+class _AnsweredMessage(NamedTuple):
+    """The data of a message that a reply needs.
+
+    Args:
+        thread: The id of the message's thread.
+        headers: The headers of the message.
+        recipients: The recipients of the reply.
+        copy_recipients: The recipients of copies of the reply.
+    """
+
+    thread: str
+    headers: Mapping[str, str]
+    recipients: Sequence[str]
+    copy_recipients: Sequence[str]
 
 
 class Gmail(GoogleConnection):
@@ -466,7 +482,8 @@ class Gmail(GoogleConnection):
         everyone: bool = False,
     ) -> tuple[bytes, str]:
         """Return an encoded reply to a message, and the id of its thread."""
-        original, headers, to, cc = await self._reply_recipients(message, everyone=everyone)
+        original = await self._answered_message(message, everyone=everyone)
+        headers = original.headers
         subject = " ".join(headers.get("subject", "").split())  # may contain line breaks
         original_id = headers.get("message-id", "")
         reply_headers: dict[str, str] = {}
@@ -475,20 +492,18 @@ class Gmail(GoogleConnection):
             reply_headers["References"] = f"{headers.get('references', '')} {original_id}".strip()
         raw = await asyncio.to_thread(
             build,
-            to=to,
+            to=original.recipients,
             subject=subject if subject.lower().startswith("re:") else f"Re: {subject}",
             text=text,
             html=html,
-            cc=cc,
+            cc=original.copy_recipients,
             attachments=attachments,
             extra_headers=reply_headers,
         )
-        return raw, str(original["threadId"])
+        return raw, original.thread
 
-    async def _reply_recipients(
-        self, message: str, *, everyone: bool
-    ) -> tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]:
-        """Return a message, its headers, and the ``To`` and ``Cc`` recipients of a reply.
+    async def _answered_message(self, message: str, *, everyone: bool) -> _AnsweredMessage:
+        """Return the data of a message that a reply needs, with the recipients of the reply.
 
         A reply to a message that the user sent goes to the recipients of that message.
         """
@@ -498,14 +513,14 @@ class Gmail(GoogleConnection):
         to = checked_mailboxes(payload, "To") if is_sent_by_user else []
         to = to or checked_mailboxes(payload, "Reply-To") or checked_mailboxes(payload, "From")
         cc = await self._other_recipients(payload, to) if everyone else ()
-        return original, headers_of(payload), to, cc
+        return _AnsweredMessage(str(original["threadId"]), headers_of(payload), to, cc)
 
     async def _reply_lines(self, message: str, *, everyone: bool) -> list[str]:
         """Return the recipients of a reply and the subject of the message, for a preview."""
-        _, headers, to, cc = await self._reply_recipients(message, everyone=everyone)
-        lines = [f"To: {person}" for person in to]
-        lines += [f"Cc: {person}" for person in cc]
-        lines.append(f"In answer to: {headers.get('subject', '')}")
+        original = await self._answered_message(message, everyone=everyone)
+        lines = [f"To: {person}" for person in original.recipients]
+        lines += [f"Cc: {person}" for person in original.copy_recipients]
+        lines.append(f"In answer to: {original.headers.get('subject', '')}")
         return lines
 
     async def _message_lines(self, ids: Sequence[str]) -> list[str]:
