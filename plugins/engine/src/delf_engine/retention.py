@@ -61,8 +61,8 @@ def _remove_outputs(paths: Iterable[str]) -> None:
         # A path in a damaged or foreign journal may lead out of the output folder by "..".
         if output_folder is None or ".." in path.parts:
             continue
-        # An OSError means that another user owns the file, or that a folder has other files. Its
-        # outer folders are then not empty either.
+        # An OSError means that another user owns the file, or that a folder has other files. The
+        # folders above are then not empty either.
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
             for folder in _folders_up_to(output_folder, path):

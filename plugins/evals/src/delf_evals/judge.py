@@ -82,7 +82,7 @@ class Judge:
             if self.cost_usd is not None and response.cost_usd is not None:
                 self.cost_usd += response.cost_usd
             else:
-                self.cost_usd = None
+                self.cost_usd = None  # one unknown cost makes the sum unknown
             return ModelResponse([ToolCallPart(tool.name, _json_of(response.text))])
 
         return FunctionModel(answer, model_name=name or "judge")

@@ -151,10 +151,10 @@ class Files(Connection):
             "max_bytes": self._most_bytes,
             "header": header,
         }
-        content = await self._in_child("delf_files.reading:read_content", arguments, file, context)
-        if "too_large" in content:
-            raise self._too_large(file, content["too_large"])
-        return content["content"]
+        result = await self._in_child("delf_files.reading:read_content", arguments, file, context)
+        if "too_large" in result:
+            raise self._too_large(file, result["too_large"])
+        return result["content"]
 
     @action("reading", effect="read")
     async def query(

@@ -226,7 +226,7 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
     """
     buffer = _Buffer(source)
     is_list = buffer.skip_blanks_and_commas() and buffer.skip_character("[")
-    while buffer.skip_blanks_and_commas():
+    while buffer.skip_blanks_and_commas():  # False at the end of the file
         if is_list and buffer.skip_character("]"):
             if buffer.skip_blanks_and_commas():
                 raise ValueError("there is more after its list")

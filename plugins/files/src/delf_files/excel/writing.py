@@ -40,7 +40,7 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     book = Workbook(write_only=True)
     titles: set[str] = set()
     for name, rows in rows_by_sheet.items():
-        sheet: Any = book.create_sheet(_title(name, titles))
+        sheet: Any = book.create_sheet(_unique_title(name, titles))
         for row in rows:
             for index, value in enumerate(row):
                 if isinstance(value, str):
@@ -68,7 +68,7 @@ def _convert_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [[_cell_value(value) for value in row] for row in rows]
 
 
-def _title(name: str, titles: set[str]) -> str:
+def _unique_title(name: str, titles: set[str]) -> str:
     """Return a valid name for a sheet that is not in ``titles``, and add the name to ``titles``."""
     base_name = _NOT_IN_TITLES.sub(" ", name).strip(" '")[:_MAX_TITLE_CHARACTERS] or "Sheet"
     title = base_name
