@@ -108,7 +108,7 @@ class Application:
         # True once the server is shutting down. Requests then no longer start the agent.
         self._is_shutting_down = False
         self._background_tasks: set[asyncio.Task[None]] = set()
-        self._loop_end: _LoopEndWatcher | None = None
+        self._loop_end_watcher: _LoopEndWatcher | None = None
         self._was_agent_started_by_caller = agent.started
         routes: list[BaseRoute] = [
             _route(item, self.service) for item in (*OPERATIONS, *PAGE_OPERATIONS, *STANDARDS)
@@ -153,10 +153,10 @@ class Application:
                 keep_indexing(self.tasks.journal),
             ):
                 self._background_tasks.add(shared_task(work))
-            self._loop_end = _LoopEndWatcher(self.agent)
+            self._loop_end_watcher = _LoopEndWatcher(self.agent)
             # A loop that is closed cancels all tasks, so also this task, which then cancels the
             # future that it awaits: the watcher.
-            self._background_tasks.add(shared_task(self._loop_end.wait()))
+            self._background_tasks.add(shared_task(self._loop_end_watcher.wait()))
             self._started = True
             for task in self.first_tasks:
                 await self.tasks.submit(RunRequest(task=task), ANYBODY)
@@ -181,10 +181,10 @@ class Application:
         Tasks that do not end within the grace period stay resumable.
         """
         self.begin_stop()
-        if self._loop_end is not None:
+        if self._loop_end_watcher is not None:
             # The watcher would make the tasks resumable as soon as its own task is cancelled below.
             # This method does so itself, after the grace period.
-            self._loop_end.is_armed = False
+            self._loop_end_watcher.is_armed = False
         for work in self._background_tasks:
             work.cancel()
         if self.service.oidc is not None:

@@ -216,10 +216,10 @@ class Uploads:
             if folder.name.startswith(_INCOMPLETE_PREFIX):
                 max_age = min(max_age, _MAX_SECONDS_WITHOUT_DATA)
             try:
-                written = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+                written_at = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
             except OSError:  # another process has removed the upload
                 continue
-            if written < now - max_age:
+            if written_at < now - max_age:
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -342,14 +342,14 @@ async def watch(
     """
     journal = call.service.tasks.journal
     live = LiveEvents(journal.subscribe(task_id))
-    last = after
+    last_number = after
     outcome_task = asyncio.ensure_future(outcome(call, task_id, seconds))
     try:
         while True:
             # Checked before the events are read, so that no event before the outcome is missed.
             is_over = outcome_task.done()
-            for event in await journal.read(task_id, last):
-                last = event.seq
+            for event in await journal.read(task_id, last_number):
+                last_number = event.seq
                 yield event
             if is_over:
                 yield await outcome_task
