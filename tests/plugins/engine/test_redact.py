@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import logging
+import time
 import traceback
 from collections import deque
 from pathlib import Path
@@ -24,7 +25,7 @@ from delf.values.conversion import plain
 from delf.values.encoding import dumps, to_jsonable_or_repr
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from delf_engine.redact import REDACTED, Redactor
+from delf_engine.redact import REDACTED, Redactor, restore_secrets
 from delf_engine.secrets import (
     secrets_of_environ,
     secrets_of_model,
@@ -409,6 +410,18 @@ async def test_edited_list_keeps_booleans_that_equal_numbers(
     # Two items of the second list were changed, so the secret stays hidden.
     rows_sent = [[True, "x", "y", {"n": [True]}], [True, {"to": "eve", "key": REDACTED}]]
     assert repr(sent) == repr(rows_sent)
+
+
+def test_edit_of_a_long_list_takes_little_time() -> None:
+    shown = [{"id": number, "name": f"n{number}", "key": REDACTED} for number in range(2_000)]
+    original = [{**row, "key": LONG} for row in shown]
+    edited = [*shown]
+    edited[0] = {**shown[0], "name": "x"}
+    edited[1] = {**shown[1], "name": "y"}
+    began = time.process_time()
+    restored = restore_secrets(edited, shown, original)
+    assert time.process_time() - began < 2
+    assert restored == [*edited[:2], *original[2:]]
 
 
 def test_error_and_its_causes_are_redacted() -> None:
