@@ -79,3 +79,13 @@ def test_rename_keeps_the_proposal(store: Any) -> None:
     store.rename("report", "income")
     assert store.proposed("income") == (replace(NEW, name="income"), b'{"n": 4}')
     assert not store.has_proposal("report")
+
+
+@pytest.mark.parametrize("place", ["proposed/report.json", "cases/report.json"])
+def test_rename_with_a_damaged_recorded_run_changes_nothing(store: Any, place: str) -> None:
+    store.keep(OLD, "{}")
+    store.propose(NEW, "{}")
+    (store.folder / place).write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="is not UTF-8"):
+        store.rename("report", "income")
+    assert store.names() == ["report"]

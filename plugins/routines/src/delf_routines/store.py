@@ -218,18 +218,22 @@ class RoutineStore:
             raise ConfigurationError(f"there is a routine {new!r} already")
         routine = self.find(old)
         old_case = self.case_path(old)
-        case = old_case.read_text("utf-8") if old_case.is_file() else None
+        case = _decode_file(old_case.read_bytes(), old_case) if old_case.is_file() else None
         added_cases_by_suffix = {
-            path.name.removeprefix(old): path.read_text("utf-8")
+            path.name.removeprefix(old): _decode_file(path.read_bytes(), path)
             for path in self._added_case_paths(old)
         }
         proposal = self.proposed(old)
+        run_of_proposal = ""
+        if proposal is not None:
+            _, recorded_run = proposal
+            run_of_proposal = _decode_file(recorded_run, self._proposed(old).with_suffix(".json"))
         path = self.keep(replace(routine, name=new), case)
         for suffix, text in added_cases_by_suffix.items():
             self._write(self.case_path(new).with_name(f"{new}{suffix}"), text)
         if proposal is not None:
-            proposed_routine, recorded_run = proposal
-            self.propose(replace(proposed_routine, name=new), recorded_run.decode())
+            proposed_routine, _ = proposal
+            self.propose(replace(proposed_routine, name=new), run_of_proposal)
         self.remove(old)
         return path
 
