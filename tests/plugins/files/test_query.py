@@ -313,11 +313,13 @@ async def test_query_and_read_return_the_same_rows(tmp_path, case):
     assert [note[: len(start)] for note, start in zip(notes, shown, strict=True)] == shown
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 1000])
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize(
     ("text", "values"),
     [
         ("[]", []),
+        ("[1.5, 2e5,-2.25E-7 ]", [1.5, 2e5, -2.25e-7]),
+        ("12.5\n3e+2", [12.5, 300.0]),
         ('\ufeff [12, 345 ,{"a":[1,2]}]\n', [12, 345, {"a": [1, 2]}]),
         ("12\n345", [12, 345]),
         ('{"a": "]"}', [{"a": "]"}]),

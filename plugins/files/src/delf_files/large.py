@@ -18,6 +18,7 @@ from delf_files.json_text import JSONLinesReader
 from delf_files.tables import SAMPLE_CHARACTERS, TableRows, columns_of, note_unlikely_names
 
 CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
+_MAX_UNPARSED_CHARACTERS: Final = len("e-")  # of a number that a chunk cuts off
 _NO_BLANK_OR_COMMA: Final = re.compile(r"[^\ufeff \t\r\n,]")
 
 
@@ -288,8 +289,9 @@ class _Buffer:
                 if self.is_at_end:
                     raise
             else:
-                # A number at the end of the text may continue in the next chunk.
-                is_complete = end < len(self.text) or self.is_at_end
+                # A number at the end of the text may continue in the next chunk. Of ``12e-``, only
+                # 12 is parsed before the rest of the number is read.
+                is_complete = self.is_at_end or len(self.text) - end > _MAX_UNPARSED_CHARACTERS
                 if is_complete:
                     self.position = end
                     return value
