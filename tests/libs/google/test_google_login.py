@@ -110,6 +110,17 @@ def test_refused_scopes_are_reported(google: GoogleServer, project: DelfProject)
     assert f"missing: {SCOPE_URL_PREFIX}drive.file" in status.stdout
 
 
+def test_login_uses_the_latest_file_of_a_client(google: GoogleServer, project: DelfProject) -> None:
+    """Two connections name files of one client, and the first file has a replaced secret."""
+    outdated = google.logins.client_secrets(google.url)
+    outdated["installed"]["client_secret"] = "replaced"
+    (project.root / "old.json").write_text(json.dumps(outdated))
+    config = (project.root / "delf.toml").read_text()
+    project.write_config(config.replace("client_secrets.json", "old.json", 1))
+    project.spawn("google", "login").succeeded()
+    assert kept(project)["client_secret"] == CLIENT_SECRET
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *args: Any) -> None:
         return None
