@@ -259,8 +259,8 @@ def continuation_request(*, must_restart: bool) -> str:
     """Build the request that asks a model to continue a truncated answer.
 
     Args:
-        must_restart: Whether the truncated answer has tool calls or no text. The request asks for
-            the whole answer again, because a truncated tool call cannot be continued.
+        must_restart: Whether to ask for the whole answer again, because the truncated answer has
+            tool calls, which cannot be continued, or no text to continue.
     """
     return _REQUEST_WHOLE_ANSWER if must_restart else _REQUEST_CONTINUATION
 
@@ -268,9 +268,9 @@ def continuation_request(*, must_restart: bool) -> str:
 def join_continuation(first: str, second: str) -> str | None:
     """Join a truncated answer and its continuation.
 
-    Before a model continues, it may repeat the last line, all code or the whole answer. What the
-    continuation repeats is left out of the first text. A continuation with a code block of its own
-    replaces the first text.
+    Before a model continues, it may repeat the last line, all code or the whole answer. The
+    repeated part is removed from the end of the truncated answer. A continuation with a code block
+    of its own replaces the truncated answer.
 
     Args:
         first: The truncated answer.

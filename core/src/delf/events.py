@@ -316,8 +316,8 @@ class ModelFailed(_Event):
 class ModelWrote(_Event):
     """A part of a streamed answer was recorded, before the answer was complete.
 
-    The text is what followed the last event of this kind. The part is recorded when a call in the
-    answer is about to be made, or when the stream breaks off; if no ``ModelReplied`` follows, these
+    ``text`` continues the text of the previous ``ModelWrote``. A part is recorded before a call in
+    the answer is made, and when the stream breaks off. If no ``ModelReplied`` follows, the recorded
     parts are the answer.
     """
 

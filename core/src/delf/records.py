@@ -172,7 +172,7 @@ class _FieldSource(NamedTuple):
 
     Args:
         parameter: The parameter, with its default.
-        passed_value: The expression for the field's value if it is a parameter.
+        passed_value: The expression for the field's value, computed from the parameter.
         default: The expression for the field's default value; empty without a default.
     """
 

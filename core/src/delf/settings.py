@@ -154,14 +154,15 @@ such as ``X-Client: 7f3a…``.
 
 
 class SentTo:
-    """An annotation of a secret: the only addresses to which the secret may be sent.
+    """An annotation of a secret: the settings with the addresses to which the secret is sent.
 
-    ``SentTo("base_url")`` allows only the address in the setting ``base_url``. ``SentTo()`` allows
-    no address in another setting; it is for a URL with a password, or a key that is only compared.
-    A secret without this annotation may be sent to any address in the settings.
+    ``SentTo("base_url")`` declares that the secret is sent to the address in ``base_url``.
+    ``SentTo()`` declares that the secret is sent to no address in another setting: use it for a URL
+    that contains its own password, and for a key that is only compared. Without this annotation,
+    the secret may be sent to every address among the settings.
 
     Args:
-        fields: The names of the settings that contain the allowed addresses.
+        fields: The names of the settings that contain the addresses.
     """
 
     def __init__(self, *fields: str) -> None:
@@ -369,17 +370,17 @@ def _is_address(field: str, value: Any) -> bool:
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:
     """Return the values of settings that environment variables set, by field name.
 
-    pydantic-settings parses the variables: it reads a table or list as JSON. A list may also be
-    comma-separated. The package is imported only if such a variable exists, because its import is
-    slow. Its ``.env`` support is not used, because it reads only the working directory, and treats
-    every other variable in the file as an unknown setting.
+    A table or list is written as JSON; a list may also be comma-separated.
     """
+    # The .env support of pydantic-settings is not used: it reads only the working directory, and
+    # treats every other variable in the file as an unknown setting.
     variables: dict[str, str] = {}
     for key, value in current_environ().items():
         if value and key.upper().startswith(prefix):
             variables[key.lower()] = value
     if not variables:
         return {}
+    # Imported only if a variable is set, because the import is slow.
     from pydantic_settings import EnvSettingsSource, SettingsError
 
     for field, info in cls.model_fields.items():

@@ -190,8 +190,8 @@ class PrefilterSpec(Spec):
             )
 
     Args:
-        asks: Whether the prefilter asks a model. The setting ``auto`` prefers prefilters that ask
-            none.
+        asks: Whether the prefilter asks a model. The setting ``auto`` prefers prefilters without a
+            model.
     """
 
     kind: ClassVar[str] = "prefilter"
@@ -427,8 +427,8 @@ class JournalSpec(Spec):
             )
 
     Args:
-        durable: Whether the journal keeps events after the process ends. Commands need such a
-            journal, and use one of those that are installed.
+        durable: Whether the journal keeps events after the process ends. Commands use an installed
+            durable journal.
         shared: Whether other processes see the journal's tasks and can answer requests through it.
     """
 

@@ -232,7 +232,7 @@ def _is_lookalike(name: str) -> bool:
 
 
 def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
-    """Wrap lines that are too long for a terminal between words, not inside a word.
+    """Wrap the lines that are too long for a terminal, without breaking words.
 
     Args:
         text: The text; its line breaks are kept.

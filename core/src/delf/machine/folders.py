@@ -48,6 +48,7 @@ def expand_home(path: str | os.PathLike[str]) -> Path:
     """Replace ``~`` or ``~user`` at the start of a path by the home folder.
 
     The path of an unknown user, or of a user without a home folder, stays as it is, so that it is
-    reported like any other missing file. ``Path.expanduser`` raises ``RuntimeError`` for it.
+    reported like any other missing file. ``Path.expanduser`` raises ``RuntimeError`` for such a
+    path.
     """
     return Path(os.path.expanduser(path))  # noqa: PTH111

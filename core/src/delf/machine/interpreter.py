@@ -23,11 +23,11 @@ _SECONDS: Final = 20.0
 
 
 def own_python() -> str:
-    """Return the path of an interpreter of this process's version, for its child processes.
+    """Return the path of a Python interpreter of this process's version, for child processes.
 
     ``sys.executable`` is that interpreter in an ordinary process. In a frozen program (PyInstaller,
     cx_Freeze, Nuitka) or an embedding program, ``sys.executable`` is the program, which would start
-    itself again and again. Then the function looks for a Python of the same version: in
+    itself again and again. In that case, the function looks for a Python of the same version: in
     ``DELF_PYTHON``, among the interpreters of the installation, and in ``PATH``. Each candidate is
     run once to check its version.
 

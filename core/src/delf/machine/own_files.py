@@ -61,8 +61,8 @@ def make_private_file(path: Path) -> None:
 
     An existing file is left as it is.
 
-    A library that opens the file later, such as a database, keeps the mode and gives the same mode
-    to the files that it makes beside it.
+    A database library that opens the file later keeps the file's mode, and gives the same mode to
+    the files that the library creates in the same folder.
 
     Raises:
         OSError: If the file cannot be created.
@@ -78,8 +78,9 @@ def make_private_file(path: Path) -> None:
 def locked(path: Path) -> Generator[None]:
     """Run a block that reads, changes and writes a file, while other processes wait.
 
-    Otherwise, of two processes that change the file at once, one would lose its change. The lock
-    is best effort: a file system without locks has none.
+    Without the lock, two processes that change the file at the same time could overwrite each
+    other's changes. The lock is best effort: on a file system without locks, the block runs
+    unlocked.
 
     Args:
         path: The file, which need not exist.

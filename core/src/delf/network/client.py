@@ -223,16 +223,19 @@ class Attempts(Generic[A]):
         self.progress = Progress()
 
     async def answer(self, send: Callable[[], Awaitable[A]]) -> A:
-        """Send the request until a response is accepted or no retry is left; return the response.
+        """Send the request until a response is accepted or no retry is left.
 
-        A request that did not reach the server is always retried; a request whose response was lost
-        is retried only if it is repeatable.
+        If no connection could be made, a retry is always safe. If the response was lost, the
+        request is retried only if it is repeatable.
 
         Args:
             send: Sends the request once.
 
+        Returns:
+            The response to the last attempt, which may be an error if no retry is left.
+
         Raises:
-            NoAnswerError: If no attempt got a response.
+            NoAnswerError: If the last attempt got no response.
         """
         import httpx
 

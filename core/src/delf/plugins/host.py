@@ -151,14 +151,14 @@ class PluginHost:
         return self._loaded_catalog().serving(config, self._environ)
 
     def preferred_spec(self, specs: Sequence[SpecT], purpose: str) -> SpecT:
-        """Return the preferred spec of several, or the only spec.
+        """Return the only spec; if there are several specs, the spec that the user prefers.
 
         Args:
             specs: The specs that match, at least one.
-            purpose: The name of what needs a spec, as ``model 'gpt-5'``, for error messages.
+            purpose: The subject of error messages, such as ``model 'gpt-5'``.
 
         Raises:
-            PluginError: If several fit and none is preferred.
+            PluginError: If there are several specs, and the user prefers none.
         """
         return self._loaded_catalog().preferred_spec(specs, purpose)
 

@@ -50,8 +50,8 @@ def new_manager() -> pluggy.PluginManager:
 def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     """Import a plugin and call its hooks; return a record of the result.
 
-    A failure is caught and recorded. A plugin for which :func:`why_not_imported` returns a state
-    and a reason is not imported.
+    A failure is caught and recorded. A plugin that :func:`why_not_imported` excludes is not
+    imported, and the record has the reason.
 
     Args:
         candidate: The plugin.

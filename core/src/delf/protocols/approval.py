@@ -88,8 +88,8 @@ class Rejected:
 class ChangesRequested:
     """A decision that a call must not be made as it is; the model plans again.
 
-    The running script makes no further call, and the model writes another script, which counts as
-    no retry. Requests accept this decision if ``takes_changes`` is true.
+    The running script makes no further call. The model writes another script, which does not count
+    as a retry. Requests accept this decision if ``takes_changes`` is true.
 
     Args:
         reason: The wanted changes, for the model.

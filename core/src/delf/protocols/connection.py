@@ -59,7 +59,7 @@ class FinishedTask:
     """A finished task from which a connection may learn.
 
     Args:
-        task: The user's task, in words, from which declared secrets are removed.
+        task: The user's task in plain words, without declared secrets.
         ask: Asks the model of the setting ``light_llm``, or else the main model. The cost counts
             against the agent's budget, not against a task's.
     """
@@ -142,10 +142,10 @@ class ProposedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """Base class of verdicts that do not refuse a call, with what a person is shown of the call.
+    """Base class of the verdicts that do not refuse a call; describes the call to an approver.
 
-    A field that :class:`delf.events.ApprovalRequest` has under the same name is copied to the
-    request. If a person edits the call, the request loses these fields.
+    The fields that :class:`delf.events.ApprovalRequest` also has are copied to the request. If a
+    person edits the call, these fields are removed from the request.
 
     Args:
         preview: The effect of the call, as plain text of any number of lines: a diff, a list of

@@ -175,7 +175,7 @@ def check_may_run(user: str, people: Iterable[Person]) -> None:
 
 
 def keeps_right(user: str, right: Right, people: Iterable[Person]) -> bool:
-    """Return False if a person was removed, or has lost a right.
+    """Return True if a user still has a right; a removed person has none.
 
     Args:
         user: The user. Users who are not in ``people`` keep their rights, as in
@@ -194,7 +194,7 @@ def keeps_right(user: str, right: Right, people: Iterable[Person]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonChange:
-    """A change to a person's rights, scope, teams or access keys, as observers record the change.
+    """A change to a person's rights, scope, teams or API keys, as observers record the change.
 
     Args:
         at: The Unix time of the change.
@@ -202,7 +202,7 @@ class PersonChange:
         what: The kind of change.
         by: The name of the person who made the change.
         via: The channel, such as ``page, 203.0.113.9``, or a command.
-        facts: The person's new rights, scope and teams; for a change of an access key, the label of
+        facts: The person's new rights, scope and teams; for a change of an API key, the label of
             the key.
     """
 

@@ -13,8 +13,9 @@ P = TypeVar("P")
 class Service(Generic[P]):
     """A service by its public name, its protocol and its purpose.
 
-    The user of a service declares it, and :meth:`delf.plugins.host.PluginHost.service` finds it
-    among the exports of plugins.
+    The code that needs a service declares a ``Service``;
+    :meth:`delf.plugins.host.PluginHost.service` returns the object that a plugin exports for the
+    service.
 
     Args:
         name: The name of the entry point in the group ``delf.exports``.

@@ -159,10 +159,11 @@ class SharedJournal(Journal, SupportsRemembered, Protocol, metaclass=ProtocolMet
         ...
 
     def lease(self, seconds: float) -> None:
-        """Set the lease of this process: other processes may claim its tasks after so many seconds.
+        """Set the duration of this process's lease on its tasks, in seconds.
 
-        The process renews the lease while it works. Call this method before the first event.
-        Without a lease, the tasks can be claimed only after the process has ended.
+        The process renews the lease while it works. Other processes may claim the tasks once the
+        lease has expired or, without a lease, once the process has ended. Call this method before
+        the first event.
         """
         ...
 

@@ -29,7 +29,7 @@ def state_of(
     Args:
         task: All events of the task, or its record in a journal. With a record, pass ``waiting``,
             because records do not show whether a task waits for a person.
-        interrupted: Whether the task's process died; ignored for a record, whose ``state`` says so.
+        interrupted: Whether the task's process died; ignored for a record, which has the state.
         waiting: The ids of tasks with pending requests.
     """
     if isinstance(task, TaskRecord):

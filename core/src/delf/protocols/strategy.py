@@ -193,9 +193,9 @@ class StrategyHost(Protocol):
 
     A protocol, because strategies work without a dependency on the engine.
 
-    Everything through this interface is counted, approved and journalled. A resumed task runs its
-    strategy from the beginning: a request that was answered before is not made again, but gets the
-    recorded answer. So a strategy must be deterministic for the same answers.
+    All requests and calls through this interface are counted, approved and journalled. A resumed
+    task runs its strategy from the beginning, and answers earlier requests from the record. So a
+    strategy must be deterministic for the same answers.
     """
 
     @property

@@ -328,7 +328,7 @@ def action_from_function(
         summary: One paragraph; the docstring's first when omitted.
         handle_error: The treatment of a ``ToolException``.
         place: The name of the function in error messages.
-        skip_first: The function is a method, whose ``self`` scripts do not pass.
+        skip_first: Whether the function is a method, whose ``self`` scripts do not pass.
         resumes: As in :class:`Action`.
         tags: As in :class:`Action`.
         flow: The result of :func:`check_flow`.
@@ -401,7 +401,7 @@ def check_flow(
     egress: bool = False,
     author: str | None = None,
 ) -> dict[str, Any]:
-    """Validate the options of :func:`action` about trust; return them as fields of :class:`Action`.
+    """Validate the trust options of :func:`action`; return them as fields of :class:`Action`.
 
     Args:
         place: The name in error messages.

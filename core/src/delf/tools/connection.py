@@ -188,10 +188,10 @@ class Connection(Generic[S]):
     def keep_secret(self, secret: str) -> None:
         """Redact a secret in all output of the agents that use this connection.
 
-        Use this for secrets that no setting holds, such as an access token from a service. Call it
-        before the secret is used; earlier output cannot be redacted. Thread-safe. Only a
+        Use this method for secrets that no setting holds, such as an access token from a service,
+        and call it before the secret is used: earlier output cannot be redacted. Only a
         connection's last 32 secrets are redacted, because a service may renew its tokens any number
-        of times.
+        of times. Thread-safe.
 
         Args:
             secret: The secret in plain text. Texts shorter than 6 characters are not redacted.

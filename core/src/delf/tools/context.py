@@ -53,7 +53,7 @@ class Connect(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildTask:
-    """A child task that an action delegates; None inherits from the parent.
+    """A child task that an action delegates; options that are None are inherited from the parent.
 
     Args:
         task: The task, in plain words.
@@ -297,7 +297,8 @@ class CallContext:
             messages: The conversation.
             llm: The model; the agent's main one when omitted.
             settings: Generation settings. With ``max_tokens`` a longer answer is truncated, with
-                ``broken_by`` set to ``length``; without, the answer is continued to its end.
+                ``broken_by`` set to ``length``. Without ``max_tokens`` the answer is continued to
+                its end.
 
         Raises:
             BudgetExceededError: If the call could exceed the budget; nothing is spent.

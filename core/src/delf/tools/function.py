@@ -108,8 +108,9 @@ def tool(
         description: The description for the model; the docstring's text when omitted.
         handle_error: The treatment of a ``ToolException`` that the function raises. By default the
             script gets a ``ToolError``, so that no script takes a failure for a success. A string
-            or a callable makes the call return a text instead: ``"text"`` the exception's message,
-            any other string that string, and a callable its result for the exception.
+            or a callable makes the call return a text instead: the exception's message for
+            ``"text"``, the string itself for any other string, and for a callable the text that it
+            returns for the exception.
         confirm: Whether a person is asked before each call.
         effect: A level of :data:`delf.types.Effect`, which also decides whether an interrupted call
             may be made again when its task is resumed; undeclared means irreversible.

@@ -543,7 +543,7 @@ def _argument_notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[s
 def _field_notes(
     record: type[Any], fields: Sequence[RecordField], context: _Context, path: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the key path and the description of each field of a record, and of all inside it.
+    """Yield the key path and description of each field of a record and of nested records.
 
     Args:
         record: The class of the record.

@@ -48,7 +48,7 @@ def working_folder() -> Path:
 def project_folder(start: Path) -> Path:
     """Return the nearest folder with a ``delf.toml``, from a folder upwards.
 
-    If there is none, return the folder itself. The search ends at the root of the repository;
+    If no such folder is found, return ``start``. The search ends at the root of the repository;
     outside of a repository it ends where folders belong to another user. The search never reaches
     the home folder or above, because a ``delf.toml`` there applies only to work in that folder.
 

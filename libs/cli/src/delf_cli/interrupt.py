@@ -33,9 +33,10 @@ def run_until_done(
 ) -> T:
     """Run a coroutine in a new event loop.
 
-    The first signal cancels the coroutine and lets it clean up, so that sandboxes are gone when
-    this returns. A second signal ends the process at once, together with its sandboxes, even if
-    code of a plugin blocks the event loop. Work that goes on after its cancellation is abandoned.
+    The first signal cancels the coroutine and lets it clean up, so that no sandbox is left when
+    this function returns. A second signal ends the process at once, together with its sandboxes,
+    even if code of a plugin blocks the event loop. Work that goes on after its cancellation is
+    abandoned.
 
     Ctrl-C stops the task. Other signals come from a closed terminal or a shutdown; with a durable
     journal the task then stays resumable.

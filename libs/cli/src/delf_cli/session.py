@@ -372,7 +372,7 @@ class _Outcome:
 
     Args:
         response: The response.
-        exit_status: The exit status for the case that no signal came.
+        exit_status: The exit status, which applies only if no signal came.
         is_journalled: Whether the task's events are in a journal that `delf runs` reads.
         signal_error: The signal that stopped the run; None if no signal came.
     """

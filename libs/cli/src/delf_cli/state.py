@@ -59,7 +59,7 @@ class State:
     ) -> Project:
         """Load the configuration that applies in the current folder.
 
-        From then on, what the command logs is written to stderr, without the project's secrets.
+        From this call on, log messages are written to stderr, with the project's secrets redacted.
 
         Args:
             overrides: The ``KEY=VALUE`` texts of ``--set``.
@@ -206,7 +206,7 @@ def add_global_flags(command: click.Command) -> click.Command:
     """Add the program's flags to a command and its subcommands, and return the command.
 
     The flags are ``--debug``, ``--color``, ``--no-plugins``, ``--config``, ``--trust`` and, for
-    authors, ``--plugin``. A command's own flag of that name takes precedence.
+    authors, ``--plugin``. A command's own flag of the same name takes precedence.
     """
     used_names = {name for param in command.params for name in (param.name, *param.opts)}
     command.params += [flag for flag in _flags() if used_names.isdisjoint((flag.name, *flag.opts))]

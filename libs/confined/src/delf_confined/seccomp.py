@@ -132,7 +132,7 @@ class _Program(ctypes.Structure):
 
 
 class Permissions(NamedTuple):
-    """The permissions of a confined process, besides to compute and to read.
+    """The permissions of a confined process, which may always compute and read.
 
     Args:
         threads: Whether the process may start threads.

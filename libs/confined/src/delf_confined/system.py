@@ -72,7 +72,7 @@ def lower_priority() -> None:
 
 
 def set_limit(resource_id: int, soft: int, hard: int | None = None) -> None:
-    """Set a resource limit of this process, which cannot exceed the present hard limit.
+    """Set a resource limit of this process, at most to the present hard limit.
 
     Args:
         resource_id: The limit, as a constant of the module ``resource``.

@@ -109,7 +109,7 @@ class GoogleConnection(Connection[GoogleSettings]):
         Returns:
             A verdict with the preview; None if the arguments already show the whole effect. The
             verdict's ``basis`` is the state that the preview was made from, such as a document's
-            revision: an approval is void if the state is another one when the call is made.
+            revision: an approval is void if the state has changed when the call is made.
         """
         return None
 

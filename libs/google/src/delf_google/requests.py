@@ -135,10 +135,10 @@ def segment(text: str) -> str:
     """Percent-encode a text, such as an id, as one segment of a URL path.
 
     Raises:
-        ToolRefusedError: If the text contains half of a character, or if the text is empty or
-            consists of dots. Such a segment would be removed from the path, which would then lead
-            to something larger, such as a whole calendar.
+        ToolRefusedError: If the text is empty, ``.`` or ``..``, or contains an unpaired surrogate.
     """
+    # A client removes these segments from a path, which would then lead to something larger, such
+    # as a whole calendar.
     if text in ("", ".", ".."):
         raise ToolRefusedError(f"{text!r} is not the id of anything")
     return quote(utf8(text, "an id"), safe="")

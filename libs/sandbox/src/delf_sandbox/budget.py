@@ -31,8 +31,8 @@ _BYTES_PER_FILE_BYTE: Final = 1.4
 class Budget:
     """Counts the messages of a guest, the process that runs the scripts of one session.
 
-    If printed text or a call exceeds a limit, the method returns the limit. If any other message
-    exceeds a limit, the method raises :class:`WireError`.
+    The methods that count printed text and calls return the limit that was exceeded. The methods
+    that count other messages raise :class:`WireError`.
 
     Args:
         limits: The limits of the session.
@@ -118,8 +118,8 @@ class Budget:
 
         Args:
             iterations_and_events: Two numbers for each event: the number of the iteration in which
-                the loop handled the event, then the number of the answered call, or the negative
-                number of the timer that fired.
+                the loop handled the event, then the number of the answered call, the negative
+                number of the timer that fired, or 0 for any other act of the script.
 
         Raises:
             WireError: If the guest reported too many events.

@@ -18,13 +18,14 @@ _DIGEST_CHARS: Final = 8
 def visible_path(path: str) -> str:
     """Return the absolute path of an input file as scripts see it.
 
-    The path depends only on the file's path on the host. With numbered names for equal file names,
-    a script could see that another task has a file with the same name, and a resumed task could get
-    another number. Files of different folders are in different folders of the workspace.
+    The path depends only on the file's path on the host: files of different folders are in
+    different folders of the workspace.
 
     Args:
         path: The absolute path on the host.
     """
+    # Equal file names are not numbered: a script could see that another task has a file with the
+    # same name, and a resumed task could get another number.
     return f"{WORKSPACE}/{_relative_path(path)}"
 
 

@@ -225,8 +225,8 @@ class WireSession(asyncio.BufferedProtocol):
             spec: The session's specification.
             scratch: The path inside the sandbox of the folder in which scripts may write.
             readable: Further paths inside the sandbox that scripts may read.
-            links: Paths inside the sandbox of input files, by their names for scripts. The scratch
-                folder gets links of these names to the files.
+            links: The paths of input files inside the sandbox, by their names for scripts. In the
+                scratch folder, a link with each name leads to the file.
         """
         self._spec = spec
         # The session was started before the limits of its task were known. The old reader holds no

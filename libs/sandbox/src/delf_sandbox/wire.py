@@ -194,7 +194,7 @@ def init_frame(
         spec: The session's specification.
         scratch: The path inside the sandbox of the folder in which scripts may write.
         readable: Further paths inside the sandbox that scripts may read.
-        links: Paths inside the sandbox of input files, by their names in the scratch folder.
+        links: The paths of input files inside the sandbox, by their names in the scratch folder.
     """
     content = {
         # ``changing`` are the methods with side effects.

@@ -11,9 +11,7 @@ ADD_FILE = "add_to_output_files(name, content)"
 
 
 class FunctionWithUsage:
-    """A function for scripts that shows its right usage when called with wrong arguments.
-
-    Wrong arguments raise a ``TypeError`` with the usage.
+    """A function for scripts that raises ``TypeError`` with its usage for wrong arguments.
 
     Args:
         usage: The function's name and arguments for error messages, such as ``rerun(context,

@@ -178,7 +178,7 @@ class DeferredCalls:
                 pass
 
     def _mark_calls_in_arguments_of_builtin(self, name: str, place: CallPlace, path: Path) -> None:
-        """Mark the calls in ``tasks`` for a call of a builtin such as ``list(tasks)``.
+        """Mark the calls in the arguments of a builtin, such as in ``tasks`` of ``list(tasks)``.
 
         Args:
             name: The name of the builtin.

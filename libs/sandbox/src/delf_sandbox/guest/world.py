@@ -362,8 +362,8 @@ class _DateMeta(abc.ABCMeta):
     """The metaclass of the replacements for ``date`` and ``datetime``.
 
     Instances of a replaced type count as instances of the replacement: modules in C create
-    instances of the real types, for which ``isinstance(value, date)`` must be True in scripts. This
-    does not apply to classes that a script derives from a replacement.
+    instances of the real types, for which ``isinstance(value, date)`` must be True in scripts.
+    Classes that a script derives from a replacement have only their own instances.
     """
 
     def _real_type(cls) -> type | None:
