@@ -250,9 +250,8 @@ def format_of(factory: Sequence[str]) -> FileFormat:
     """Import the factory of a file format, and create the format.
 
     Args:
-        factory: The module, the attribute and the file of the factory. If the module cannot be
-            imported by its name, its source is read from the file. The file is empty for a module
-            that can be imported.
+        factory: The module, the attribute and the file of the factory. The file is the path of the
+            module's source, which is used if no module of that name can be imported; "" for none.
     """
     module, attribute, file = factory
     try:

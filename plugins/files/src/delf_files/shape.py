@@ -284,13 +284,13 @@ def _sample_note(examined: int, total: int) -> str:
 
 
 class _SheetRows(NamedTuple):
-    """The rows of a table, with their numbers, apart from the row that names the columns.
+    """The rows of a table, divided into the header, which names the columns, and other rows.
 
     Args:
-        above: The rows above the header.
-        header_number: The number of the header; None if no row names the columns.
-        header: The cells of the header.
-        data: The rows below the header.
+        above: The rows above the header, with their row numbers.
+        header_number: The row number of the header; None if no row names the columns.
+        header: The cells of the header; empty if no row names the columns.
+        data: The rows below the header, with their row numbers.
     """
 
     above: list[tuple[int, list[Any]]]
@@ -516,8 +516,8 @@ def _sample_lines(path: str, start: int, size: int, encoding: str) -> list[str]:
 
     Args:
         path: The path of the file.
-        start: The position after which the pieces begin.
-        size: The size of the file; the last piece ends there.
+        start: The position in bytes after which the pieces begin.
+        size: The size of the file in bytes; the last piece ends there.
         encoding: The encoding of the file.
 
     Returns:

@@ -200,13 +200,13 @@ def rows_of_chunk(text: str, dialect: Dialect) -> list[list[str]]:
 
 
 def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Row]]:
-    """Return rows of which the first names the columns.
+    """Return the rows from the header on; the first returned row has the column names.
 
     Args:
         rows: The non-empty rows with their numbers.
-        header: The number of the row with column names; rows above are left out. For 0, a row of
-            empty names is added. When None, all rows are returned, with a note if the names seem
-            to be in a later row.
+        header: The number of the header. For 0, a row of empty names is added as the header. When
+            None, the first row is the header, and a note is added if the names seem to be in a
+            later row.
 
     Raises:
         ValueError: If the row does not exist.

@@ -372,7 +372,7 @@ def _figures_by_use(
 
 
 def _task_counts_by_use(group_expression: str, source: str) -> str:
-    """Return an SQL query that counts the top-level tasks that have a use in each group.
+    """Return an SQL query that counts, for each group of uses, the top-level tasks with such a use.
 
     Args:
         group_expression: The SQL expression of the group of a use.

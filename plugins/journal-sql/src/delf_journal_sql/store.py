@@ -87,9 +87,10 @@ def newest_position(connection: Connection) -> int:
 def events_from(
     connection: Connection, position: int, task_id: str | None, limit: int
 ) -> list[tuple[int, Event | None]]:
-    """Return the next (position, event) pairs after a position, of one task or all tasks.
+    """Return the next (position, event) pairs after a position, at most ``limit``.
 
-    Without ``task_id``, the pairs are of all tasks, and None replaces each unreadable event.
+    The events are those of the task ``task_id``. If ``task_id`` is None, the events are those of
+    all tasks, with None in place of each unreadable event.
 
     Raises:
         UnreadableEventError: If ``task_id`` is given, and an event of this task is unreadable.
@@ -588,8 +589,8 @@ def forget_prompts(connection: Connection, before: float, after: int, limit: int
         limit: The maximum number of events to change.
 
     Returns:
-        The position of the last event, from which the next call continues; None if no event with
-        messages was found.
+        The position of the last changed event, for the next call's ``after``; None if no event was
+        changed.
     """
     rows = connection.execute(
         "SELECT pos, task, data, blobs FROM delf_events "  # noqa: S608 - only names of this module

@@ -254,9 +254,9 @@ class ServerQuestions:
     def _asking_call(self) -> PendingCall | None:
         """Return the call during which the server asks its question; None if unknown.
 
-        Some transports do not tell the call. If all calls in progress belong to one task, the
-        latest call is returned. If not, the result is None, so that no question reaches another
-        user.
+        Some transports do not show to which call a question belongs. If all calls in progress then
+        belong to one task, the latest call is returned. If not, the result is None, so that no
+        question reaches another user.
         """
         call = _current_call.get()
         if call is not None:

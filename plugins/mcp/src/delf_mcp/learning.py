@@ -55,11 +55,14 @@ class Results:
         return ObservedTypes(samples.type_of(tool_key), undeclared_types)
 
     async def record_types(self, tool: types.Tool, value: Any) -> str:
-        """Record the types in a result that the tool's schema does not declare.
+        """Record the types of a result's values, as far as the tool's schema does not declare them.
+
+        Nothing is recorded if the setting ``sample`` is off, or after enough results of the tool.
 
         Returns:
-            A report of types that contradict the schema and that no earlier result had, such as
-            ``None at a.b, str at c``; empty if there are none, or if the tool has no schema.
+            A report of the types that contradict the schema, such as ``None at a.b, str at c``.
+            Types that an earlier result had are left out, and so are types that the stub does not
+            show, except None. The report is empty if nothing is left or the tool has no schema.
         """
         if not self._settings.sample:
             return ""

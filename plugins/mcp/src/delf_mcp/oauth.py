@@ -236,11 +236,11 @@ def _first_values(url: str) -> dict[str, str]:
 
 
 class _BrowserLogin(OAuthClientProvider):
-    """A login by the user in a browser, at no other login server than the permitted one.
+    """A login by the user in a browser, only at the permitted login server.
 
     Args:
         name: The connection's name, for messages.
-        issuer: The only permitted login server; None to use the one that the MCP server names.
+        issuer: The permitted login server; None to permit the one that the MCP server names.
         options: The arguments of the base class.
     """
 

@@ -43,14 +43,14 @@ def needs_repair(text: str) -> bool:
 
 
 def repaired(text: str) -> str:
-    """Return the JSON of a message such that the client library accepts the message.
+    """Repair the JSON of a message, so that the client library accepts the message.
 
-    The metadata of a tool's result gets notes about lost values, for :func:`note_losses`. A tool
-    that is nested too deeply becomes an item for which :func:`delf_mcp.depth.is_too_deep` is True.
+    Notes about lost values are added to the metadata of a tool's result, for :func:`note_losses`.
+    A tool that is nested too deeply is replaced by an item for which
+    :func:`delf_mcp.depth.is_too_deep` is True.
 
     Raises:
-        ValueError: If the text is not JSON, or if a part that is nested too deeply does not belong
-            to an item of a list.
+        ValueError: If the text is not JSON, or if a part outside of lists is nested too deeply.
         RecursionError: If the text is nested too deeply.
     """
     has_deep_parts = may_have_deep_items(text)

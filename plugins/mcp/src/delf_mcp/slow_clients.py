@@ -13,8 +13,9 @@ HEAD_SECONDS: Final = 10.0
 class TimedProtocol(H11Protocol):
     """uvicorn's protocol with a timeout for clients without a request in progress.
 
-    uvicorn waits without end for the head of a request, and for the rest of a body after its
-    response. A stranger needs no key for either, and each connection takes a file descriptor.
+    uvicorn itself waits without end for the head of a request, and for the rest of a body if the
+    response was sent before the body arrived. A stranger without a key could cause many such waits,
+    each of which takes a file descriptor.
     """
 
     def connection_made(self, transport: Any) -> None:

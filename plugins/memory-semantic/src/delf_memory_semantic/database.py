@@ -585,8 +585,9 @@ def significant_words(query: str) -> list[str]:
 def prepare_for_index(content: str) -> str:
     """Separate the words of a text for the index of words, and convert them to lower case.
 
-    Only writing systems without spaces, such as Chinese, need the separation. The conversion does
-    not depend on the database's locale, as PostgreSQL's does.
+    Only writing systems without spaces, such as Chinese, need the separation. The conversion is
+    needed because PostgreSQL's own depends on the database's locale. A text in ASCII needs neither,
+    and is returned unchanged.
 
     Args:
         content: The text of a fact or message.

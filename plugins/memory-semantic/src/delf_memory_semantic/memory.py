@@ -81,7 +81,7 @@ class Memory(FixedAttributes):
         self._run(self.store.save(lines, source or _UNNAMED_SOURCE))
 
     def add(self, text: str | Path) -> int:
-        """Store a text, or a file (``.txt``, ``.md``), as facts, and return their number.
+        """Store a text, or a file (``.txt``, ``.md``), as facts; return the number of facts.
 
         The text is split into pieces. A single line that looks like a path is taken for the path of
         a file; to store such a line itself, use :meth:`save`.

@@ -398,11 +398,11 @@ class SemanticStore:
         return True
 
     async def _query_vector(self, query: str) -> Any:
-        """Return the vector of a query, or None if the search must do without.
+        """Return the vector of a query, or None if the search must use words only.
 
-        There is no vector without an embedder, during the pause after a failure, and while the
-        model is loaded in the background. A note then tells the user, unless the settings switch
-        the embedder off.
+        The result is None without an embedder, after a failure and during the pause that follows,
+        and while the model is loaded in the background. A note then tells the user, unless the
+        settings switch the embedder off.
         """
         if self._embedder is None or self._is_paused:
             if not self._is_switched_off:

@@ -156,8 +156,8 @@ def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
 
     Args:
         document: The specification.
-        entry: The entry with truncated types. If its result type is not the declared type, for
-            example because responses had another type, the new entry has the same result type.
+        entry: The entry with truncated types. If its result type differs from the declared type,
+            for example because responses had another type, the result type is kept.
         shapes: The formatter that writes the specification's types without truncating them.
     """
     operation = read_operation(document, entry.endpoint)

@@ -32,7 +32,7 @@ class OperationEffects:
     Args:
         name: The connection's name.
         settings: The settings with ``effects``.
-        api: The specification, whose entries nothing has changed since they were compiled.
+        api: The specification, with its entries as they were compiled.
 
     Raises:
         ConnectionConfigurationError: If a selector of ``effects`` matches nothing.

@@ -93,7 +93,8 @@ def _summary_of(answer: Any) -> str | dict[str, str]:
             result as ``returns``.
 
     Returns:
-        The cleaned text, or such a mapping if the type is valid.
+        The cleaned summary; if the answer has a valid type, a mapping of the same form as the
+        answer.
     """
     if not isinstance(answer, dict):
         return clean(answer, _SUMMARY_CHARS)

@@ -91,9 +91,10 @@ class KeyServers:
 def refused_actions(
     name: str, document: Document, endpoints: Iterable[Endpoint], settings: OpenAPISettings
 ) -> dict[str, ConnectionConfigurationError]:
-    """Return the actions that cannot be called because of their servers, each with its error.
+    """Return a mapping from action name to error, for actions refused because of their servers.
 
-    The result is a mapping from action name to the error of each call. Nothing is sent.
+    An action is refused if its server is unknown, or if the server may not receive the action's
+    key. Each call of the action then raises the error, and sends nothing.
 
     Args:
         name: The connection's name.

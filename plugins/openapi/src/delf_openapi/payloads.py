@@ -116,13 +116,15 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
 def _pairs_of_property(
     name: str, value: Any, encoding: Mapping[str, Any], *, uses_brackets: bool
 ) -> Pairs:
-    """Serialise a property of a form: as JSON, as a nested value without style, or in a style.
+    """Serialise a property of a form in its declared media type or style.
+
+    A list or object without a declared style is serialised with brackets or as JSON.
 
     Args:
         name: The quoted name.
         value: The value.
         encoding: The declared encoding of the property.
-        uses_brackets: Whether brackets are the style of nested values without a declared style.
+        uses_brackets: Whether a list or object without a declared style gets brackets.
     """
     media = encoding.get("contentType")
     if isinstance(media, str) and kind_of(media) == "json":

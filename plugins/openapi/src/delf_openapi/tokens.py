@@ -139,7 +139,7 @@ def _token_and_lifetime(body: Any) -> tuple[str, float]:
 
     Raises:
         ValueError: If the token is empty or not a text, or the lifetime is not a number.
-        TypeError: If the answer is not an object, or the lifetime is of a type that no number has.
+        TypeError: If the answer is not an object, or the lifetime is neither number nor text.
         KeyError: If the answer has no token.
         OverflowError: If the lifetime is too large.
     """

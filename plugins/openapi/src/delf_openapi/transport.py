@@ -54,8 +54,8 @@ class _Message:
         query: The query.
         headers: The headers.
         content: The content; None without content.
-        replaces_write: Whether the message is a GET to which the service redirected a write, which
-            the service has thus received.
+        replaces_write: Whether the message is a GET to which the service redirected a write. The
+            service has then received the write.
     """
 
     method: str

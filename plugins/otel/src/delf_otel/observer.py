@@ -29,8 +29,8 @@ class OtelObserver:
     ``http://localhost:4318``.
 
     Args:
-        context: The agent's context, whose installed providers tell from which provider a model is.
-            Without a context, the prefix of the model's name is the provider.
+        context: The agent's context, whose installed providers determine the provider of a model.
+            Without a context, the provider is the prefix of the model's name.
         content: Whether to send contents, too: tasks, answers, arguments, results, errors.
         service_name: The ``service.name``; the environment variable ``OTEL_SERVICE_NAME`` takes
             precedence.

@@ -118,7 +118,8 @@ def belongs_to_project(setup: Mapping[str, Any], former_folders: Collection[str]
 
     Args:
         setup: The setup of the task.
-        former_folders: Earlier paths of the project's folder, which is the current folder.
+        former_folders: Earlier paths of the project's folder. Its present path is the current
+            folder.
     """
     folder = folder_of(setup)
     if not folder or folder in former_folders:

@@ -431,7 +431,8 @@ class Runner:
 
         Returns:
             ``tasks``: the ids of the started tasks; ``note`` and ``failure``: messages for people.
-            A firing that watches a call also returns ``made`` and ``seen`` for the next firing.
+            A firing that watches a call also returns data for the next firing: ``made``, the
+            schedule's id, and ``seen``, the digests of the known items.
         """
         watches_call = context.get("each") is not None
         is_test = bool(context.get("test"))

@@ -201,9 +201,9 @@ class MontyRewriting(Rewriting):
     def must_rewrite_lazy(self, place: Place) -> bool:
         """Return True for a lazy expression that is a statement, or whose value is assigned.
 
-        Monty evaluates any lazy expression to a list at once. The rewriting awaits the calls in a
-        statement. An assigned value, as in ``rows = map(…)``, becomes an iterator, because a second
-        loop over ``rows`` finds no items in Python.
+        Monty evaluates any lazy expression to a list at once. Two cases need a rewriting. In a
+        statement, the tool calls have to be awaited. An assigned value, as in ``rows = map(…)``,
+        has to be an iterator, so that a second loop over ``rows`` finds no items, as in Python.
         """
         return isinstance(place.container, (ast.Expr, ast.Assign))
 

@@ -86,8 +86,8 @@ class Approvals:
     ) -> RequestList:
         """Return the requests that a person may see, oldest first.
 
-        If both ``mine`` and ``rejectable`` are true, the requests that the person may only reject
-        come after those that the person may decide.
+        If both ``mine`` and ``rejectable`` are true, the result has the requests of both kinds:
+        first those that the person may decide, then those that the person may only reject.
 
         Args:
             caller: The person.

@@ -109,7 +109,7 @@ class Routines:
         """Check that a person may replace a saved routine.
 
         Other people, schedules and hooks run the routine by its name, with their own remembered
-        approvals. A routine belongs to the user of its original task. If that is unknown, the
+        approvals. A routine belongs to the user of its original task. If that user is unknown, the
         routine counts as somebody else's.
 
         Raises:

@@ -281,12 +281,12 @@ class Tasks:
             order: The request.
             caller: The user of the task.
             idempotency_key: A key that makes repeated requests return the first request's task.
-            key_scope: The requests among which the key is unique; by default those of the caller.
+            key_scope: A name for the requests among which the key is unique; by default the
+                caller's name.
             strategy: A strategy instead of the agent's.
             client: The client's address.
-            paths: The paths of input files besides the request's uploads. If the request has no
-                uploads, the task gets no files for an empty sequence, and the agent's files for
-                None.
+            paths: The paths of input files besides the request's uploads. The task gets the agent's
+                files only if this is None and the request has no uploads.
             other_authors: The names of other people who wrote parts of the task's text.
             external_variables: Variables for scripts, with data from another service. If
                 ``strategy`` is set, the task's text contains these data, too, and is not trusted.
@@ -910,7 +910,8 @@ class Tasks:
         Args:
             task_id: The id of the task.
             user: The user of the task.
-            timeout: The task's timeout in seconds; None for the one of its submission.
+            timeout: The task's timeout in seconds; None for the timeout that a queued task
+                was submitted with, or else the configured timeout.
             continue_past_limit: Whether to continue also a task that ended at its timeout or
                 budget.
 

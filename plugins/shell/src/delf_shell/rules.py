@@ -40,8 +40,8 @@ class Rule:
     Args:
         words: The words of the pattern.
         ask: Whether every matching command needs approval.
-        asks_unless_reading: Whether a matching command needs approval, except for a command that
-            only reads files of the folder: each word that ``**`` matches is a file that the program
+        asks_unless_reading: Whether a matching command needs approval unless it only reads files of
+            the folder. In such a command, each word that ``**`` matches is a file that the program
             reads, or an option with which the program only reads.
     """
 

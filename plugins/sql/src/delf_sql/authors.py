@@ -227,10 +227,14 @@ class OwnTables:
     def _result_columns(self, tree: exp.Select, table: str) -> dict[str, Trust] | None:
         """Return the trust of each column in the select list, by the column's name in the result.
 
-        The trust is ``own`` if the column is computed from columns of the table, all of which only
-        the user writes, else ``outside``. The result is None if the database chooses a column's
-        name, if two columns of the result have the same name, or if an alias is also the name of a
-        column that the settings declare, because ORDER BY with this name is then ambiguous.
+        The trust is ``own`` if the column is computed from one or more columns of the table that
+        are all declared as the user's own; otherwise ``outside``.
+
+        The result is None if the name of a column is not certain:
+
+        - The database chooses the name of a column.
+        - Two columns of the result have the same name.
+        - An alias is also the name of a declared column, so that ORDER BY with it is ambiguous.
         """
         from sqlglot import exp
 
@@ -294,7 +298,7 @@ def _may_mean(key: str, name: str) -> bool:
 def _resolve_names(
     names: Iterable[str | None], cte_names: Sequence[str], ambiguous_names: Sequence[str]
 ) -> list[str | None]:
-    """Return the tables among the names that a query reads, or a common table expression (CTE).
+    """Return the tables that a query or a common table expression (CTE) reads.
 
     The names of CTEs are left out. None stands for a source that may not be a table.
 

@@ -91,7 +91,7 @@ def family_of(kind: str) -> tuple[Family, int]:
 
 
 def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
-    """Raise if the column's type would change the value or drop a part.
+    """Raise if a column's type would change a value or drop a part of the value.
 
     Args:
         value: The value of a parameter.
@@ -99,7 +99,7 @@ def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
         dimensions: The number of dimensions of the column's array type; 0 for any other type.
 
     Raises:
-        TypeError: If the value does not fit, with the allowed values.
+        TypeError: If the value does not fit. The message says which values are allowed.
     """
     is_array = dimensions > 0
     stores_list_as_value = not is_array and family in ("json", "text", "bytes")
@@ -124,7 +124,7 @@ def _check_single_value(value: Any, family: Family) -> None:
 
 
 def check_values(bound: BoundStatement, kinds: Sequence[str | None]) -> None:
-    """Raise if a column's type would change a value or drop a part.
+    """Raise if a column's type would change a value or drop a part of the value.
 
     A value that the statement casts is not checked, because the database checks it.
 

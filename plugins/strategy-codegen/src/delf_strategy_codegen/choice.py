@@ -80,7 +80,8 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
     - If a script needs a name from a block that the text calls an example, the choice is ambiguous.
     - If the last block is not Python, the answer has a problem, because the last block usually is
       the script or its end.
-    - The scripts, or if there are none the examples, are joined, or the last version is taken.
+    - Scripts that continue each other are joined; of several versions, the last is taken. If all
+      scripts are examples, the same is done with the examples.
 
     Args:
         blocks: The blocks that may be Python, in order; at least one.

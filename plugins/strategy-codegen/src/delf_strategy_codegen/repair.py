@@ -459,8 +459,8 @@ def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
 
     A piece is code (a ``str``) or a string literal of the script (a :class:`_Text`).
 
-    Python concatenates adjacent strings such as ``"a" "b"``, but not with a ``str.format`` call. If
-    one of the strings is written as such a call, the strings are joined with ``+``.
+    Adjacent strings such as ``"a" "b"`` stay adjacent, unless one of them has to be written as a
+    call of ``str.format``. The strings are then joined with ``+``.
     """
     for group in _groups_of_strings(pieces):
         texts = [piece for piece in group if isinstance(piece, _Text)]

@@ -82,11 +82,12 @@ class WorkerStrategy:
 def _split_inputs(task: str) -> tuple[str, dict[str, Any]]:
     """Split the text of a worker's task into the text before the inputs, and the inputs.
 
-    The inputs follow a line that begins with ``Given:``. A user's text may contain such a line,
-    too: if the text after the line has not the form of inputs, return the whole text.
+    The inputs are JSON after ``Given:`` at the beginning of the last paragraph. If the text after
+    ``Given:`` does not have the form of inputs, it belongs to the user's text.
 
     Returns:
-        The text, and a mapping with the keys ``inputs`` and ``attachments``, or an empty mapping.
+        The text before the inputs, and a mapping with the keys ``inputs`` and ``attachments``.
+        Without inputs, the whole text and an empty mapping.
     """
     text, _, json_text = task.rpartition(_INPUTS_MARK)
     try:
