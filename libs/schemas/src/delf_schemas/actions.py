@@ -315,11 +315,11 @@ class _Arguments:
         return cast("dict[str, Any]", self._with_schema_names(arguments))
 
     def _with_schema_names(self, arguments: Mapping[str, Any]) -> Any:
-        """Convert keyword arguments of a script to the value that the schema describes.
+        """Convert a script's keyword arguments to the value that the schema describes.
 
-        This is a dict with the schema's property names, such as ``to-address`` for the argument
-        ``to_address``. If the schema is not that of an object, but of a list, for example, the
-        script passes the whole list as the only argument ``arguments``, and the list is returned.
+        For the schema of an object, this is a dict with the schema's property names, such as
+        ``to-address`` for the argument ``to_address``. For another schema, such as that of a list,
+        this is the value of the only argument, ``arguments``.
         """
         if self._has_one_nameless_argument:
             return arguments.get(_NAMELESS_ARGUMENT)

@@ -33,8 +33,8 @@ class Match(NamedTuple):
     Args:
         selectors: The keys of the setting ``effects`` that match the action, such as ``get_*``. If
             these keys have different effects, the strictest effect counts.
-        digest: The digest of the service's description of the action; None if the description
-            cannot be written, so that the action is never known.
+        digest: The digest of the service's description of the action. None if no digest can be
+            computed; the action then always counts as irreversible.
     """
 
     selectors: Collection[str]
@@ -83,12 +83,12 @@ def description_digest(parts: Any) -> str:
 class DeclaredEffects:
     """The effects that a user declared for the actions of a service.
 
-    The user does not control the service, which may later add an action, or give a known name to
-    another action. So the first time that a selector, such as ``get_*``, matches actions, the
-    selector covers these actions with their present descriptions: the declared effect applies only
-    to covered actions. Any other action that matches later counts as irreversible until the user
-    accepts the action. If the file with the covered actions is damaged or open to others, no action
-    is covered.
+    A declared effect applies only to covered actions. When a selector, such as ``get_*``, first
+    matches actions, the selector covers these actions with their present descriptions. The service
+    may later add an action, or give a known name to another action. This action is not covered, and
+    counts as irreversible until the user accepts the action.
+
+    If the file with the covered actions is damaged or open to others, no action is covered.
 
     Args:
         effects: The setting: a mapping from selector to effect.
@@ -107,9 +107,10 @@ class DeclaredEffects:
         self._last_matches: dict[str, set[str]] = {}
 
     def apply(self, matches: Mapping[str, Match]) -> Applied:
-        """Return the declared effects of the actions that their selectors cover.
+        """Return the effect of each action: the declared effect, if all selectors cover the action.
 
-        Any other action is ``irreversible``, and is listed in :attr:`Applied.unknown`. A selector
+        An action that is not covered is ``irreversible``. The action is listed in
+        :attr:`Applied.unknown`, unless the declared effect is ``irreversible``, too. A selector
         that matches actions for the first time covers these actions from now on.
 
         Args:
@@ -187,8 +188,8 @@ class DeclaredEffects:
 
         Args:
             digests: The digests of the actions that each selector covers from now on.
-            is_accepted: Whether the user accepted the actions: they replace those in the file, and
-                the file is replaced if it is damaged or open to others.
+            is_accepted: Whether the user accepted the actions. The actions then replace the stored
+                actions of the same selectors. A file that is damaged or open to others is replaced.
         """
         covered = self._load()
         covered.update(digests)  # also if the file cannot be used below

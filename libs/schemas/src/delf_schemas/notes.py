@@ -47,13 +47,13 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 class _Key(NamedTuple):
-    """A described key.
+    """A key of a record with its description for the prompt.
 
     Args:
         path: The keys that lead to the value; list indexes are omitted.
         text: The description.
-        rank: The sort order: -1 if the description names a unit, otherwise 0 for a number, 1 for a
-            text, and 2 for any other value.
+        rank: The sort order, lowest first: -1 if the description names a unit, otherwise 0 for a
+            number, 1 for a text, and 2 for any other value.
     """
 
     path: tuple[str, ...]

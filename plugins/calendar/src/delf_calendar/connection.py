@@ -491,15 +491,19 @@ class Calendar(GoogleConnection):
     ) -> str:
         """Return the time zone to send with start and end.
 
-        The zone is ``zone`` if that is given, UTC if all times have an offset, and otherwise the
-        calendar's zone, for which Google is asked.
+        The first of these applies:
+
+        - ``zone``, if given
+        - UTC, if all times have an offset and ``needs_named_zone`` is False
+        - the calendar's zone, for which Google is asked
 
         Args:
             calendar: The calendar's id.
             start: The start.
             end: The end.
             zone: The zone that the caller named; empty without one.
-            needs_named_zone: Whether to return a named zone even if all times have an offset.
+            needs_named_zone: Whether to return a named zone, and not UTC, even if all times have an
+                offset.
         """
         if zone:
             return zone_named(zone).key

@@ -137,7 +137,8 @@ def times(
     Args:
         start: The start.
         end: The end.
-        zone: The zone of an event whose start is a local time or has only an offset, as +02:00.
+        zone: The event's zone, if the start names none: the start is then a local time, or has only
+            an offset, such as +02:00.
         converts_to_zone: Whether both times are converted to ``zone``, even if they have a zone.
 
     Raises:

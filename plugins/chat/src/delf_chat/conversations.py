@@ -88,14 +88,13 @@ def _with_conversations(
 async def newest_of_project(setup: Setup, project: CurrentProject) -> str | None:
     """Return the id of a project's newest conversation; None if the project has none.
 
-    The conversations of the people of a server are left out.
-
-    A conversation belongs to the project of the task of its newest message. If this task is not
-    known any more, the conversation belongs to no project.
+    A conversation belongs to the project in which the task of its newest message ran. If this task
+    is not known any more, the conversation belongs to no project. Conversations of a server's users
+    are left out.
 
     Args:
         setup: The setup of the chat, with the journal.
-        project: The project; outside of a project the newest conversation of all counts.
+        project: The project; outside of a project, all conversations count.
     """
     from delf_engine.agent_context import AgentContext
 

@@ -231,15 +231,16 @@ def _overriding(state: State, file: Path, path: tuple[str, ...]) -> str | None:
 
 
 def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
-    """Return the value of an agent's setting in the form for delf.toml.
+    """Return the value to write to delf.toml for an agent's setting.
 
-    A number in JSON stays as the user wrote the number: ``30``, and not ``30.0``. Other words
-    become the validated value: ``yes`` becomes True, and ``1_000`` becomes 1000.
+    A number in JSON stays as the user wrote the number: ``30``, although validation makes ``30.0``
+    of it. Other spellings of numbers and booleans become the validated value: ``yes`` becomes True,
+    and ``1_000`` becomes 1000. Any other value is written as parsed.
 
     Args:
         text: The value as the user wrote it.
         parsed: The value after parsing, such as a list.
-        validated: The value after the validation, which made True of ``yes``, for example.
+        validated: The value after parsing and validation.
     """
     from delf_engine.project.texts import scalar
 
@@ -375,9 +376,9 @@ def _text(value: Any) -> str:
 def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
     """Return the text of a TOML file with one setting changed and everything else unchanged.
 
-    An agent's model may be only a name or a table. If the path has a key of a model that is only a
-    name, the name becomes a table first: ``llm = "gpt-4o"`` becomes ``llm = {model = "gpt-4o"}``.
-    If the value is a name and the model is a table, only ``model`` in the table changes.
+    An agent's model is a name or a table. If the path leads to a key of a model that is a name, the
+    name becomes a table first: ``llm = "gpt-4o"`` becomes ``llm = {model = "gpt-4o"}``. If the path
+    leads to a model that is a table, and the value is a name, only the table's ``model`` changes.
 
     Raises:
         ConfigurationError: If a part of the path has a value that is no table.

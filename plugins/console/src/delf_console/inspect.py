@@ -237,10 +237,14 @@ async def _actions_of(connection: Any) -> Sequence[Action]:
 
 
 def _permissions(connection: Any, action: Action) -> dict[str, bool]:
-    """Return the permissions of an action of a connection, or of a connection's class.
+    """Return whether scripts may call an action, and whether the calls need approval.
 
     ``allowed``: scripts may call the action; ``asks``: each call needs approval; ``may_ask``: some
-    or all calls need approval. A class has no ``allow`` and ``confirm`` settings.
+    or all calls need approval.
+
+    Args:
+        connection: The connection, or a connection's class, which has no ``allow`` and ``confirm``.
+        action: The action.
     """
     from delf.protocols.connection import SupportsCheck
     from delf.tools.permissions import is_allowed, needs_confirmation

@@ -174,9 +174,8 @@ def _missing_features(spec: Spec, factory: type) -> Iterator[str]:
 def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
     """Yield a warning for each optional protocol that the class of a spec does not implement.
 
-    The warning says which feature of delf is missing without the protocol. If the class is a file
-    format with a method ``write``, and the spec declares no ``writes``, a further warning is
-    yielded.
+    The warning says which feature of delf is missing without the protocol. A further warning is
+    about a file format that has a method ``write``, although its spec declares no ``writes``.
 
     Args:
         host: The plugins.
@@ -411,9 +410,8 @@ def _possible_distributions(module: str, owners: Mapping[str, Sequence[str]]) ->
 def _requirements(distribution: metadata.Distribution) -> set[str]:
     """Return the names of the distributions that a distribution requires.
 
-    The requirements of its extras are included, except of extras for tests. If the distribution
-    requires a package of delf, the requirements of that package are included, too, except those of
-    extras.
+    Requirements of its extras are included, except extras for tests. The requirements of each
+    required package of delf are included, too, but without those of the package's extras.
     """
     from packaging.requirements import Requirement
 

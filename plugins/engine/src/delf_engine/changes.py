@@ -119,11 +119,11 @@ def unknown_outcomes(events: Iterable[ev.Event]) -> set[str]:
 
 
 def _has_changed_nothing(end: ev.CallFinished) -> bool:
-    """Return whether a started call that ended so has certainly changed nothing.
+    """Return True if a call certainly changed nothing, judging by the event of its end.
 
-    A failed call counts as having changed nothing, unless its tool raised ``OutcomeUnknownError``
-    to tell that the change may have been made. A call that was interrupted, and then rejected when
-    the task was resumed, may have changed something before.
+    This holds for a call that failed, unless its tool raised ``OutcomeUnknownError``, and for a
+    call that was cancelled before it was made. An interrupted call that a person rejected after a
+    resume may have changed something before the interruption.
     """
     if end.status == "cancelled":
         return end.cancellation == "not_started"

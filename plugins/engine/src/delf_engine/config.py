@@ -184,7 +184,7 @@ def _check_llm_value(key: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class InProject:
-    """Annotates a field whose value in a project's file people must see before they trust the file.
+    """Annotates a field that is shown to people before they trust a project's file that sets it.
 
     Args:
         effect: The effect of the value: ``ask`` chooses a model, ``instruct`` gives a model
@@ -467,8 +467,8 @@ class AgentConfig(FixedAttributes, BaseModel):
         """Return the configuration of a model that a task, worker or connection chooses by name.
 
         Args:
-            choice: The name. A configuration with its own address, key, headers or provider is
-                returned unchanged.
+            choice: The model's name, or a configuration. A configuration with its own address, key,
+                headers or provider is returned unchanged.
             providers: The model providers, which know other spellings of model names.
         """
         configured = as_llm_config(choice)

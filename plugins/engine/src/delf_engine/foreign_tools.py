@@ -345,10 +345,11 @@ def _make_checker(name: str, schema: Mapping[str, Any]) -> Checker:
 
 
 def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
-    """Return a part of a schema without what frameworks accept and JSON Schema does not allow.
+    """Return a part of a tool's schema in a form that can be checked as JSON Schema.
 
-    Left out are types such as ``any`` and ``float``, references that lead nowhere, and ids. A list
-    of ``items``, the form of older drafts, becomes ``prefixItems``.
+    Types such as ``any`` and ``float``, and references that lead nowhere, are left out, although
+    frameworks accept them. Ids are left out, too. A list of ``items``, the form of older drafts,
+    becomes ``prefixItems``.
 
     Args:
         part: A part of the schema, as JSON data.

@@ -241,8 +241,8 @@ class TaskHost:
             needed: Whether to raise an error if the model does not support sessions.
 
         Returns:
-            The session; None if the model does not support sessions, or if recorded replies are
-            still to be replayed, which the session would not know.
+            The session. None if the model does not support sessions, or if a resumed task still has
+            recorded replies to replay, because a new session would not know these replies.
 
         Raises:
             ModelConfigurationError: If the model does not support sessions and ``needed`` is True.
@@ -417,8 +417,9 @@ class TaskHost:
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
         """Return a failure for a script that certainly exceeds a limit; None for other scripts.
 
-        This is checked before a person is asked to approve the script. A resumed task repeats the
-        recorded result of the check: the script's child tasks may have used up the limit meanwhile.
+        This is checked before a person is asked to approve the script. In a resumed task, the
+        recorded result of the check counts, because the script's own child tasks may have used up
+        the limit meanwhile.
         """
         run = self._run
         topic = f"limits of script {attempt}"

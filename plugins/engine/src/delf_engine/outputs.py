@@ -121,10 +121,10 @@ class Output(Generic[T]):
     def _restorable(self, value: Any, typed_value: Any) -> Any:
         """Return the JSON data from which :meth:`from_plain` makes the typed value again.
 
-        The fields of a typed value may have other names in JSON, serializers and validators of
-        their own, or be computed. So several forms of JSON data are tried. The first form from
-        which :meth:`from_plain` makes an equal object is returned. If there is none, the first form
-        from which :meth:`from_plain` makes any object is returned.
+        Several forms of JSON data are tried, because a field may be computed, may have another name
+        in JSON, or may have a serializer or validator of its own. The first form from which
+        :meth:`from_plain` makes an equal object is returned, or else the first form from which
+        :meth:`from_plain` makes any object.
 
         Args:
             value: The script's value.

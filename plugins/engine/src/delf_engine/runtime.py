@@ -318,9 +318,9 @@ class Runtime:
     async def _reserve_descriptors(self, request: TaskRequest, reserved: AsyncExitStack) -> None:
         """Wait until enough file descriptors are free for a task, and reserve them.
 
-        Nothing is reserved for a task that another task's code runs: the descriptors of the waiting
-        task are for both tasks. Unlike the permit to run (``max_tasks``), the descriptors stay
-        reserved while a task waits for a person.
+        Nothing is reserved for a task that the code of another task runs: both tasks share the
+        descriptors of the waiting task. Unlike the permit to run (``max_tasks``), the descriptors
+        stay reserved while a task waits for a person.
         """
         if request.child is None and self._permit_of_caller() is None:
             await self._descriptor_permits.acquire()

@@ -211,9 +211,15 @@ class _Converter:
     def _text(self, text: str, alternatives: list[_Schema]) -> Any:
         """Convert a text to a value that one of the schemas in ``alternatives`` accepts.
 
-        The value is a text that a schema lists, whatever the case of its letters; a date; the text
-        itself, if a schema accepts any text; parsed JSON data; or a list with the text as its only
-        item. A text that cannot be converted is returned as it is.
+        The first of these applies:
+
+        - a text that a schema lists, whatever the case of its letters
+        - a date, if a schema has the format ``date``
+        - the text itself, if a schema accepts any text
+        - the parsed data of a text that is a list or an object in JSON
+        - a list with the text as its only item
+
+        A text that cannot be converted is returned as it is.
         """
         listed_text = _matching_listed_text(text, alternatives)
         if listed_text is not None:

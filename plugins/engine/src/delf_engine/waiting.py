@@ -52,8 +52,8 @@ class Permit:
     def of_callers(cls) -> Iterator[Permit]:
         """Yield the permit of the task whose code runs now, then the permits of the tasks above.
 
-        A task is above another task if its code runs the other task; the two may belong to
-        different agents. A task that is over is left out: it did not wait for the tasks below.
+        A task is above the tasks that its code runs, even if these belong to other agents. A task
+        that is over is left out, because it does not wait for the tasks below.
         """
         permit = cls.of_task.get()
         while permit is not None:

@@ -90,7 +90,7 @@ def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Colu
     Args:
         name: The column's name.
         values: The values, with None for each row that is too short to have a value.
-        whole: Whether the values are all values of the column, and not a sample.
+        whole: Whether ``values`` has all values of the column, and not a sample.
     """
     if not any(value and value.strip() for value in values):
         return Column(name, "always ''")
@@ -288,7 +288,7 @@ def typed_column(name: str, values: Sequence[Any], declared: str = "", *, whole:
         name: The column's name.
         values: All values of the column, or a sample.
         declared: The declared type; empty if no type is declared.
-        whole: Whether the values are all values of the column, and not a sample.
+        whole: Whether ``values`` has all values of the column, and not a sample.
     """
     found_types = describe_values(values, whole=whole)
     if not declared:
@@ -301,7 +301,7 @@ def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list
 
     Args:
         records: All records, or a sample.
-        whole: Whether the records are all records, and not a sample.
+        whole: Whether ``records`` has all records, and not a sample.
     """
     keys = dict.fromkeys(key for record in records for key in record)
     columns: list[Column] = []
@@ -320,7 +320,7 @@ def describe_values(values: Sequence[Any], depth: int = 0, *, whole: bool) -> st
     Args:
         values: All values, or a sample.
         depth: The number of lists and records that enclose the values.
-        whole: Whether the values are all values, and not a sample.
+        whole: Whether ``values`` has all values, and not a sample.
     """
     kinds: dict[str, list[Any]] = {}
     for value in values:
@@ -404,7 +404,7 @@ def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool
     Args:
         values: The dicts.
         depth: The number of lists and records that enclose the dicts.
-        is_complete: Whether the dicts are all dicts, and not a sample.
+        is_complete: Whether ``values`` has all dicts, and not a sample.
     """
     keys = list(dict.fromkeys(chain.from_iterable(values)))
     if not keys:

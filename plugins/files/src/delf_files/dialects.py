@@ -216,9 +216,9 @@ def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
 
     The first variant that fits is returned:
 
-    - Backslashes escape quotes; not for a text with doubled quotes.
-    - Quotes are plain characters, if a quote is misplaced, or if the text is tab-separated and
-      seems to have a line break within a cell.
+    - A variant in which backslashes escape quotes, unless the text has doubled quotes.
+    - A variant in which quotes are plain characters. This is tried only if a quote is misplaced, or
+      if the text is tab-separated and seems to have a line break within a cell.
     """
     if dialect.quote != '"' or '"' not in text:
         return dialect

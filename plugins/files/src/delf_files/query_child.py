@@ -496,8 +496,8 @@ def _json_type(kind: Any) -> str:
     """Return the SQL name of a type that DuckDB inferred from JSON.
 
     VARCHAR replaces each type that DuckDB guessed from the form of texts: a DATE would lose its
-    time zone, and a UUID its upper case. JSON replaces objects with an empty key, which no other
-    type can have.
+    time zone, and a UUID its upper case. JSON replaces each object type with an empty key, because
+    the fields of other types need names.
     """
     if kind.id == "struct":
         if any(not name for name, _ in kind.children):

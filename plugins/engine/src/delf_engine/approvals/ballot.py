@@ -152,7 +152,7 @@ def is_valid(
 
     Args:
         vote: The vote.
-        rule: The rule of its request.
+        rule: The rule of the request.
         task_user: The user of the task; None for the local user.
         people: All people in the journal, including removed ones.
     """

@@ -266,14 +266,17 @@ def needs_other_approver(request: ApprovalRequest, decision: Decision) -> bool:
 
 
 def check_fits(request: ApprovalRequest, decision: Decision) -> None:
-    """Check that a decision is of a kind that the request accepts.
+    """Check that a request accepts a decision.
+
+    - A question accepts only a fitting answer, a rejection or an expiry. No other request accepts
+      an answer.
+    - A script cannot be edited, or approved for all calls of an action.
+    - An interrupted call cannot be edited, and no changes of such a call can be requested. Only an
+      interrupted call can be declared as already done.
+    - Changes can be requested only if ``request.takes_changes`` is true.
 
     Raises:
-        DelfError: If the request does not accept the decision. A question accepts only an
-            answer, a rejection or an expiry; no other request accepts an answer. A script cannot be
-            edited, or approved for all calls of an action. An interrupted call cannot be edited,
-            and no changes of such a call can be requested. Only an interrupted call can be declared
-            as already done. Changes can be requested only if ``request.takes_changes`` is true.
+        DelfError: If the request does not accept the decision.
     """
     if request.question is not None:
         if isinstance(decision, Answered):

@@ -97,9 +97,14 @@ class TaskFlows:
     ) -> str | None:
         """Return what ``reason_of`` says about a call; None if no stranger can profit by the call.
 
-        No stranger can profit by a read without ``egress``, which changes nothing and sends no data
-        out, by a call of a built-in action, or by a call before the task has received untrusted
-        data.
+        No stranger can profit by:
+
+        - a read without ``egress``, which changes nothing and sends no data out
+        - a call of a built-in action
+        - a call before the task has received untrusted data
+
+        Any other call with more than ``MAX_LEAVES`` values has a reason, whatever ``reason_of``
+        says.
         """
         action = call.bound.action
         is_harmless_read = action.effect == "read" and not action.egress
@@ -204,10 +209,12 @@ class _Suspect:
     def reason_to_notice(self) -> str | None:
         """Return why a person should notice the call; None if there is no such reason.
 
-        If the author of the call has read no untrusted data, the reason is that of
-        :meth:`reason_to_review`. Otherwise the reason is a value that occurs in untrusted data, or
-        a value that occurs nowhere because the script computed it. A call also has a reason if its
-        values have too many parts to look for each of them.
+        If the author of the call has read no untrusted data, or if the call has no values, return
+        the reason of :meth:`reason_to_review`. Otherwise, return the first of these:
+
+        - a value that occurs in untrusted data
+        - a value that occurs nowhere, because the script computed the value
+        - the reason of :meth:`reason_to_review`, if the values have too many parts to look for each
         """
         # A call without values has no origins to look at. And before its author has read untrusted
         # data, a review itself looks only at where the values come from.
@@ -349,23 +356,22 @@ class _Suspect:
         """The paths of a call's values if all of them look like content, as in ``note(text=...)``.
 
         No value of such a call decides what the call does, but a stranger's text could make the
-        agent send data out with the call. The paths of any other call are left out: the result is
-        empty.
+        agent send data out with the call. Empty for any other call.
         """
         return [*self.text_by_path] if self._has_only_content_names else []
 
     def _differences_from_plan(
         self, sources_by_parameter: SourcesByParameter | None
     ) -> Sequence[Sequence[str]]:
-        """Compare the call with the planned calls of its action, for which the user's words ask.
+        """Compare the call with the planned calls of its action.
 
         Content, such as the body of a mail, may differ.
 
         Args:
-            sources_by_parameter: The parameters to compare, each with the earlier calls from whose
-                results the script computed the argument. Such an argument equals the planned
-                argument if the plan computes it from the same calls, or has the same value. None to
-                compare all parameters, and only by their values.
+            sources_by_parameter: The parameters to compare, each with the sources of its argument:
+                the untrusted results and fields from which the script computes the argument. The
+                argument equals a planned argument that has the same sources or the same value. If
+                None, all parameters are compared, and only by their values.
 
         Returns:
             For each planned call, the parameters in which the call differs; an empty list for an
@@ -475,9 +481,9 @@ class _Suspect:
         Content that the user's words or the outline contain needs no review. Other content needs
         review in two cases:
 
-        - The model has made a read that the outline does not ask for. The content may have a part
-          of the result.
-        - The content has an address or a code.
+        - The model has made a read that the outline does not ask for. The content may contain a
+          part of the result.
+        - The content contains an address or a code.
         """
         outline = self.origins.outline
         for path, text in self.text_by_path.items():

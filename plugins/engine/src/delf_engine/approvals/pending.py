@@ -71,8 +71,8 @@ class PendingRequests:
 
         Args:
             request: The request.
-            take_answer: Is called with each answer, and returns whether the answer decides the
-                request. A vote does not if further votes are needed.
+            take_answer: Called with each answer. Returns True if the answer decides the request,
+                and False for a vote if further votes are needed.
             take_remark: Records a comment or an assignment.
         """
         answer = asyncio.get_running_loop().create_future()

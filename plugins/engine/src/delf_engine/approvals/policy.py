@@ -262,9 +262,9 @@ class TaskApprovals:
     async def _with_record(self, case: Case, recorded_call: RecordedCall) -> Case:
         """Return a case with the recorded request and decision about its call, if these apply.
 
-        They do not apply if the call has changed since the request, for example its preview; a
-        pending request is then closed. A decision that permits no call, such as a rejection,
-        applies even if the call has changed.
+        The record applies if the call, with its preview and its rule, is still as it was when
+        requested. Otherwise a pending request is closed, and the returned case says that the call
+        has changed. A decision that permits no call, such as a rejection, applies in any case.
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown

@@ -393,9 +393,9 @@ class ChildTasks:
     def _trust_of_text(self, child: ChildTask, call: Call) -> Trust:
         """Return the trust in the text of a child's task: the child obeys only a trusted text.
 
-        A text has the trust of the call's arguments if it is one of them, as in
-        ``summarise(text)``, or if the connection declares that it added only fixed text to them.
-        Any other text counts as a stranger's.
+        The text has the trust of the call's arguments in two cases: the text is an argument, as in
+        ``summarise(text)``, or the connection declares that it added only fixed text to the
+        arguments. Any other text counts as a stranger's.
         """
         is_argument = child.task in call.arguments.values()
         if is_argument or child.trust == "own":

@@ -489,8 +489,10 @@ class Gate:
     async def _repeat_or_ask(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
         """Repeat a call that an earlier process began and did not end, or ask a person first.
 
-        A call that works in child tasks is repeated without a question: its child tasks continue.
-        Any other call is made again only if a person approves and nothing prevents it.
+        A call that works in child tasks is repeated without a question, if its arguments could be
+        restored: its child tasks continue. A person decides about any other call. Even an approved
+        call is not repeated if its arguments could not be restored, or if the connection's check
+        refuses the call.
         """
         obstacle = self._restore_edited_arguments(call, recorded_call)
         recorded_children = self._contexts.children.recorded_children(call.number)

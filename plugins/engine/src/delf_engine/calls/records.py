@@ -47,10 +47,11 @@ class CallRecords:
         return tuple(self._under_way.values())
 
     async def let_other_calls_end(self, call: Call) -> None:
-        """Wait for the calls in flight before a call that exceeds a limit fails.
+        """Wait for the other calls in flight.
 
-        The failure may end the script, which would cancel the script's other calls. Several calls
-        that wait in this method do not wait for each other.
+        A call that exceeds a limit waits here before it fails, because the failure may end the
+        script, which would cancel the script's other calls. Several calls that wait in this method
+        do not wait for each other.
 
         Args:
             call: The call that exceeds a limit.

@@ -15,14 +15,15 @@ _level: ContextVar[int] = ContextVar("level of a tool's function", default=0)
 
 
 class ToolThreads:
-    """A thread pool for functions that would block the event loop.
+    """Thread pools for functions that would block the event loop.
 
-    A function may run another task of its agent, and wait for it. The functions of that task run in
-    a further pool: in the same pool, the functions that wait could hold all threads.
+    A function may run another task of its agent, and wait for that task. The functions of that task
+    run in a further pool: in the same pool, waiting functions could hold all threads, so that no
+    function could go on.
 
     Args:
         max_threads: The maximum number of functions that run at the same time in each pool.
-        levels: The number of further pools.
+        levels: The number of further pools, one for each level of such tasks.
     """
 
     def __init__(self, max_threads: int, levels: int) -> None:

@@ -220,10 +220,10 @@ def _with_new_request_id(event: Event, new_ids: Mapping[str, str]) -> Event:
 
 
 def _copied_events(events: Sequence[Event], at: int) -> list[Event]:
-    """Return the events up to number ``at``, and the later ends of the calls among these events.
+    """Return the events up to number ``at``, and the later ends of calls that were in flight then.
 
-    With the end of a call that was in flight at event ``at``, the fork gets the recorded result and
-    does not make the call once more. Events about the queue and the end of the task are left out.
+    The fork uses the recorded results of these calls, instead of making the calls again. Events
+    about the queue and the end of the task are left out.
     """
     copied: list[Event] = []
     open_calls: set[int] = set()

@@ -398,14 +398,14 @@ async def _wait_until_new_call_allowed(order: _CallOrder, *, blocks_script: bool
 
 
 def _check_script_can_end(script: RecordedScript, *, blocks_script: bool) -> None:
-    """Check that a script is not blocked by a call after which the recorded script ended.
+    """Check that a script can end as recorded, although its last call gets no answer.
 
     Args:
         script: The recorded script.
-        blocks_script: Whether the script is blocked until the answer arrives.
+        blocks_script: Whether the script does nothing else until the call is answered.
 
     Raises:
-        ReplayMismatch: If the recorded script ended, and the script is blocked.
+        ReplayMismatch: If the recorded script ended, and the call blocks the script.
     """
     recorded_end = script.finished
     if recorded_end is not None and blocks_script:

@@ -477,7 +477,7 @@ class _Receivers:
             them the text of the answer.
         draft: Collects the pieces that the strategy gets.
         people: Shows a piece to the people who watch; None if nobody does.
-        received_pieces: Gets the text outside of calls.
+        received_pieces: Collects the answer's text, without the arguments of calls.
     """
 
     strategy: OnDelta | None
@@ -514,7 +514,7 @@ class _WholeAnswer:
         original_request: The request for the whole answer.
         request: The next request: for the whole answer, or for the rest.
         text: The text that the next reply continues; empty if the whole answer is requested.
-        model: The model of the last reply; None if a resumed task has read it from its journal.
+        model: The model of the last reply; None if the reply was replayed from the journal.
         requests_left: The maximum number of requests after the next one.
     """
 

@@ -478,7 +478,7 @@ class Origins:
         return self._origin_of_new_value(text) if found is None else found
 
     def find_mention(self, text: str) -> Origin | None:
-        """Return where a text that others wrote contains a value as whole words; None if none does.
+        """Find a value as whole words in the texts that others wrote; return None if not found.
 
         Unlike :meth:`find`, this also finds a short value within a longer text. The descriptions of
         connections are not searched: nearly every call has words of them, such as names of tables.

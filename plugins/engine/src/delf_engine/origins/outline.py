@@ -144,8 +144,8 @@ class Outline:
         """Compare a call with each planned call of the same action.
 
         Content, such as the body of a mail, may differ from the planned call, because content does
-        not decide the effect of the call. But if a call has only content, the content may differ
-        only from a planned call that has a literal argument.
+        not decide the effect of the call. But if all arguments are content, and the planned call
+        has no literal argument, the content must be equal, too.
 
         Args:
             action: The called action.
@@ -158,8 +158,8 @@ class Outline:
         Returns:
             The differing parameters for each planned call: ``[[], ["to"]]`` if the call equals a
             planned call, and differs in ``to`` from another. Each answer of the model lists all
-            planned calls. So the number of empty lists is that of the answer with the most equal
-            calls, and not the sum over all answers.
+            planned calls again, so equal planned calls are counted in one answer only: the answer
+            with the most of them.
         """
 
         def differing_from(planned_call: ast.Call) -> Sequence[str]:

@@ -697,7 +697,7 @@ class Scripts:
     def _read_branching(
         self, node: ast.AST, parts: Iterable[ast.AST], tests: Iterable[ast.expr] = ()
     ) -> _Sources:
-        """Return the sources of a node of which not all parts run, such as ``a if c else b``.
+        """Return the sources of a node that runs only some of its parts, as ``a if c else b``.
 
         Args:
             node: The node.
@@ -1010,8 +1010,9 @@ class Scripts:
 
         Args:
             node: The expression.
-            is_consumed: Whether an iterator is read to its end at once, as in ``list(map(str,
-                rows))``, so that only its items may be iterators, as in ``list(map(iter, rows))``.
+            is_consumed: Whether the value of the expression is read to its end at once, as ``map``
+                in ``list(map(str, rows))``. Then only the items of the value can be iterators, as
+                in ``list(map(iter, rows))``.
         """
         match node:
             case ast.GeneratorExp():
@@ -1049,7 +1050,7 @@ class Scripts:
         return is_of_itertools or _last_name(call.func) in self._names.iterator_functions
 
     def _record_reading(self, node: ast.expr, *, decided_by: _Sources) -> None:
-        """Record that a script reads an object, which changes an iterator or defaultdict.
+        """Record that a script reads an object: the reading changes an iterator or defaultdict.
 
         Args:
             node: The expression of the object.

@@ -63,8 +63,8 @@ class Folder:
         document: The content of ``delf.toml``.
         env: The ``.env`` file of the folder.
         items: The content of each file that affects the project; see
-            :data:`delf.trust.decisions.Items`. For a link that the settings name and that leads out
-            of the folder, a digest of the target's path.
+            :data:`delf.trust.decisions.Items`. If the settings name a link that leads out of the
+            folder, the content is a digest of the target's path.
         named_files: The files among ``items`` that settings name.
         links_outside: The targets of the links among ``items``, by name.
     """
@@ -90,8 +90,8 @@ def read_folder(
         search_start: The folder from which ``delf.toml`` is searched upwards.
         file: The ``delf.toml`` to use instead of searching.
         environ: The environment variables to which paths in settings may refer.
-        host: The plugins, all installed plugins by default. The files that these plugins declare
-            to read need trust, too.
+        host: The plugins; all installed ones when omitted. Files that a plugin declares that it
+            reads need trust, too.
 
     Raises:
         ConfigurationError: If a file is not a regular file, is too large, or leads out of the

@@ -53,9 +53,9 @@ class Measured:
     Args:
         can_make_system_calls: Whether scripts can make system calls at all; an interpreter other
             than CPython may have none.
-        protects_files: Whether host files can neither be read nor created, and input files not
-            changed.
-        blocks_network: Whether neither servers of the host nor other networks can be reached.
+        protects_files: Whether scripts are kept from reading and creating host files, and from
+            changing input files.
+        blocks_network: Whether servers of the host and other networks are unreachable.
         protects_processes: Whether no host process can be inspected, traced or killed.
         blocks_new_processes: Whether no process can be started. Containers may allow this.
         has_own_kernel: Whether the kernel differs from the host's.

@@ -131,13 +131,14 @@ async def _check_yes_is_passed_on(
     answer: object,
     shown_to: Callable[[ApprovalRequest], Awaitable[Shown]],
 ) -> None:
-    """Fail unless a channel passes on the yes of a person who says yes to all requests.
+    """Fail unless a channel approves a request for a person who says yes.
 
-    The check passes if the channel approves the request, or if it offers the person no yes.
+    The check also passes if the channel offers the person no way to say yes. An approval must not
+    be remembered for later calls, because the person did not ask for that.
 
     Args:
         request: The request.
-        answer: The answer of the channel.
+        answer: The channel's answer to the request.
         shown_to: Sends a request, and returns what a person sees.
     """
     decision = _decision_without_decider(answer)

@@ -664,12 +664,13 @@ async def _enum_variants(call: Call, connection: ConnectionLike) -> list[Call]:
 
 
 def _check_no_time(texts: str, texts_without_context: str) -> None:
-    """Fail if the texts that a model reads have the current time or date.
+    """Fail if the texts that a model reads contain the current time or date.
 
     Args:
         texts: All texts that a model reads.
-        texts_without_context: The same texts without the connection's context. The context may have
-            dates of the connection's data, so only a date in ISO form is looked for there.
+        texts_without_context: The same texts without the connection's context, which may contain
+            dates of the connection's data. So dates in other forms than ISO are looked for only in
+            these texts.
     """
     now = dt.datetime.now().astimezone()
     # The first digits of the Unix time, because the texts are some seconds old.

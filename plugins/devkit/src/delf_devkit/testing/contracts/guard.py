@@ -206,8 +206,8 @@ class _Awaited(NamedTuple):
 
     Args:
         step: The object. While it stays the same, the test waits at the same step.
-        named: The object that the timeout message names: a future has no telling name, so the
-            message names the coroutine that awaits the future.
+        named: The object that the timeout message names. For a future, which has no telling name,
+            this is the coroutine that awaits the future.
     """
 
     step: object

@@ -457,8 +457,9 @@ def _own_classes(kind: type) -> Iterator[type]:
 def _variables_with_state(owner: type | ModuleType) -> Iterator[tuple[str, object]]:
     """Yield the name and value of each variable that can keep something from call to call.
 
-    The values are small collections, numbers, the mutable defaults of functions, and in a module
-    the attributes of objects whose class is in the same package.
+    A number or a small collection is its own value. The value of a function is the list of its
+    mutable defaults. The value of a module's object whose class is in the same package is the dict
+    of its attributes.
 
     Args:
         owner: The class or module with the variables.
