@@ -57,9 +57,9 @@ class FoundTask:
     Args:
         task: The task.
         person: The name of the submitter; empty if unnamed.
-        place: The part of the task that contains the search words: ``task``, ``script``, ``call``,
-            ``answer`` or ``error``; None without a search for words.
-        event: The number of the event that contains the search words.
+        place: The part with the words, ``task``, ``script``, ``call``, ``answer`` or ``error``;
+            None without a search for words.
+        event: The number of the event with the words.
         excerpt: The text around the found words.
     """
 
