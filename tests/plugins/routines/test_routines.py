@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import shlex
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -78,6 +79,20 @@ def saved(project: Any, run: Any):
         return run(*trusting, *group, *arguments)
 
     return call
+
+
+def test_shown_command_can_be_pasted_into_a_shell(here: Any, run: Any) -> None:
+    (here / "delf.toml").write_text('[plugins.journal-sql]\nurl = "sqlite:///journal.db"\n')
+    (here / "tools.py").write_text(TOOLS.format(more=""))
+    script = 'await send(to="ada@example.com", city="New York; it\'s big", amount=1.0)\nprint(1)'
+    entry = {"request": {"contains": ["Tell"]}, "reply": {"text": f"```python\n{script}\n```"}}
+    (here / "model.jsonl").write_text(json.dumps(entry) + "\n")
+    options = ("--llm", "recorded:model.jsonl", "--tools", "tools.py")
+    run("--trust", str(here), "run", "Tell Ada about New York; it's big", *options)
+    done = run("--trust", str(here), "routines", "save", "last", "tell", "--yes")
+    assert done.exit_code == 0, done.output
+    _, _, command = done.output.partition("run it with: ")
+    assert "city=New York; it's big" in shlex.split(command)
 
 
 def test_saved_routine_is_readable_and_has_the_tasks_parameters(saved: Any, here: Any):

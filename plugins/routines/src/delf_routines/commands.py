@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -295,8 +296,8 @@ def save(
         ctx.exit(1)
     draft.keep()
     inputs = dict(draft.case.inputs)
-    options = "".join(f" --input {key}={value}" for key, value in inputs.items())
-    options += tool_options(first_event.setup)
+    words = [shlex.quote(f"{key}={value}") for key, value in inputs.items()]
+    options = "".join(f" --input {word}" for word in words) + tool_options(first_event.setup)
     row = _SavedRow(
         name=name,
         path=str(store.path(name)),
@@ -305,7 +306,7 @@ def save(
         warnings=[*draft.warnings],
     )
     text = f"saved as {row['path']}\nrun it with: delf run {name}{options}"
-    write_result(text, row, as_json=as_json)
+    write_result(visible(text), row, as_json=as_json)
 
 
 def _show_draft(draft: BoundDraft, *, as_json: bool) -> None:
