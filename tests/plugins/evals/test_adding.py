@@ -40,6 +40,13 @@ def test_task_becomes_a_case_that_runs_without_its_database(
     assert (status, found["variants"][0]["passed"]) == (0, 1)
 
 
+def test_shown_commands_quote_the_name_of_the_data_set(task: Any, run: Any, project: Any) -> None:
+    added = run("evals", "add", task(), "--to", "my cases")
+    assert "delf evals run 'my cases' --tools tools.py" in " ".join(added.output.split())
+    shown = run("evals", "show", "my cases")
+    assert "delf evals run 'my cases'" in " ".join(shown.output.split())
+
+
 def test_changing_calls_become_expectations_without_effect(
     task: Any, run: Any, report: Any, project: Any, model: Any
 ):

@@ -215,13 +215,13 @@ def of_delfhos(path: Path, *rows: tuple[str, str, str | None]) -> Path:
 
 
 def test_memory_file_of_delfhos_is_refused_and_left_unchanged(tmp_path: Path) -> None:
-    path = of_delfhos(tmp_path / "default.db", ("default", "Ada likes tea.", None))
+    path = of_delfhos(tmp_path / "my facts.db", ("default", "Ada likes tea.", None))
     before = path.read_bytes()
-    with pytest.raises(MemorySetupError, match=r"default\.db is a memory of Delfhos") as caught:
+    with pytest.raises(MemorySetupError, match=r"my facts\.db is a memory of Delfhos") as caught:
         Memory(path=path, embedding_model="off").save("More.")
-    assert f"delf memory import {path}" in str(caught.value.hint)
+    assert f"delf memory import '{path}'" in str(caught.value.hint)
     assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["default.db"]
+    assert [p.name for p in tmp_path.iterdir()] == ["my facts.db"]
 
 
 def test_facts_of_delfhos_are_imported_with_their_dates(delf: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -103,7 +104,7 @@ def add(
     data = _AddedRow(dataset=str(path), name=name, checks=len(case["evaluators"]))
     start = start_event(events)
     tools = "" if start is None else tool_options(start.setup)
-    text = f"added as {name} to {path}\nrun it with: delf evals run {to}{tools}"
+    text = f"added as {name} to {path}\nrun it with: delf evals run {shlex.quote(to)}{tools}"
     write_result(text, data, as_json=as_json)
 
 
@@ -341,7 +342,7 @@ def show(ctx: click.Context, dataset: str, number: int, html: Path | None, as_js
     if number > len(runs):
         raise ConfigurationError(
             f"{path} has {format_count(len(runs), 'run')}",
-            hint=f"make one: delf evals run {dataset}",
+            hint=f"make one: delf evals run {shlex.quote(dataset)}",
         )
     report = reports.read(runs[number - 1])
     _show_report(report, as_json=as_json)

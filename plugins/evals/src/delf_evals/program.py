@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class Evaluations:
         if not 1 <= number <= len(runs):
             raise ConfigurationError(
                 f"{path} has {format_count(len(runs), 'run')}",
-                hint=f"make one: delf evals run {name}",
+                hint=f"make one: delf evals run {shlex.quote(name)}",
             )
         return read(runs[number - 1]).to_dict()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import shlex
 import sqlite3
 import threading
 import time
@@ -469,7 +470,7 @@ def _prepare_file(url: sa.URL) -> None:
     if is_delfhos(path):
         raise MemorySetupError(
             f"{path} is a memory of Delfhos, which has another format",
-            hint=f"give the memory another path, then: delf memory import {path}",
+            hint=f"give the memory another path, then: delf memory import {shlex.quote(str(path))}",
         )
     if _uri_mode(url) not in (None, "rwc"):
         return  # in its other modes, SQLite opens only files that exist
