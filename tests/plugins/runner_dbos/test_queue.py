@@ -206,6 +206,17 @@ async def test_projects_sharing_a_database_have_their_own_schedules(
     assert (await bank.find("morning")).task == "Count the money."
 
 
+async def test_taken_name_is_quoted_in_the_command_that_frees_it(
+    queue: DbosQueue, tmp_path: Path
+) -> None:
+    schedules = DbosSchedules(queue, tmp_path)
+    schedule = Schedule(name="each morning", cron="0 8 * * *", task="Do it.")
+    await schedules.add(schedule)
+    with pytest.raises(ConfigurationError) as caught:
+        await schedules.add(schedule)
+    assert caught.value.hint == "delf schedule remove 'each morning'"
+
+
 async def test_moved_project_keeps_the_schedules_of_its_former_folder(
     queue: DbosQueue, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -117,7 +118,8 @@ class DbosSchedules:
 
             if self._find_row(client, name) is not None:
                 raise ConfigurationError(
-                    f"there is a schedule {name!r} already", hint=f"delf schedule remove {name}"
+                    f"there is a schedule {name!r} already",
+                    hint=f"delf schedule remove {shlex.quote(name)}",
                 )
             # The random text is different for a later schedule of the same name.
             context = {**self._context(schedule, stored_name), "made": secrets.token_hex(8)}
