@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -296,8 +296,7 @@ def save(
         ctx.exit(1)
     draft.keep()
     inputs = dict(draft.case.inputs)
-    words = [shlex.quote(f"{key}={value}") for key, value in inputs.items()]
-    options = "".join(f" --input {word}" for word in words) + tool_options(first_event.setup)
+    command = _command_of(name, inputs, first_event.setup)
     row = _SavedRow(
         name=name,
         path=str(store.path(name)),
@@ -305,8 +304,15 @@ def save(
         cost_usd=draft.cost_usd,
         warnings=[*draft.warnings],
     )
-    text = f"saved as {row['path']}\nrun it with: delf run {name}{options}"
+    text = f"saved as {row['path']}\nrun it with: {command}"
     write_result(visible(text), row, as_json=as_json)
+
+
+def _command_of(name: str, inputs: Mapping[str, Any], setup: Mapping[str, Any]) -> str:
+    """Return the shell command that runs a routine with the inputs and options of its task."""
+    words = [shlex.quote(f"{key}={value}") for key, value in inputs.items()]
+    options = "".join(f" --input {word}" for word in words)
+    return f"delf run {name}{options}{tool_options(setup)}"
 
 
 def _show_draft(draft: BoundDraft, *, as_json: bool) -> None:
