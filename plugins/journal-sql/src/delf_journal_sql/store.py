@@ -87,10 +87,9 @@ def newest_position(connection: Connection) -> int:
 def events_from(
     connection: Connection, position: int, task_id: str | None, limit: int
 ) -> list[tuple[int, Event | None]]:
-    """Return the next (position, event) pairs after a position, at most ``limit``.
+    """Return the next (position, event) pairs of a task after a position, at most ``limit``.
 
-    The events are those of the task ``task_id``. If ``task_id`` is None, the events are those of
-    all tasks, with None in place of each unreadable event.
+    If ``task_id`` is None, return pairs of all tasks; None replaces each unreadable event.
 
     Raises:
         UnreadableEventError: If ``task_id`` is given, and an event of this task is unreadable.
