@@ -19,6 +19,7 @@ from openpyxl import Workbook
 
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import notes_of_call
+from delf.specs import FormatSpec
 from delf.testing import TestHost
 from delf_engine.formats import Formats
 from delf_engine.inputs import find_inputs, input_files
@@ -414,6 +415,39 @@ async def test_workbook_times_and_durations_are_converted(tmp_path):
     found = input_files(find_inputs([str(tmp_path / "a.xlsx")]), lambda path: path)
     got = await Files(found, FORMATS).query("FROM 'a.xlsx' WHERE took > INTERVAL 1 DAY")
     assert got == [{"at": dt.time(1, 2), "took": lasting}]
+
+
+NOON = dt.datetime(2026, 1, 2, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+
+
+class Moments:
+    """A format whose records have times with and without a zone."""
+
+    async def parts(self, path):
+        return []
+
+    async def read(self, path, part):
+        later = (NOON + dt.timedelta(hours=1)).astimezone(dt.UTC)
+        return [
+            {"zoned": NOON, "mixed": NOON, "time": NOON.timetz()},
+            {"zoned": later, "mixed": NOON.replace(tzinfo=None), "time": None},
+        ]
+
+
+async def test_times_of_a_format_keep_their_zone(tmp_path):
+    host = TestHost.discover(no_plugins=True, environ={})
+    host.provide(FormatSpec(name="m", summary="", factory="a:b", endings=(".moments",)), Moments)
+    (tmp_path / "a.moments").touch()
+    found = input_files(find_inputs([str(tmp_path / "a.moments")]), str)
+    formats = Formats(host)
+    try:
+        got = await Files(found, formats).query("FROM 'a.moments' ORDER BY zoned")
+    finally:
+        await formats.aclose()
+    assert got == [
+        {"zoned": NOON, "mixed": "2026-01-02T12:00:00+02:00", "time": "12:00:00+02:00"},
+        {"zoned": NOON + dt.timedelta(hours=1), "mixed": "2026-01-02T12:00:00", "time": None},
+    ]
 
 
 async def test_invalid_sqlite_text_is_reported(tmp_path):

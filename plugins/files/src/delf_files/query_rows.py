@@ -56,6 +56,12 @@ def _duckdb_type(values: Sequence[Any]) -> str:
         return "DOUBLE"
     if kinds == {dt.date}:
         return "DATE"
+    times = [value for value in filled if isinstance(value, (dt.datetime, dt.time))]
+    zoned_times = [time for time in times if time.tzinfo is not None]
+    if zoned_times:
+        # TIMESTAMP and TIME would lose the zone.
+        are_zoned_moments = kinds == {dt.datetime} and len(zoned_times) == len(filled)
+        return "TIMESTAMP WITH TIME ZONE" if are_zoned_moments else "VARCHAR"
     if kinds <= {dt.date, dt.datetime}:
         return "TIMESTAMP"
     if kinds == {dt.time}:
