@@ -517,16 +517,23 @@ class MCP(Connection[MCPSettings]):
             ) from None
         note_losses(result.meta)  # values that could not be read from the server's JSON
         context = server.questions.context  # None if the call is not made by a task
-        wrong_types = await self._results.record_types(tool, value)  # empty if the schema is right
-        if wrong_types:
-            message = f"{self.name}.{tool.name} answered with {wrong_types}, contrary to its schema"
-            _log.warning("%s", message)
-            if context is not None:
-                context.say(f"{message}\n")
+        await self._report_wrong_types(tool, value, context)
         if context is not None:
             for name, data in files:
                 context.add_output_file(f"{self.name}-{context.call_id}-{name}", data)
         return value
+
+    async def _report_wrong_types(
+        self, tool: types.Tool, value: Any, context: CallContext | None
+    ) -> None:
+        """Report types that contradict the tool's schema in the log and in the script's output."""
+        wrong_types = await self._results.record_types(tool, value)
+        if not wrong_types:
+            return
+        message = f"{self.name}.{tool.name} answered with {wrong_types}, contrary to its schema"
+        _log.warning("%s", message)
+        if context is not None:
+            context.say(f"{message}\n")
 
     # -- the server ---------------------------------------------------------------------
 

@@ -140,21 +140,26 @@ def _fetch(uri: str, limit: int) -> bytes:
         headers = {"Accept-Encoding": ACCEPTED}
         http = transport(httpx, verify=default_context())
         with httpx.Client(transport=http, timeout=_REQUEST_SECONDS, headers=headers) as client:
-            url = uri
-            for _ in range(_MAX_REDIRECTS + 1):
-                with client.stream("GET", url) as response:
-                    if not response.has_redirect_location:
-                        return _read_body(response, uri, limit)
-                    url = urljoin(url, response.headers["location"])
-                if origin_of(url) != origin_of(uri):
-                    raise ConnectionUnavailableError(
-                        f"the specification {_safe_uri(uri)} was moved to another origin",
-                        hint="give its new address",
-                    )
+            return _follow_redirects(client, uri, limit)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ConnectionUnavailableError(
             f"the specification {_safe_uri(uri)} is not available: {type(error).__name__}"
         ) from None
+
+
+def _follow_redirects(client: httpx.Client, uri: str, limit: int) -> bytes:
+    """Request a document, and return the body of the first response that is no redirect."""
+    url = uri
+    for _ in range(_MAX_REDIRECTS + 1):
+        with client.stream("GET", url) as response:
+            if not response.has_redirect_location:
+                return _read_body(response, uri, limit)
+            url = urljoin(url, response.headers["location"])
+        if origin_of(url) != origin_of(uri):
+            raise ConnectionUnavailableError(
+                f"the specification {_safe_uri(uri)} was moved to another origin",
+                hint="give its new address",
+            )
     raise ConnectionUnavailableError(f"the specification {_safe_uri(uri)} redirects forever")
 
 
