@@ -333,7 +333,7 @@ def _provider(
         "scope": " ".join(settings.scopes) or None,
     }
     storage: Any = tokens
-    if settings.client_id:  # otherwise delf registers itself as a client at the login server
+    if settings.client_id:  # otherwise the library registers delf, or sends client_metadata_url
         storage = _RegisteredClient(
             tokens, {**fields, "client_id": settings.client_id, "client_secret": secret}
         )

@@ -126,8 +126,8 @@ class Target:
             if has_started:
                 raise
             cause = first_error_text(error)
-            # Only for a lost connection is the program's end the cause. After another error, such
-            # as a refusal by the server, the program's end is a consequence.
+            # The program's end is the cause only if the connection was lost. After another error,
+            # such as a refusal by the server, the program's end is a consequence.
             if run.exit_cause and is_connection_loss(error):
                 cause = run.exit_cause
             raise ConnectionUnavailableError(
