@@ -414,8 +414,9 @@ def _score_for_name(
 def _score_without_pattern(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
     """Return the score of a spec for a model whose name matches no pattern; -1 if it cannot fit.
 
-    A spec with a ``compatible`` provider, whose protocol other servers imitate, can serve any
-    model. Its score is ``_ADDRESS_SCORE`` if the address of a server is configured, otherwise 0.
+    A fallback spec has ``_FALLBACK_SCORE``. A spec with a ``compatible`` provider, whose protocol
+    other servers imitate, can serve any model, too. Its score is ``_ADDRESS_SCORE`` if the address
+    of a server is configured, otherwise 0.
     """
     if spec.fallback:
         return _FALLBACK_SCORE

@@ -240,6 +240,7 @@ class PluginHost:
 
         Raises:
             PluginError: If a function cannot be imported or fails; the error names the plugin.
+            DelfError: If a function raised this error.
         """
         for spec in self._loaded_catalog().all_specs():
             if not spec.project_files:

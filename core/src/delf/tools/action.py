@@ -238,8 +238,9 @@ def action(
             A task may tell delf to follow instructions of this author.
 
     Raises:
-        ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter
-            without a type hint.
+        ToolDefinitionError: For an unknown effect or trust, for both ``sinks`` and ``contents``,
+            and for a parameter without a type hint. An unknown parameter in ``sinks`` or
+            ``contents`` raises when the connection's actions are read.
     """
 
     def mark(function: F) -> F:

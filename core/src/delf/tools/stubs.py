@@ -176,7 +176,8 @@ def _limit_options(best_names: frozenset[str]) -> Iterator[_Limits]:
 def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
     """Return the names of the tools to show, as many as fit the budget.
 
-    Tools are added in the order of their ranks, each with the actions that read the same resource.
+    Tools that match the words of the task come first, then the others by rank, each with the
+    actions that read the same resource.
 
     Args:
         choice: All tools, with none omitted.
@@ -357,8 +358,8 @@ def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> s
     Args:
         result: The result type.
         limits: The limits on the record's text and on the notes.
-        is_mentioned: Returns True for a key or value that the text of the task mentions. If the
-            record is too long, these keys and values are kept first.
+        is_mentioned: Returns True for a key or value that the text of the task mentions. These
+            keys and values are never left out.
     """
     record_text = shorten(result.record, limits.result, is_mentioned, _MIN_RECORD_KEYS)
     definition = f"{result.name} = {record_text}"

@@ -20,7 +20,7 @@ _NUMBER_MARK: Final = ">"
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str], *, whole: bool = False) -> list[str]:
-    """Format rows as the lines of a table with bold headers; empty without rows.
+    """Return the lines of a table with bold headers; without rows, return no lines.
 
     Args:
         rows: The cells of each row.

@@ -97,6 +97,7 @@ class Readers:
         Raises:
             ToolRefusedError: If the function raises this error.
             OptionalDependencyError: If the function raises this error.
+            ToolException: If the function raises this error.
             ToolExecutionError: If the function raises any other error, or a limit is exceeded.
         """
         if is_large(arguments):

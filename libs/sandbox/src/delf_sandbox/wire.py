@@ -229,8 +229,8 @@ def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = N
 def parse_numbers(frame: Sequence[Any]) -> list[int]:
     """Return the numbers of a frame ``["clock", numbers]`` or ``["turns", numbers]``.
 
-    A clock number is a time in nanoseconds. The turns ``[4, 1, 7, 2]`` say that the event 1 was
-    handled in the iteration 4 of the event loop, and the event 2 in the iteration 7.
+    A clock number is a time in nanoseconds. The turns ``[4, 1, 7, -2]`` say that call 1 was
+    answered in iteration 4 of the event loop, and that timer 2 fired in iteration 7.
 
     Raises:
         WireError: If the frame is malformed.

@@ -130,7 +130,7 @@ def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDe
 
     The function is ``main`` if the script defines ``main`` and never uses the name. Otherwise, if
     the script contains nothing but imports and definitions, the function is the only unused
-    function.
+    function. Functions with required parameters do not count.
     """
     definitions = [node for node in tree.body if isinstance(node, _FUNCTIONS)]
     functions = [node for node in definitions if not _has_required_parameters(node)]
