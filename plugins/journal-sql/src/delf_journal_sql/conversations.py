@@ -265,8 +265,8 @@ def _clear(connection: Connection, key: int, unchanged_since: float | None = Non
         unchanged_since: The expected time of the last change; None to clear in any case.
 
     Returns:
-        False, without a change, if the conversation was changed since the expected time or was
-        already cleared.
+        False if the conversation was changed since the expected time or was already cleared;
+        nothing is changed then.
     """
     condition = ""
     values: dict[str, Any] = {"key": key, "now": time.time()}

@@ -46,9 +46,10 @@ def back_up(database: Database, path: Path, settings: JournalSettings) -> None:
 
 
 def copy_tables(source: Connection, target: Connection) -> bool:
-    """Copy the rows of all tables that both databases have.
+    """Copy the rows of the tables that both databases have.
 
-    The owners of tasks are not copied, because their processes work on the source.
+    The owners of tasks are not copied, because their processes work on the source. The search index
+    is not copied either, because the target builds its own.
 
     Args:
         source: The source connection, in a transaction for a consistent snapshot.

@@ -325,7 +325,8 @@ class SqlJournal:
             on another machine; else None.
 
         Raises:
-            JournalConflictError: If another process owns the task, and its lease is not over.
+            JournalConflictError: If another agent of this process has claimed the task, or if the
+                task's owner counts as alive.
         """
         return await self._ask_writer(lambda writer: writer.claim(task_id))
 

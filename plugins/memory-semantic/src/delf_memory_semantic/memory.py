@@ -110,7 +110,8 @@ class Memory(FixedAttributes):
         Args:
             query: The query in plain words.
             top_k: The maximum number of facts.
-            threshold: The minimum score of a fact as a share of the best score, from 0 to 1.
+            threshold: A number from 0 to 1. The higher the number, the better a fact must match the
+                query, and the closer its score must be to the best score.
 
         Raises:
             MemorySetupError: For a top_k below 1, or a threshold that is not from 0 to 1.

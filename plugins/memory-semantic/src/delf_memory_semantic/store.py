@@ -221,7 +221,7 @@ class SemanticStore:
 
         If there are facts without a vector, start to add their vectors in the background, and wait
         for at most VECTOR_SECONDS. If an earlier search is still doing this work, do not wait.
-        Without an embedder, the vector is None and the mapping is empty.
+        Without a vector (see :meth:`_query_vector`), return None and an empty mapping.
         """
         vector = await self._query_vector(query)
         if vector is None:

@@ -58,7 +58,8 @@ class Routines:
         """Save a successful task as a routine of the project.
 
         The routine is first run with the recorded results, and must make the same calls and give
-        the same answer. If the task has several scripts, a model first merges them into one.
+        the same answer. If the last of several scripts does not do the whole task, a model first
+        merges the scripts into one.
 
         Args:
             task_id: The id of the task in the agent's journal.

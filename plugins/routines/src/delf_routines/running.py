@@ -133,8 +133,8 @@ class RoutineStrategy:
             The answer of the new script.
 
         Raises:
-            DelfError: If the repair fails: the routine's error if no model is available, else the
-                last script's error.
+            DelfError: If the repair fails: the routine's error if the model fails or writes no
+                script, else the last script's error.
         """
         name = routine.name
         await host.warn(f"a model repairs the routine {name}: {error.message}")

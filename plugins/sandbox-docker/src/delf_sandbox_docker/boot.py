@@ -65,12 +65,12 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 class _ProcessorTime:
-    """The processor time that all processes of the container may use together.
+    """A limit on the processor time that all processes of the container use together.
 
     The kernel's own limit applies to each process separately.
 
     Args:
-        seconds: The processor seconds that all processes together may use.
+        seconds: The limit in processor seconds, counted from the creation of this object.
         processors: The number of processors of the container.
     """
 

@@ -105,9 +105,10 @@ def serve(descriptor: int, parent: int, linux_namespaces: list[str], server: Ser
 
 
 class _TemplateProcess:
-    """The process from which guests are forked: the processes that run scripts.
+    """The template process, from which the guests are forked.
 
-    Forks a guest on the host's request, and reports to the host when a guest has ended.
+    A guest is a process that runs scripts. The template process forks a guest on the host's
+    request, and reports to the host when a guest has ended.
 
     Args:
         host_socket: The socket through which the host sends requests.

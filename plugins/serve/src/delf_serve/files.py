@@ -58,7 +58,7 @@ class Uploads:
             chunks: The content. Exceptions of the iterator are passed on.
 
         Raises:
-            ProblemError: If the name is too long, or the upload limit is reached.
+            ProblemError: If the name is too long, the upload limit is reached, or the disk is full.
         """
         _check_length(name)
         user_folder = _user_folder(caller)

@@ -179,8 +179,8 @@ def convert_values(
 def _convert(value: Any, family: Family, dimensions: int, *, is_write: bool) -> Any:
     """Convert a value for a column or parameter of a type family.
 
-    A value for JSON becomes JSON text. A list or dict for text also becomes JSON text, if the value
-    is written.
+    A value for JSON becomes JSON text, except for a text, which is taken for JSON text already. A
+    list or dict for text also becomes JSON text, if the value is written.
 
     Args:
         value: The value.

@@ -391,7 +391,7 @@ def _strategy_of_worker(context: CallContext, trust: Trust) -> str | None:
     """Return the name of the strategy for a called worker's task; None for the caller's strategy.
 
     A caller with the strategy ``worker`` only passes its task on to the called worker, whose task
-    gets the strategy of the project's configuration.
+    gets the strategy of the project's configuration; ``codegen`` if that strategy is ``worker``.
 
     Args:
         context: The context of the call.

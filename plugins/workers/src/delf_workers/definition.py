@@ -163,9 +163,9 @@ class WorkerDefinition(_Part):
     def kind_of(self, name: str) -> str | None:
         """Return the type of a connection; None if the worker's file alone does not tell the type.
 
-        The file tells the type in the setting ``type``, or by a connection's name that is an import
-        path or one of the names in ``_ALIASES``. Any other name is ambiguous: it may be the name of
-        one of the agent's connections, or the name of a type that a plugin provides.
+        The file tells the type by the setting ``type``. Without this setting, the connection's name
+        tells the type if the name is an import path, or is in ``_ALIASES``. Any other name is
+        ambiguous: it may be the name of one of the agent's connections, or of a plugin's type.
         """
         configured = self.connections[name].get("type")
         if configured is not None:
