@@ -105,8 +105,9 @@ class LLMConfig:
             for one request), ``reasoning_effort`` (``"low"``, ``"medium"``, ``"high"``),
             ``thinking`` (the provider's own table), ``service_tier``, ``live_model`` (the model
             for open sessions, as a name or as an address ``wss://…?model=NAME``),
-            ``server_side_tools`` (``["web_search"]``: the provider's own search) and ``extra``
-            (further fields of the provider's requests). Hyphens are accepted, too
+            ``system_role`` (the role of instructions for a server without ``"system"``, such as
+            ``"developer"``), ``server_side_tools`` (``["web_search"]``: the provider's own search)
+            and ``extra`` (further fields of the provider's requests). Hyphens are accepted, too
             (``max-tokens``).
         provider: The protocol to speak, by a name that an installed plugin declares; ``auto``
             infers the protocol from the model's name.
