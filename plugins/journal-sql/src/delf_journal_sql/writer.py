@@ -91,9 +91,9 @@ class Writer:
     Args:
         database: The database.
         prepare: Creates or migrates the tables; called in the writer's thread.
-        on_write: Called after each transaction, in the writer's thread.
+        on_write: Called in the writer's thread after each transaction of appends or a writing call.
         lease: The time in seconds without heartbeats after which other processes may claim this
-            process's tasks; None for the default.
+            process's tasks; None as for :class:`Owner`.
     """
 
     def __init__(

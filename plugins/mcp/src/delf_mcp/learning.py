@@ -116,7 +116,7 @@ class Results:
     def _types_against_schema(
         self, tool: types.Tool, tool_key: str, value: Any
     ) -> dict[Found, str]:
-        """Return the types in a result that contradict the tool's schema.
+        """Return the types of a result's values that contradict the tool's schema.
 
         If the schema cannot be used, log a warning at the tool's first result.
 

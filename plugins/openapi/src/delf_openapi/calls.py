@@ -141,7 +141,7 @@ class Caller:
             samples.note(action, body)
 
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
-        """Record the types in a response that the declared schema does not allow.
+        """Record types of a response's values that the declared schema does not allow.
 
         Types that change the result type as the model sees it are stored for later processes. A
         type deeper in the response, which the model does not see, is remembered by this process

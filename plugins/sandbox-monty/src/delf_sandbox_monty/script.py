@@ -233,9 +233,9 @@ def _lines_of_statements(node: ast.AST, reparsed_node: ast.AST) -> Iterator[tupl
 def prelude() -> str:
     """Return the code that Monty runs before the first script of a session.
 
-    The file with the code has two placeholders: for a table that maps an exception of Monty to the
-    exception of delf for which it stands, and for the beginning of messages about unsupported
-    Python.
+    Two placeholders in the code are filled: ``{ALIASES}`` with a table from Monty's exceptions to
+    the names of delf's exceptions, and ``{SUBSET}`` with the beginning of messages about
+    unsupported Python.
     """
     text = resources.files("delf_sandbox_monty").joinpath("prelude.txt").read_text("utf-8")
     delf_exceptions = {monty_exception: name for name, monty_exception in ALIASES.items()}

@@ -19,8 +19,8 @@ _MAX_SESSIONS: Final = 2
 class SessionTurns:
     """Sends the turns of a conversation to the model, in a session if the model has sessions.
 
-    A session only saves time. Each turn has the whole history, so that another session or a plain
-    request can continue the conversation if the session breaks.
+    A session only saves time: the server knows the earlier turns, so that only new messages are
+    sent. If a session breaks, another session or a plain request sends the whole conversation.
 
     Args:
         host: The strategy's host.
