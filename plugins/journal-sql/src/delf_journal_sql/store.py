@@ -588,8 +588,8 @@ def forget_prompts(connection: Connection, before: float, after: int, limit: int
         limit: The maximum number of events to change.
 
     Returns:
-        The position of the last changed event, for the next call's ``after``; None if no event was
-        changed.
+        The position of the last event with messages, for the next call's ``after``; None if no such
+        event was found. A damaged event stays unchanged, but counts.
     """
     rows = connection.execute(
         "SELECT pos, task, data, blobs FROM delf_events "  # noqa: S608 - only names of this module
