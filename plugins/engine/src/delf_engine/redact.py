@@ -449,7 +449,7 @@ def _collection_like(old: Any, parts: list[Any]) -> Any:
 def forms_of(secret: str) -> Iterator[str]:
     """Yield the forms of a secret: plain, encoded for URLs, escaped, hexadecimal and base64.
 
-    Most secrets have no character that any rule escapes, and few forms.
+    Most secrets have few forms, because no rule escapes any of their characters.
     """
     data = secret.encode("utf-8", "surrogatepass")
     urls = _in_url(data)

@@ -166,10 +166,10 @@ class Runtime:
     async def permit_of_caller_released(
         self, request: TaskRequest | None = None
     ) -> AsyncGenerator[None]:
-        """Release the permit of the task whose code waits in the block for another task, if any.
+        """Release the calling task's permit in the block, while the caller waits for another task.
 
         Without the release, the running tasks could keep all permits while they wait for further
-        tasks of the same agent, which could then never start.
+        tasks of the same agent, which could then never start. If no task is calling, do nothing.
         """
         permit = self._permit_of_caller()
         is_child = request is not None and request.child is not None
@@ -180,10 +180,9 @@ class Runtime:
                 yield
 
     def _permit_of_caller(self) -> Permit | None:
-        """Return the permit of the task of this agent whose code runs now, if there is such a task.
+        """Return the permit of the task of this agent whose code is running; None if there is none.
 
-        The code may belong to a task of another agent that the task of this agent runs, because
-        two agents may run tasks of each other.
+        The task may have started a task of another agent, whose code is running now.
         """
         callers = Permit.of_callers()
         return next((each for each in callers if each.permits is self._task_permits), None)
@@ -564,7 +563,7 @@ def _parent_of(request: TaskRequest) -> str | None:
 
 
 async def _refusal_of_start(request: TaskRequest) -> ConfigurationError | None:
-    """Return the error with which the caller of a task refuses its start; None to start it.
+    """Return the error with which a task's ``before_start`` refuses the start; None to start it.
 
     Raises:
         DelfError: If it is unknown whether the task may start, as during an outage of the journal.

@@ -364,10 +364,10 @@ class TaskRun:
             yield ContextText(trust, fact, MEMORY)
 
     def _texts_of_connections(self) -> Iterator[ContextText]:
-        """Yield the texts of connections that are in the prompt.
+        """Yield the texts that connections add to the prompt.
 
-        The prompt has all facts about connections, and the descriptions of actions that others
-        wrote.
+        All facts about connections are yielded, but only those descriptions of actions that other
+        people may have written.
         """
         sources = self.tools.with_context
         for name, text in self.context.live.items():

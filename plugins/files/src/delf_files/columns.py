@@ -375,7 +375,7 @@ def _describe_kind(
 def has_data_keys(values: Sequence[Mapping[str, Any]]) -> bool:
     """Return True if the keys of dicts are data, such as ids, and not names of fields.
 
-    More than 40 keys count as data, and so do keys whose values are similar records.
+    More than 40 keys count as data, and so do a few keys whose values are similar records.
 
     Args:
         values: The dicts.

@@ -152,8 +152,8 @@ def _header_rows(
 def _names_in_statements(file: InputFile, files: Sequence[InputFile]) -> list[str]:
     """Return the names that a statement can use for a file: its name, and its path for scripts.
 
-    The Unicode form NFC of each name, in which models write a letter such as "é", can be used, too,
-    unless another file has this name.
+    Models write a letter such as "é" in the Unicode form NFC. So the NFC form of each name can be
+    used, too, unless another file has this name.
     """
     own_names = (file.name, file.visible)
     other_names = {name for other in files for name in (other.name, other.visible)}

@@ -671,7 +671,8 @@ def has_quoted_name(statement: str, names: Sequence[str], *, has_tables: bool = 
 def plain_path(path: str) -> str:
     """Return a path that leads to the same file, and that DuckDB does not take for a glob pattern.
 
-    For a path with ``*``, ``?`` or ``[``, the file is opened and stays open until the process ends.
+    For a path with ``*``, ``?`` or ``[``, open the file, and return the path of its descriptor. The
+    file stays open until the process ends.
     """
     if not _GLOB_CHARACTER.search(path):
         return path

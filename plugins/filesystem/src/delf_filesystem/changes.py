@@ -78,10 +78,10 @@ def preview_of(changes: Sequence[Change]) -> str:
 
 
 def _diff(change: Change) -> list[str]:
-    """Return a unified diff; only the sizes if the content is binary or large.
+    """Return the lines of a unified diff; no lines for an unchanged file.
 
-    The sizes also stand for a change that no line shows: a new empty file, or a line break at the
-    end. A file that stays as it is has no lines.
+    If the content is binary or large, return a line with the sizes instead. Do the same if the diff
+    shows no change: for a new empty file, or if only the line break at the end changes.
     """
     name = str(change.place)
     before = change.before or b""

@@ -93,9 +93,9 @@ def newest_note(connection: Connection) -> int:
 def notes_from(
     connection: Connection, position: int, task_id: str | None = None, limit: int = _NO_LIMIT
 ) -> list[tuple[int, Note | None]]:
-    """Return the position and the note of each note after a position, in order.
+    """Return the notes after a position, each as a pair of its position and the note, in order.
 
-    The note is None if it is damaged. Without ``task_id``, the notes of all tasks are returned.
+    A damaged note is None. Without ``task_id``, the notes of all tasks are returned.
     """
     condition = ""
     values: dict[str, Any] = {"pos": position, "limit": limit}
@@ -185,9 +185,9 @@ def find_requests(
 def _read_requests(
     connection: Connection, now: float, id_prefix: str, *, only_running: bool
 ) -> tuple[dict[str, RequestRecord], dict[str, UnreadableEventError]]:
-    """Return the requests by id, oldest first, and errors by the id of the task.
+    """Return the requests by id, oldest first, and errors by task id.
 
-    An error is that of the task's first event that cannot be read. The result may include
+    A task with unreadable events has the error of the first such event. The result may include
     requests whose ids do not begin with ``id_prefix``.
     """
     condition = f"AND t.state = '{TaskState.RUNNING}' " if only_running else ""

@@ -206,8 +206,7 @@ def with_fields(fields: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """Return the SQL conditions for the tasks ``t`` with some field values, and their parameters.
 
     Args:
-        fields: The values by the names of the fields. Names of fields that cannot be filtered by
-            are ignored.
+        fields: The values by field name. Fields other than :func:`filterable_fields` are ignored.
     """
     names = filterable_fields().keys() & fields.keys()
     conditions = [f"t.{OTHER_NAMES.get(name, name)} = :of_{name}" for name in names]
@@ -286,8 +285,8 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
 def _text_parameters(text: str) -> dict[str, str]:
     """Return the parameters of a search for a text that ignores upper and lower case.
 
-    Some databases convert the case of ASCII letters only. So ``lower`` has the other letters of the
-    text in lower case, and ``upper`` has the same letters in upper case.
+    Some databases convert the case of ASCII letters only. For all other letters of the text, the
+    parameter ``lower`` has the lower case, and ``upper`` has the upper case in the same order.
     """
     searched = text.lower()
     # TRANSLATE replaces each letter by a single one, so that "ß" with its upper case "SS" is left

@@ -259,10 +259,10 @@ async def _on_http(served: Served, address: str) -> None:
 
 
 def _closing_after(lifespan: Callable[[Any], Any], served: Served) -> Callable[[Any], Any]:
-    """Wrap the lifespan of an ASGI application, to stop all work at its end.
+    """Wrap the lifespan of an ASGI application, to stop all work at the end of the lifespan.
 
-    After the lifespan, uvicorn sends itself the signal again that stopped the server, and SIGTERM
-    then ends the process without any clean-up.
+    Later is too late: uvicorn then repeats the signal that stopped the server, and a SIGTERM ends
+    the process without any clean-up.
     """
 
     @asynccontextmanager

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def known_tools_path(name: str, settings: MCPSettings) -> Path:
-    """Return the path of the file that stores to which tools the setting ``effects`` applies.
+    """Return the path of the file with the tools to which the setting ``effects`` applies.
 
     Args:
         name: The connection's name.

@@ -112,8 +112,8 @@ class HttpModel(EndpointModel):
     def _session_model(self) -> str | None:
         """The name of the model for live sessions; None without such a model.
 
-        If the endpoint's model answers only in live sessions, the name is of this model; otherwise
-        the setting ``live_model`` has the name.
+        This is the endpoint's model if that model answers only in live sessions, else the setting
+        ``live_model``.
         """
         if self._endpoint.dialect not in _LIVE_DIALECTS:
             return None

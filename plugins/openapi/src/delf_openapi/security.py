@@ -48,7 +48,8 @@ def credentials_for(
     """Return the credentials for an operation.
 
     An operation has alternative sets of security schemes. The first set whose schemes all have
-    configured credentials counts.
+    configured credentials is used. If there is none, the result names the unmet schemes, unless the
+    operation also allows calls without credentials.
     """
     schemes = _schemes(document)
     alternatives: Any = operation.raw.get("security", document.at("#").get("security"))

@@ -81,7 +81,7 @@ class _OperationMatcher:
     def _match_pattern(self, selector: str) -> list[str]:
         """Return the names of the operations that a pattern matches.
 
-        A pattern is of names (``list_*``), or of paths (``/pets/*``, ``GET /pets/*``).
+        A pattern matches names (``list_*``) or paths (``/pets/*``, ``GET /pets/*``).
         """
         method, _, path = selector.rpartition(" ")
         if path.startswith("/") or path == "*":

@@ -84,11 +84,9 @@ class Typed:
     def unchecked(cls, value: Any, reason: str) -> Self:
         """Return a body that is not converted, although its type is declared.
 
-        The only fault of the result has the reason, and concerns the whole body.
-
         Args:
             value: The body.
-            reason: The reason why the body is not validated.
+            reason: The reason why the body is not validated; the result has it as its only fault.
         """
         # The fault has no place. As its kind, the reason lets each reason be reported once.
         return cls(value, (Fault(reason, kind=reason),))
@@ -230,7 +228,7 @@ class _Dates:
     """Converts the texts that schemas declare as dates or times, and keeps all other values.
 
     Args:
-        validator: A validator, whose schema has the schemas to which references lead.
+        validator: A validator; references lead to ``components/schemas`` in its schema.
     """
 
     def __init__(self, validator: Validator) -> None:

@@ -106,7 +106,7 @@ def _is_too_deep_to_parse(text: str) -> bool:
 def _yaml_loader() -> Any:
     """Return PyYAML's safe loader, in C if available, with the rules of YAML 1.2.
 
-    Dates, ``on``, ``1:30``, and ``=``, which is a default value in YAML 1.1, stay text.
+    Dates, ``on``, ``1:30`` and ``=`` stay text, although they have a meaning in YAML 1.1.
     """
     import yaml
 
@@ -117,11 +117,12 @@ def _yaml_loader() -> Any:
         merged_key_count = 0
 
         def flatten_mapping(self, node: Any) -> None:
-            """Insert the mappings of the key ``<<``, with a limit: each level can double the size.
+            """Insert the mappings of the key ``<<``, up to a limit on the number of inserted keys.
 
-            The base class calls this method for these mappings again, and then they have no ``<<``.
+            Without the limit, each level of nested mappings could double the size.
             """
             for part in _merged_mappings(node):
+                # The base class calls this method for the part again; it has no ``<<`` by then.
                 self.flatten_mapping(part)
                 self.merged_key_count += len(part.value)
                 if self.merged_key_count > _MAX_MERGED:

@@ -455,8 +455,8 @@ class Runner:
         """Start a task for each new item in the result of a watched call.
 
         Returns:
-            The result for DBOS. From ``made``, the next firing knows that this firing is of the
-            same schedule, and from ``seen``, the digests of the known items.
+            The result for DBOS, which the next firing reads: ``made`` identifies the schedule, and
+            ``seen`` has the digests of the known items.
         """
         known_digests = await seen_digests(self._queue, context)
         schedule_id = context.get("made")

@@ -199,8 +199,8 @@ def _explain_missing_attribute(
 ) -> tuple[str, str] | None:
     """Return an exception's name and a clearer message for the text of an AttributeError.
 
-    None if no clearer message is known. The text is such as ``'mail' object has no attribute
-    'sent'`` for a connection, or ``module 'os' has no attribute 'fork'``.
+    Return None if no clearer message is known. Examples of a text are ``'mail' object has no
+    attribute 'sent'`` for a connection, and ``module 'os' has no attribute 'fork'``.
     """
     object_match = _ATTRIBUTE.search(text)
     if object_match is not None and object_match[1] in tools:

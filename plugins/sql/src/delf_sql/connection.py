@@ -538,8 +538,8 @@ class SQL(Connection[SQLSettings]):
     def _tables(self, backend: Backend, session: Any, relations: Sequence[Relation]) -> list[Table]:
         """Read the columns of relations.
 
-        If the setting ``trust`` names tables or columns, only the comments of those with the value
-        ``own`` are kept.
+        If the setting ``trust`` names tables or columns, only the comments of tables and columns
+        with the value ``own`` are kept.
         """
         tables = backend.tables(session, relations)
         if self._own_tables is None:

@@ -404,7 +404,7 @@ def _check_nodes(tree: exp.Query | exp.Values) -> None:
 
 
 def _positions_of_aliases_with_columns(tree: exp.Query | exp.Values) -> frozenset[int]:
-    """Return at which indexes of the text the table aliases with a list of columns start.
+    """Return the start indexes, in the text, of the table aliases with a list of columns.
 
     In ``FROM f() AS t(a, b)``, the alias ``t`` has such a list, and looks like the call of a
     function ``t``.

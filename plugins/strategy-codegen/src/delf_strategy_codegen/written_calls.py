@@ -121,8 +121,8 @@ def _find_json_calls(text: str) -> tuple[list[Any], str]:
 class TaggedText(NamedTuple):
     """The text between an opening and a closing tag.
 
-    ``start`` is the index at which the opening tag starts, ``end`` that at which the closing tag
-    ends.
+    ``start`` is the index of the opening tag's start, and ``end`` the index of the closing tag's
+    end.
     """
 
     content: str

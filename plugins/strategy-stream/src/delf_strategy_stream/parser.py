@@ -321,7 +321,7 @@ class Parser:
         return True
 
     def _inside_python_call(self, events: list[Event]) -> bool:
-        """Parse a call in Python's notation, and add an :class:`UnparsableCall` event for the call.
+        """Skip a call in Python's notation, and add an :class:`UnparsableCall` event for the call.
 
         Calls must be JSON.
 

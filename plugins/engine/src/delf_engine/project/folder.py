@@ -293,7 +293,7 @@ def _texts_by_keys(settings: _Settings) -> Iterator[tuple[tuple[str, ...], str]]
 def _option_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the keys of an option in its table, such as ``spec`` for ``connections.shop.spec``.
 
-    The name of a connection must not count as an option, because it may be ``files``.
+    The name of a connection is left out, because it could look like an option, such as ``files``.
     """
     return keys[2:] if keys[0] in _NAMED_TABLES else keys[1:]
 

@@ -136,9 +136,10 @@ def _paths_of_database_address(rest: str) -> Iterator[str]:
 
 
 def _readings(path: str) -> Iterator[str]:
-    """Yield the paths that the path of an address can mean.
+    """Yield the paths of files that the path in a URL can mean.
 
-    The path may have percent-encoded characters, and options after a question mark.
+    A percent sign or question mark may belong to a file's name, or may begin a percent-encoded
+    character or the URL's options.
     """
     path_before_options, _, _ = path.partition("?")
     readings = (path, unquote(path), path_before_options, unquote(path_before_options))

@@ -162,7 +162,7 @@ def _value(cell: Any, mode: Any) -> Any:
 
     Args:
         cell: The cell.
-        mode: The workbook's date mode, which tells from which day its dates count.
+        mode: The workbook's date mode, which sets the day from which its dates count.
     """
     import xlrd
 

@@ -357,7 +357,7 @@ class MergedTexts:
         """Write the texts of merged areas into a row; call for each row from top to bottom.
 
         Args:
-            values: The cells of the row, of which only the first one of an area has the text.
+            values: The cells of the row, in which only the first cell of each area has a value.
             number: The number of the row.
         """
         for area in self._areas_by_top_row.get(number, ()):  # the areas that begin in this row

@@ -84,9 +84,9 @@ class Turn:
     def add_message(self, role: str, text: str) -> None:
         """Add a message after the earlier ones.
 
-        A message with the role ``user`` becomes ``user_message``. If there was a ``user_message``
-        already, that one moves to the history. An answer of the assistant moves it, too, and is
-        added to the history.
+        A system message is added to the instructions. A message of the user becomes
+        ``user_message``, and an earlier ``user_message`` moves to the history. An answer of the
+        assistant is added to the history, after the ``user_message`` to which it belongs.
         """
         if role in ("system", "developer"):
             self.instructions.append(text)

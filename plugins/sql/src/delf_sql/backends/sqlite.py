@@ -205,7 +205,7 @@ class _Child:
     def stop(self) -> None:
         """Stop the running statement and end the process.
 
-        A writer is first asked to end the statement itself, which leaves no rollback journal.
+        A writer is first asked to end the statement itself, so that no rollback journal is left.
         """
         if not self._open_options.read_only:
             self._process.send_signal(signal.SIGTERM)

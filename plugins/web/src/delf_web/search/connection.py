@@ -272,7 +272,7 @@ class WebSearch(Connection[WebSearchSettings]):
 def _convert_misreadings(source: str, hint: str) -> Generator[None]:
     """Raise a tool error if the code of the block cannot read an answer.
 
-    An answer that has not the form of a search result causes, for example, a ``KeyError``.
+    An answer that does not have the form of a search result causes, for example, a ``KeyError``.
 
     Args:
         source: The service that sent the answer.
