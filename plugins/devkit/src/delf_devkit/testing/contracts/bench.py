@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from delf.protocols.sandbox import Done, Failed, Outcome, SandboxBackend, SandboxSession
 from delf_devkit.testing.scripts import RecordingScriptHost
@@ -25,6 +25,13 @@ _GET_CHILD_SUBREAPER = 37
 _STATE = 0
 _PARENT_PID = 1
 _START_TIME = 19
+
+
+class ProcessId(NamedTuple):
+    """A pid and the start time of its process, which tells a reused pid from the first use."""
+
+    pid: int
+    start_time: str
 
 
 @dataclass
@@ -96,10 +103,8 @@ def failed(outcome: Outcome, kind: str | None = None) -> Failed:
     return outcome
 
 
-def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
-    """Return the descendants of a process, each as a pair of its pid and its start time.
-
-    Without ``/proc`` the result is empty.
+def processes_below(parent: int | None = None) -> set[ProcessId]:
+    """Return the descendants of a process. Without ``/proc`` the result is empty.
 
     Args:
         parent: The pid of the process; this process when omitted.
@@ -120,17 +125,16 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
             pid for pid, parent_pid in parents.items() if parent_pid in generation
         } - processes
         processes |= generation
-    return {(pid, starts[pid]) for pid in processes}
+    return {ProcessId(pid, starts[pid]) for pid in processes}
 
 
-def still_runs(process: tuple[int, str]) -> bool:
+def still_runs(process: ProcessId) -> bool:
     """Return True if a process still runs and its pid was not reused."""
-    pid, start_time = process
-    fields = _stat(Path(f"/proc/{pid}"))
+    fields = _stat(Path(f"/proc/{process.pid}"))
     if not fields:
         return False
     is_zombie = fields[_STATE] == "Z"  # ended, but its parent has not read the exit status
-    return fields[_START_TIME] == start_time and not is_zombie
+    return fields[_START_TIME] == process.start_time and not is_zombie
 
 
 @contextlib.contextmanager
@@ -153,7 +157,7 @@ def adopted_orphans() -> Generator[None]:
         libc.prctl(_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
-async def remaining_after(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int, str]]:
+async def remaining_after(processes: set[ProcessId], seconds: float) -> set[ProcessId]:
     """Wait some seconds for processes to end, and return those that still run."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
