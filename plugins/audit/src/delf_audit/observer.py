@@ -74,10 +74,11 @@ class AuditObserver:
         if fields is None:
             return
         record = {"at": _time(event.at), "task": event.task_id, **fields}
-        # The first record of a read has "read" as its effect, and the last record has it as "what".
-        is_of_read = "read" in (fields.get("effect"), fields["what"])
+        is_first_of_read = fields.get("effect") == "read"
+        is_last_of_read = fields["what"] == "read"
         # Syncing to disk is slow, and a crash may lose the record of a read, which changed nothing.
-        await asyncio.to_thread(self._trail.append, record, durable=not is_of_read)
+        is_durable = not (is_first_of_read or is_last_of_read)
+        await asyncio.to_thread(self._trail.append, record, durable=is_durable)
 
     async def observe_person(self, change: PersonChange) -> None:
         """Write a record for a change of a person's rights or keys."""

@@ -182,6 +182,7 @@ class AuditTrail:
             )
 
     def _unproven(self, given_digest: str | None) -> tuple[str, ...]:
+        """Return descriptions of what a verification without a key or a digest does not prove."""
         unproven: list[str] = []
         if self._key is None:
             unproven.append(NO_KEY)

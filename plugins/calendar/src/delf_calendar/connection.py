@@ -522,7 +522,7 @@ class Calendar(GoogleConnection):
             calendars = await self.calendars()
             named = [each for each in calendars if each["id"] == calendar]
             primary = [each for each in calendars if each["primary"]]
-            # The id of the user's own calendar is an address, so "primary" is the id of none.
+            # For "primary", no id is equal: Google lists the user's own calendar by its address.
             matches = named or primary
             self._zones[calendar] = matches[0]["zone"] if matches else "UTC"
         return self._zones[calendar]

@@ -246,7 +246,7 @@ def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
 
     if not isinstance(validated, (bool, int, float)):
         return parsed
-    json_value = scalar(text)
+    json_value = scalar(text)  # the text itself if it is not JSON
     return validated if isinstance(json_value, str) else json_value
 
 
