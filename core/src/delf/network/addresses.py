@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -30,15 +31,18 @@ def is_private(host: str) -> bool:
 
     False for a host that cannot be resolved.
     """
+    return any(not is_public(address) for address in _addresses_of(host))
+
+
+def _addresses_of(host: str) -> set[Address]:
+    """Return the IP addresses of a host; none if the host cannot be resolved."""
+    with suppress(ValueError):  # raised for a name
+        return {ipaddress.ip_address(host.strip("[]"))}
     try:
-        addresses = {ipaddress.ip_address(host.strip("[]"))}
-    except ValueError:
-        try:
-            resolved = socket.getaddrinfo(host, None)
-            addresses = {ipaddress.ip_address(socket_name[0]) for *_, socket_name in resolved}
-        except (OSError, ValueError):
-            return False
-    return any(not is_public(address) for address in addresses)
+        resolved = socket.getaddrinfo(host, None)
+        return {ipaddress.ip_address(socket_name[0]) for *_, socket_name in resolved}
+    except (OSError, ValueError):
+        return set()
 
 
 def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:

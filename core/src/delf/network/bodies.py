@@ -150,8 +150,8 @@ class Inflater:
     def _try_begin_member(self, data: bytes) -> bool:
         """Begin the next member of a gzip body; return False if no member follows so far.
 
-        The first bytes are kept then, because the rest of a member's magic number may come with the
-        next data.
+        If no member follows, the first bytes are kept, because the rest of a member's magic number
+        may come with the next data.
         """
         # The first byte of the magic number may have come with earlier data.
         start = (self._start_of_member + data)[: len(_GZIP_MAGIC)]

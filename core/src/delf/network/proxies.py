@@ -133,6 +133,7 @@ def proxy_for(url: str) -> Proxy | None:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address in a text such as ``10.0.0.1`` or ``[::1]``; None for a host name."""
     try:
         address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
@@ -180,6 +181,12 @@ def _split_port(entry: str) -> tuple[str, int | None]:
 
 
 def _is_within(entry: str, address: Any) -> bool:
+    """Return True if an address is in the network of a ``no_proxy`` entry.
+
+    Args:
+        entry: The network, such as ``10.0.0.0/8``, or a single address.
+        address: The IP address of the host; None if the host has a name.
+    """
     entry = entry.replace("[", "").replace("]", "")  # as in [2001:db8::]/32
     try:
         network = ipaddress.ip_network(entry, strict=False)
