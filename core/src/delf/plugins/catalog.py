@@ -230,8 +230,9 @@ class Catalog:
         if requested_client is None or model.base_url is not None:
             return
         pattern, client_name = requested_client  # such as "recorded:*"
-        # The spec of the client has this pattern. A matching pattern scores at least its length.
-        if best_fit < len(pattern):
+        # The client's spec would match by this pattern, and would score at least its length.
+        is_client_missing = best_fit < len(pattern)
+        if is_client_missing:
             raise self.with_load_failures(self._unknown_name_error("model", client_name))
 
     def all_specs(self) -> Iterator[Spec]:

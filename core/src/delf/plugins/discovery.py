@@ -186,6 +186,7 @@ def metadata_readers(path: Sequence[str] | None = None) -> Iterator[ReadText]:
 
 
 def _readers_from_finders(finders: Iterable[Any], path: Sequence[str]) -> Iterator[ReadText]:
+    """Yield a reader for each distribution that import finders find on a path."""
     methods = [getattr(finder, "find_distributions", None) for finder in finders]
     for find in filter(None, methods):
         # Imported only if there is such a finder, because the import is slow.

@@ -142,12 +142,12 @@ def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) ->
             a sequence of keys, with ``*`` for list items. Unknown paths are ignored.
     """
     # Sorted, so that the result does not depend on the order of a set.
-    for path, kind in sorted((tuple(path), kind) for path, kind in types_by_path):
+    for path, added_type in sorted((tuple(path), kind) for path, kind in types_by_path):
         try:
             parts = _parse(text)
         except ValueError:  # a type that cannot be parsed stays as it is
             break
-        text = _complete_text(_with_type(parts, path, kind))
+        text = _complete_text(_with_type(parts, path, added_type))
     return text
 
 
@@ -193,16 +193,16 @@ def _with_type_in_group(group: _Group, path: Sequence[str], added_type: str) -> 
     return group._replace(items=tuple(items))
 
 
-def _admits(text: str, kind: str) -> bool:
-    """Return True if a type, such as ``int | None``, already includes a type, such as ``int``."""
-    members = text.split(" | ")
+def _admits(declared_type: str, added_type: str) -> bool:
+    """Return True if a declared type, such as ``int | None``, already includes ``added_type``."""
+    members = declared_type.split(" | ")
     if "Any" in members:
         return True
     # Such as ("{", "dict") for ``dict``, because a record, which begins with "{", is a dict, too.
-    beginnings = _INCLUDING_TYPES.get(kind, (kind,))
+    beginnings = _INCLUDING_TYPES.get(added_type, (added_type,))
     # A member may go on after the beginning, as in ``list[int]`` and ``str (a date)``. The whole
-    # text is tested, too, because ``kind`` may be a union, such as ``int | str``.
-    return any(type_text.startswith(beginnings) for type_text in (text, *members))
+    # type is tested, too, because ``added_type`` may be a union, such as ``int | str``.
+    return any(type_text.startswith(beginnings) for type_text in (declared_type, *members))
 
 
 def mentions_no_name(_name: str) -> bool:

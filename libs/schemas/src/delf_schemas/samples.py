@@ -376,8 +376,10 @@ def _have_varying_names(first: dict[str, Any], second: dict[str, Any]) -> bool:
     second_names: set[str] = set(second["properties"])
     if len(first_names | second_names) > _MAX_KEYS:
         return True
-    have_nothing_in_common = not _required_in_both(first, second)
-    return bool(first_names and second_names) and have_nothing_in_common
+    if not first_names or not second_names:
+        return False  # an empty object says nothing about the names
+    is_name_in_all_samples = bool(_required_in_both(first, second))
+    return not is_name_in_all_samples
 
 
 def _merged_properties(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
@@ -393,6 +395,7 @@ def _merged_properties(first: dict[str, Any], second: dict[str, Any]) -> dict[st
 
 
 def _required_in_both(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    """Return the names of the properties that all samples of both schemas have."""
     return [name for name in first.get("required", ()) if name in second.get("required", ())]
 
 

@@ -189,15 +189,15 @@ class Shapes:
         Raises:
             DelfError: If a reference cannot be resolved.
         """
-        type_name = ""
+        type_text = ""
         for depth in reversed(range(self._extent.depth + 1)):  # the deepest type that fits
             self._open_refs.clear()
             self._refs_with_name.clear()
             self._visits_of_current_type = 0
-            type_name = self._type_text(schema, depth, mode)
-            if len(type_name) <= limit or _length_without_long_enums(type_name) <= limit:
-                return type_name
-        return _outer_type(type_name)
+            type_text = self._type_text(schema, depth, mode)
+            if len(type_text) <= limit or _length_without_long_enums(type_text) <= limit:
+                return type_text
+        return _outer_type(type_text)
 
     def _type_text(self, schema: Any, depth: int, mode: Mode) -> str:
         """Return the type of a schema or of a reference, as text.
