@@ -139,7 +139,8 @@ class Tokens:
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
-            # The connection's command names its OAuth client, which only a stored login has.
+            # The connection's command also names the file of an OAuth client. Without a stored
+            # login, the configured file is a login itself, and no OAuth client.
             hint = f"run {self._login_command if self._stored_login else LOGIN}"
         # The token server also explains errors with other causes, such as a wrong clock.
         return LoginError(

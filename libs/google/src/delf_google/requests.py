@@ -58,7 +58,7 @@ class Request:
             values = cast("Sequence[Any]", value) if is_list else (value,)
             pairs += [(name, _text(item)) for item in values if item is not None]
         for _, text in pairs:
-            utf8(text, self.what)
+            utf8(text, self.what)  # raises for half of a character
         return pairs
 
     def payload(self) -> tuple[bytes | None, dict[str, str]]:

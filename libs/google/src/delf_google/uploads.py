@@ -90,9 +90,10 @@ async def _ask_status(
         address: The URL of the upload.
         size: The size of the file in bytes.
     """
-    status_request = _put_request(request, address, b"", f"bytes */{size}")
+    put_request = _put_request(request, address, b"", f"bytes */{size}")
+    status_request = replace(put_request, read_only=True)  # without content, it changes nothing
     try:
-        answer = await transport.send_unchecked(replace(status_request, read_only=True))
+        answer = await transport.send_unchecked(status_request)
     except ConnectionUnavailableError:
         return None
     # The URL of a finished upload may no longer exist.
