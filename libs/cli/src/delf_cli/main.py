@@ -124,10 +124,10 @@ def run_program() -> int:
 def _exit_despite_stuck_threads(status: int) -> None:
     """Exit immediately if a thread of delf still runs, because Python would wait for its end."""
     blocking_threads = (thread for thread in threading.enumerate() if not thread.daemon)
-    threads = [thread for thread in blocking_threads if thread.name.startswith("delf-")]
-    for thread in threads:
+    own_threads = [thread for thread in blocking_threads if thread.name.startswith("delf-")]
+    for thread in own_threads:
         thread.join(0.1)
-    if any(thread.is_alive() for thread in threads):
+    if any(thread.is_alive() for thread in own_threads):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(status)

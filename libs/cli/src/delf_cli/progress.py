@@ -129,7 +129,7 @@ class Narrator:
                 if not self._is_on_terminal:  # the live status of a terminal shows printed text
                     self._screen.line(printed_lines(event))
             case _:
-                self._tell(event)
+                self._write_story(event)
 
     def _write_briefly(self, event: ev.Event) -> None:
         """Write an event without ``--verbose``: scripts on a terminal, and calls if asked for."""
@@ -141,7 +141,7 @@ class Narrator:
                     self._screen.line(f"  {text} (delf runs code {short_id(event.task_id)})", "dim")
             case ev.SandboxOpened():
                 if self._is_on_terminal:
-                    self._tell(event)
+                    self._write_story(event)
             case ev.CallStarted() if self._shows_calls:
                 self._purpose_by_call_id[event.call_id] = purpose(event)
             case ev.CallFinished() if self._shows_calls:
@@ -166,7 +166,7 @@ class Narrator:
         is_new = mark_as_shown(f"{self._root}\n{event.message}")
         return not is_new
 
-    def _tell(self, event: ev.Event) -> None:
+    def _write_story(self, event: ev.Event) -> None:
         text = story(event)
         if text:
             self._screen.line(text, "dim")

@@ -125,10 +125,10 @@ class Turns:
     def _next(self) -> Turn | None:
         """Return the waiting call that gets the next permit, or None."""
         # If there are several permits, one of them is reserved for calls that were never preempted.
-        max_restarted_calls = max(1, self._max_calls - 1)
-        restarted_calls = sum(turn.was_preempted for turn in self._running)
+        max_preempted_count = max(1, self._max_calls - 1)
+        preempted_count = sum(turn.was_preempted for turn in self._running)
         candidates = self._waiting
-        if restarted_calls >= max_restarted_calls:
+        if preempted_count >= max_preempted_count:
             candidates = [turn for turn in candidates if not turn.was_preempted]
         return min(candidates, key=self._rank, default=None)
 

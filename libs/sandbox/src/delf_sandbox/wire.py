@@ -85,7 +85,7 @@ def _count_values(payload: bytes) -> int:
     # values seem to take more memory than the payload itself.
     if _VALUE_BYTES * value_count > len(payload):
         value_count = cost_of_values(payload)
-    # A date was counted as a dict, which it is only in the payload: ``{"$t": …}``.
+    # A value such as a date was counted as a dict, because the payload has ``{"$t": …}`` for it.
     tagged_value_count = payload.count(_TAG_PREFIX)
     return value_count - _VALUES_PER_DICT * tagged_value_count
 

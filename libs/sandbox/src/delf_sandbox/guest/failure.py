@@ -169,7 +169,8 @@ def _text_of(thing: object) -> str:
     except BaseException as broken:
         kind = kind_name(broken)
         reason = attempt(lambda error=broken: f"{kind}: {error}", kind)
-        return f"(its message cannot be shown: {reason.removesuffix(': ')})"
+        reason = reason.removesuffix(": ")  # of an exception without a message
+        return f"(its message cannot be shown: {reason})"
 
 
 def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[str, Any]:

@@ -56,13 +56,13 @@ def make_builtins(
         open_file: The function that scripts see as ``open``.
     """
     # A copy, because the sandbox's own modules still need all builtins.
-    names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
+    provided = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
-        names[name] = _refusing_function(name, instead)
-    names["open"] = FunctionWithUsage("open(file, mode)", open_file)
-    names["__import__"] = _Importer(modules, stand_ins)
-    names["exit"] = names["quit"] = FunctionWithUsage("exit(code)", leave)
-    return names
+        provided[name] = _refusing_function(name, instead)
+    provided["open"] = FunctionWithUsage("open(file, mode)", open_file)
+    provided["__import__"] = _Importer(modules, stand_ins)
+    provided["exit"] = provided["quit"] = FunctionWithUsage("exit(code)", leave)
+    return provided
 
 
 def _refusing_function(name: str, instead: str) -> Callable[..., Any]:

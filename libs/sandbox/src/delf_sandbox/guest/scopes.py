@@ -602,11 +602,11 @@ class ScriptSyntax:
                 self.asyncio_names.add(bound_name)
 
     def _visit_try(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
-        # ``try … finally`` does not catch a failed import.
-        depth = 1 if node.handlers else 0
-        self._try_depth += depth
+        # Only a ``try`` with ``except`` can catch a failed import in its body.
+        added_depth = 1 if node.handlers else 0
+        self._try_depth += added_depth
         self._visit_all(node.body, scope)
-        self._try_depth -= depth
+        self._try_depth -= added_depth
         self._visit_all(node.handlers, scope)
         self._visit_all(node.orelse, scope)
         self._visit_all(node.finalbody, scope)
