@@ -121,15 +121,27 @@ def _count_inserted(
         tokens: The tokens outside of parentheses.
         end: The position in the text where the statement ends, or its RETURNING begins.
     """
-    values = _first_with_word(tokens, "VALUES")
-    if values is not None:
-        rows = [each for each in tokens if each.start > values.start and _is_sign(each, "(")]
-        return Count("new rows", number=len(rows) or 1)  # DEFAULT VALUES is one row
-    select = _first_with_word(tokens, "SELECT", "WITH")
-    if select is None:
+    rows_start = _first_with_word(tokens, "VALUES", "SELECT", "WITH")
+    if rows_start is None:
         return None
-    source = f"({statement.text[select.start : end].strip()}) AS counted"
-    return _counting_query("new rows", source, _used_params(statement, params, select.start, end))
+    start = rows_start.start
+    if rows_start.word == "VALUES":
+        return _count_values([token for token in tokens if token.start > start])
+    source = f"({statement.text[start:end].strip()}) AS counted"
+    return _counting_query("new rows", source, _used_params(statement, params, start, end))
+
+
+def _count_values(tokens: Sequence[Token]) -> Count | None:
+    """Return the number of rows after VALUES; None if other words follow, such as UNION or LIMIT.
+
+    Args:
+        tokens: The tokens after VALUES, outside of parentheses.
+    """
+    are_only_rows = all(token.kind == "operator" or token.word == "ROW" for token in tokens)
+    if not are_only_rows:
+        return None
+    rows = [token for token in tokens if _is_sign(token, "(")]
+    return Count("new rows", number=len(rows) or 1)  # DEFAULT VALUES is one row
 
 
 def _counting_query(
