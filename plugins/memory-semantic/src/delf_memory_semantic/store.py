@@ -217,7 +217,7 @@ class SemanticStore:
         )
 
     async def _nearest_facts(self, query: str) -> tuple[Any, dict[int, float]]:
-        """Return the vector of a query, and a mapping from the nearest facts to their similarities.
+        """Return the vector of a query, and the similarities of the nearest facts by fact number.
 
         If there are facts without a vector, start to add their vectors in the background, and wait
         for at most VECTOR_SECONDS. If an earlier search is still doing this work, do not wait.

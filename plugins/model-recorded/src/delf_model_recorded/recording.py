@@ -59,19 +59,19 @@ class Entry:
         texts: Any = self.request.get("contains")
         return None if texts is None else tuple(texts)
 
-    def matches(self, asked: Mapping[str, Any], text: str) -> bool:
+    def matches(self, description: Mapping[str, Any], text: str) -> bool:
         """Return True if a request matches this entry.
 
         A field that the entry omits matches any value.
 
         Args:
-            asked: The request, as plain data from :func:`describe_request`.
+            description: The request, as plain data from :func:`describe_request`.
             text: The text of the request's messages.
         """
         if not all(wanted in text for wanted in self.contains or ()):
             return False
         return all(
-            asked.get(name) == self.request[name]
+            description.get(name) == self.request[name]
             for name in _REQUEST_FIELDS
             if name in self.request
         )

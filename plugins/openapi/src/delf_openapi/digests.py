@@ -44,9 +44,11 @@ class OperationDigests:
         self._document = document
         self._has_base_url = has_base_url
         self._targets: dict[str, _Part] = {}  # by reference
-        # The digests of all that sets of references lead to, and of sets of targets. Many
-        # operations have the same references, and many references lead to the same targets.
+        # By the references in an operation, which many operations have in common: a digest of all
+        # that these references lead to, directly or by other references.
         self._digests: dict[frozenset[str], str | None] = {}
+        # The same digest by all references that are reachable from those of an operation. Different
+        # operations often reach the same references.
         self._digests_of_targets: dict[frozenset[str], str | None] = {}
 
     def digest(self, endpoint: Endpoint) -> str | None:

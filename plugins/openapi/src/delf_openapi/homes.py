@@ -61,7 +61,8 @@ class KeyServers:
         has_credentials = (
             credentials.headers or credentials.cookies or credentials.query or credentials.token_url
         )
-        if has_credentials or settings.headers or settings.params or settings.path_params:
+        may_send_other_keys = settings.headers or settings.params or settings.path_params
+        if has_credentials or may_send_other_keys:
             self._check(url, subject)
         # A token URL in the settings is the user's own; any other is from the specification.
         if credentials.token_url and settings.token_url is None:

@@ -212,9 +212,10 @@ def _add_http(name: str, scheme: str, settings: OpenAPISettings, credentials: Cr
 
 def _token_url(document: Document, scheme: Mapping[str, Any]) -> str | None:
     flows: Any = scheme.get("flows")
-    listed = cast("dict[str, Any]", flows) if isinstance(flows, dict) else {}
-    flow = listed.get("clientCredentials")
-    url: Any = cast("dict[str, Any]", flow).get("tokenUrl") if isinstance(flow, dict) else None
-    if isinstance(url, str) and url:
-        return urljoin(document.trees.uri, url)
-    return None
+    if not isinstance(flows, dict):
+        return None
+    flow = cast("dict[str, Any]", flows).get("clientCredentials")
+    if not isinstance(flow, dict):
+        return None
+    url = cast("dict[str, Any]", flow).get("tokenUrl")
+    return urljoin(document.trees.uri, url) if isinstance(url, str) and url else None

@@ -351,5 +351,7 @@ def _start_time_of(pid: int) -> str:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         return "0"
-    # Field 22 is the start time; the name, which may contain spaces, is field 2.
-    return text.rpartition(")")[2].split()[19]
+    # The name, in parentheses, may contain spaces: split only the fields after it. Field 3 is the
+    # first of these, and field 22 is the start time.
+    fields_from_third = text.rpartition(")")[2].split()
+    return fields_from_third[22 - 3]

@@ -66,10 +66,9 @@ class Recipe:
     @property
     def tag(self) -> str:
         """The name of the image, with delf's version and a digest of all inputs."""
-        # The guest's code, the program that starts it, and the instructions of the build.
         parts = [
             guest_digest(),
-            _BOOT.read_text("utf-8"),
+            _BOOT.read_text("utf-8"),  # starts the guest
             self.dockerfile(),
             *self._sorted_libraries,
         ]

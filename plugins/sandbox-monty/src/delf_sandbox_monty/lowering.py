@@ -137,13 +137,13 @@ class MontyRewriting(Rewriting):
 
     def _replace_call_of_connection(self, place: CallPlace) -> None:
         """Replace a call of a connection itself, as in ``shop()``, by the connection."""
-        match place.node.func:
-            case ast.Name(id=word) if self._initial_names.tools.get(word) and not place.scope.find(
-                word
-            ):
-                place.put(name(place.node, word))
-            case _:
-                pass
+        function = place.node.func
+        if not isinstance(function, ast.Name):
+            return
+        has_methods = bool(self._initial_names.tools.get(function.id))  # a plain tool has none
+        is_redefined_by_script = place.scope.find(function.id) is not None
+        if has_methods and not is_redefined_by_script:
+            place.put(name(place.node, function.id))
 
     def make_awaitable(self, place: CallPlace, *, is_awaited: bool) -> None:
         """Rewrite a tool call so that it returns an awaitable, which the script awaits later.
@@ -650,11 +650,11 @@ def _wrap_type_method(node: ast.Attribute) -> ast.expr:
     Monty can call such a method, but cannot pass it as a value.
     """
     parameter = ast.arg(arg="given", **position_of(node))
-    takes = ast.arguments(
+    parameters = ast.arguments(
         posonlyargs=[], args=[parameter], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
     body = call_of(attribute(name(node, "given"), node.attr), [])
-    return ast.Lambda(args=takes, body=body, **position_of(node))
+    return ast.Lambda(args=parameters, body=body, **position_of(node))
 
 
 def _check_methods(node: ast.ClassDef) -> None:

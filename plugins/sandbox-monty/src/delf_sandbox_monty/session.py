@@ -303,7 +303,8 @@ class MontySession:
         scratch = str(self.folder / "scratch")
         while not running.done():
             await asyncio.wait({running}, timeout=_POLL_SECONDS)
-            if await asyncio.to_thread(used_space, scratch, max_bytes) > max_bytes:
+            used_bytes = await asyncio.to_thread(used_space, scratch, max_bytes)
+            if used_bytes > max_bytes:
                 self._end_by_limit(
                     "file", f"the script filled its scratch space of {max_bytes:,} bytes"
                 )

@@ -546,8 +546,8 @@ def _post(url: str, secret: str, notice: Notice) -> None:
     if secret:
         headers |= signature(secret, notice.name, int(time.time()), body)
     request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - checked
-    with _opener(url).open(request, timeout=_SECONDS):
-        return
+    response = _opener(url).open(request, timeout=_SECONDS)  # raises for an error status
+    response.close()
 
 
 def _opener(url: str) -> urllib.request.OpenerDirector:

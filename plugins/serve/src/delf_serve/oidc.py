@@ -155,8 +155,8 @@ class OpenIdConnect:
         """
         party = claims.get("azp")
         audience = claims.get("aud")
-        has_several = isinstance(audience, list) and len(cast("list[Any]", audience)) > 1
-        if party is None and not has_several:
+        has_several_audiences = isinstance(audience, list) and len(cast("list[Any]", audience)) > 1
+        if party is None and not has_several_audiences:
             return
         if party != self._settings.oidc_client_id:
             raise ProblemError(403, "the provider's token was issued to another client")

@@ -1020,8 +1020,8 @@ def _with_fields_of_records() -> type[Query]:
     """Create a query model with a parameter for each filterable field of a task record."""
     kind: Any = Name  # pyright does not know that an Annotated type can be combined by ``|``
     fields: dict[str, Any] = {
-        name: (kind | None, Field(default=None, description=words))
-        for name, words in filterable_fields().items()
+        name: (kind | None, Field(default=None, description=description))
+        for name, description in filterable_fields().items()
     }
     return create_model("RecordQuery", __base__=Query, **fields)
 

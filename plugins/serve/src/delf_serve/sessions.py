@@ -182,8 +182,14 @@ class Sessions:
             self._end_invalid(open_sessions - valid_sessions)
 
     def _end_invalid(self, ended_sessions: set[str]) -> None:
+        """End the requests whose session or key has ended, and those that need the same rights.
+
+        Args:
+            ended_sessions: The digests of the sessions that have ended.
+        """
         for request in list(self._open_requests):
-            request.is_session_over |= request.session in ended_sessions
+            if request.session in ended_sessions:
+                request.is_session_over = True
             current = self._keys.current(request.caller)
             has_other_rights = request.needs_same_rights and current != request.caller
             if request.is_session_over or current is None or has_other_rights:

@@ -62,12 +62,12 @@ def _harmless_warnings() -> tuple[type[Exception], ...]:
 
 
 def _entry(item: Any) -> Entry:
-    name = "published" if item.get("published_parsed") else "updated"
-    moment = item.get(f"{name}_parsed")
+    date_field = "published" if item.get("published_parsed") else "updated"
+    moment = item.get(f"{date_field}_parsed")
     return Entry(
         title=_plain(item, "title"),
         url=item.get("link", ""),
-        date=_format_date(str(item.get(name, "")), moment) if moment else None,
+        date=_format_date(str(item.get(date_field, "")), moment) if moment else None,
         summary=_plain(item, "summary"),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from delf_serve.problems import ProblemError
 from delf_serve.standards.turns import Turn
@@ -36,10 +36,22 @@ def add_message(turn: Turn, role: str, content: object, *, is_last: bool) -> Non
             _attach(turn, as_object(part))
 
 
+class ForcedFunction(NamedTuple):
+    """A function of the client that the answer must call.
+
+    Args:
+        name: The name of the function.
+        schema: The JSON Schema of the arguments.
+    """
+
+    name: str
+    schema: dict[str, Any]
+
+
 def forced_function(
     tools: Sequence[Mapping[str, Any]], choice: object, *, ignored_name: str = ""
-) -> tuple[str, dict[str, Any]] | None:
-    """Return the name and the JSON Schema of the client's function that the answer must call.
+) -> ForcedFunction | None:
+    """Return the client's function that the answer must call; None if no call is forced.
 
     Clients force a function call to get structured data: its arguments are the answer.
 
@@ -48,9 +60,6 @@ def forced_function(
         choice: The client's ``tool_choice``.
         ignored_name: The name of a function that is not for the answer, such as a function for
             decisions about approval requests.
-
-    Returns:
-        Name and schema; None if no call is forced.
 
     Raises:
         ProblemError: If the forced function is not described, or ``choice`` allows several.
@@ -72,7 +81,7 @@ def forced_function(
     schema: Any = functions[name].get("parameters") or {"type": "object"}
     if not isinstance(schema, dict):
         raise ProblemError(422, "the parameters of a function are a JSON Schema", param="tools")
-    return name, cast("dict[str, Any]", schema)
+    return ForcedFunction(name, cast("dict[str, Any]", schema))
 
 
 def _functions_by_name(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -25,7 +25,13 @@ from delf_serve.operation import JSON, Operations
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import DecisionRequest
-from delf_serve.standards.content import add_message, as_object, forced_function, text_of
+from delf_serve.standards.content import (
+    ForcedFunction,
+    add_message,
+    as_object,
+    forced_function,
+    text_of,
+)
 from delf_serve.standards.turns import (
     Outcome,
     Turn,
@@ -82,8 +88,8 @@ class ChatBody(ClientBody):
     response_format: dict[str, Any] | None = None
 
     @property
-    def forced(self) -> tuple[str, dict[str, Any]] | None:
-        """Name and JSON Schema of the function that the answer must call; None if not forced.
+    def forced(self) -> ForcedFunction | None:
+        """The function that the answer must call; None if no call is forced.
 
         ``DECIDE_FUNCTION`` cannot be forced: its calls are approval requests, not answers.
         """
@@ -184,10 +190,8 @@ def turn_of(body: ChatBody) -> Turn:
     If ``tool_choice`` forces a function of the client, delf has sent its earlier answers as calls
     of this function. The client's tool message after such a call is the user's next message.
     """
-    if body.forced is None:
-        output = schema_of(body.response_format)
-    else:
-        _function_name, output = body.forced
+    forced = body.forced
+    output = schema_of(body.response_format) if forced is None else forced.schema
     turn = Turn(model=body.model, output=output)
     for message in body.messages:
         is_result_of_forced_call = (message.tool_call_id or "").startswith(CALL_ID_PREFIX)
@@ -219,13 +223,11 @@ def _declares_decide_function(body: ChatBody) -> bool:
     return DECIDE_FUNCTION in names
 
 
-def call_of(
-    forced: tuple[str, dict[str, Any]] | None, task_outcome: Outcome
-) -> tuple[str, str, str] | None:
+def call_of(forced: ForcedFunction | None, task_outcome: Outcome) -> tuple[str, str, str] | None:
     """Return a finished task's value as a call of the client's forced function.
 
     Args:
-        forced: The name and the JSON Schema of the function; None if no call is forced.
+        forced: The function; None if no call is forced.
         task_outcome: The outcome of the task.
 
     Returns:
@@ -235,9 +237,8 @@ def call_of(
     detail = task_outcome.detail
     if forced is None or not detail.is_terminal or detail.value is None:
         return None
-    function_name, _schema = forced
     arguments = json.dumps(to_jsonable(detail.value), ensure_ascii=False)
-    return f"{CALL_ID_PREFIX}{detail.task_id}", function_name, arguments
+    return f"{CALL_ID_PREFIX}{detail.task_id}", forced.name, arguments
 
 
 def _finish(message: Mapping[str, Any]) -> Finish:

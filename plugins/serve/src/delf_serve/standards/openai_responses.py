@@ -26,7 +26,7 @@ from delf_serve.call import Call
 from delf_serve.event_stream import EventStreamResponse
 from delf_serve.operation import Operations
 from delf_serve.problems import ProblemError
-from delf_serve.standards.content import add_message, as_object, forced_function
+from delf_serve.standards.content import ForcedFunction, add_message, as_object, forced_function
 from delf_serve.standards.openai_chat import (
     ClientBody,
     answer_text,
@@ -73,8 +73,8 @@ class ResponseBody(ClientBody):
     tool_choice: str | dict[str, Any] | None = None
 
     @property
-    def forced(self) -> tuple[str, dict[str, Any]] | None:
-        """Name and JSON Schema of the function that the answer must call; None if not forced."""
+    def forced(self) -> ForcedFunction | None:
+        """The function that the answer must call; None if no call is forced."""
         described = [tool for tool in self.tools or () if tool.get("type") == "function"]
         return forced_function(described, self.tool_choice)
 
@@ -175,7 +175,7 @@ def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
     output = schema_of(as_object((body.text or {}).get("format")))
     if body.forced is not None:
         # A client that forces a call of its function wants the answer as the arguments.
-        _function_name, output = body.forced
+        output = body.forced.schema
     turn = Turn(model=body.model, output=output)
     if body.instructions:
         turn.add_message("system", body.instructions)

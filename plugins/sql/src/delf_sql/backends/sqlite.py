@@ -181,10 +181,8 @@ class _Child:
         with selectors.DefaultSelector() as selector:
             selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
             while not selector.select(LOOK_SECONDS):
-                if (
-                    _bytes_of_deleted_files(self._process.pid)
-                    > self._open_options.max_temporary_bytes
-                ):
+                temporary_bytes = _bytes_of_deleted_files(self._process.pid)
+                if temporary_bytes > self._open_options.max_temporary_bytes:
                     self.close()
                     raise _SqliteError(sqlite_child.NO_ROOM)
 
