@@ -203,10 +203,10 @@ def _is_in_code_block(position: int, fence_positions: Sequence[int]) -> bool:
 
 
 def _split_channels(text: str) -> SplitAnswer:
-    """Do the work of :func:`split_reasoning` for the harmony format.
+    """Split an answer in the harmony format; see :func:`split_reasoning`.
 
-    In that format each part of an answer names a channel; the channel ``final`` has the text. In
-    an answer without that channel, the arguments of its tool calls are the text.
+    Each part of such an answer names a channel. The text is in the parts of the channel ``final``;
+    without such a part, the arguments of the tool calls are the text. Everything else is reasoning.
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]
@@ -290,12 +290,15 @@ def join_continuation(first: str, second: str) -> str | None:
 
 
 def _join_code(first: str, code_start: int, second: str) -> str | None:
-    """Do the work of :func:`join_continuation` for an answer truncated in a code block.
+    """Join an answer that was truncated in a code block and its continuation.
 
     Args:
         first: The truncated answer.
         code_start: The index in ``first`` at which the code starts.
         second: The continuation.
+
+    Returns:
+        The whole answer; None if it is unclear whether the model repeats the last line.
     """
     # Only a fence that names a language counts: a bare fence may close the block of ``first``.
     has_code_block = re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE) is not None
@@ -376,8 +379,9 @@ _CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text.
 
-    A reply without ``broken_by`` is complete, but does not fit the truncated answer that the model
-    was asked to continue. The error then says that the answer broke off.
+    Args:
+        reply: The truncated reply, or a complete continuation (without ``broken_by``) that does not
+            fit the truncated answer. For a continuation, the error says that the answer broke off.
     """
     cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens

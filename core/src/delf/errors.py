@@ -543,8 +543,8 @@ def _word_without_passwords(word: re.Match[str]) -> str:
 def describe_exception(error: BaseException) -> str:
     """Return the type and message of a library's exception, without passwords.
 
-    For an exception group, return the descriptions of its members. An exception whose message
-    cannot be made has only its type.
+    For an exception group, return the descriptions of its members. If the message is empty or
+    ``str(error)`` fails, return only the type.
     """
     if isinstance(error, BaseExceptionGroup):
         members = cast("BaseExceptionGroup[BaseException]", error).exceptions

@@ -645,7 +645,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(ApprovalRequest, _Kind):
-    """A request was made: the request itself, with its number in the journal.
+    """A request for approval was made; the event has all fields of the request.
 
     The request waits for a person, unless ``by_policy`` is true: then the policy has decided
     already, and the ``ApprovalDecided`` follows.
@@ -753,8 +753,8 @@ class ApprovalCommented(_Event):
 class ApprovalAssigned(_Event):
     """A person assigned a pending request to ``to``, or to nobody.
 
-    An assignment says who looks at a request. Everybody else who may decide still may. ``note``,
-    ``via`` and ``user`` are as in :class:`ApprovalVoted`.
+    Everybody else who may decide the request still may. ``note``, ``via`` and ``user`` are as in
+    :class:`ApprovalVoted`.
     """
 
     request_id: str

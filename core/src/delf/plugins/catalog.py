@@ -320,9 +320,10 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
 
 
 def _winning_plugin(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Candidate | None:
-    """Return the only plugin, or the plugin that the first fitting preference names, or None.
+    """Return the plugin to use among plugins that offer the same name; None if undecided.
 
-    A preference that names several of the plugins, such as their common distribution, does not fit.
+    A single plugin needs no preference. Otherwise, the first preference that names exactly one of
+    the plugins decides. A distribution that several of the plugins share names more than one.
     """
     if len(plugins) == 1:
         return plugins[0]

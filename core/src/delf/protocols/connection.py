@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class ConnectionLike(Protocol, metaclass=ProtocolMeta):
     """The members of a connection that the engine uses.
 
-    ``is_function`` says that the connection's only action is called by the connection's own name,
-    such as ``add(1, 2)``, which is what a ``@tool`` function is.
+    ``is_function`` is True for a ``@tool`` function: scripts call the only action of such a
+    connection by the connection's own name, as in ``add(1, 2)``.
     """
 
     name: str

@@ -123,8 +123,8 @@ class Peek(NamedTuple):
 class SupportsPeek(Protocol, metaclass=ProtocolMeta):
     """A format that can read only the first rows of its tables.
 
-    The prompt shows these rows, and they serve to find the row with the names of the columns, which
-    scripts can also choose with ``header=``.
+    The prompt shows these rows. If the column names are not in the first row, the prompt tells the
+    model to read the table with ``header=``.
     """
 
     async def peek(self, path: str, part: str | None, max_rows: int | None) -> Peek:
@@ -179,9 +179,9 @@ class InstalledFormats(Protocol):
         ...
 
     def shared(self, make: Callable[[], T]) -> T:
-        """Return the one object that ``make`` made for all tasks; it is closed with the agent.
+        """Return an object that all tasks of the agent share, and that is closed with the agent.
 
         Args:
-            make: Makes the object on the first call, such as a class.
+            make: A class or function that makes the object, called only once.
         """
         ...

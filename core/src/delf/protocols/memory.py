@@ -32,8 +32,8 @@ class Fact:
 class MemoryStore(Protocol):
     """A store of facts with a search for relevant facts, used by concurrent tasks.
 
-    A store may have ``guidelines``, a text about what is worth remembering: the model that proposes
-    facts after a task reads it.
+    A store may have ``guidelines``: a text about what is worth remembering, for the model that
+    proposes facts at the end of a task.
     """
 
     async def save(self, facts: Sequence[str]) -> None:

@@ -246,7 +246,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol, metaclass=ProtocolMet
 
     @property
     def keep(self) -> Ages:
-        """The retention time of tasks by state; other states are kept forever.
+        """The retention time of tasks by state; tasks in other states are kept forever.
 
         Servers and runners remove older tasks with ``prune`` from time to time.
         """

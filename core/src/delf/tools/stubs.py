@@ -264,7 +264,7 @@ def _best_names(
 ) -> frozenset[str]:
     """Choose the best matching tools, whose stubs have larger limits than those of other tools.
 
-    As many tools are chosen as fit a fixed share of the prompt's budget for tools.
+    At most ``_MAX_BEST`` tools are chosen: those that fit a fixed share of the budget for tools.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     remaining_size = choice.budget * _BEST_BUDGET_SHARE

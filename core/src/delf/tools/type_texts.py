@@ -295,12 +295,12 @@ class _TypeParser:
 
 
 def _key(opening: str, head: str, parts: _Parts) -> str:
-    """Return the key of an item of a group.
+    """Return the key of an item of a group, such as ``name`` for ``"name"?: str`` in a record.
 
     Args:
-        opening: The opening of the group.
-        head: The key of a record with its mark and colon; otherwise empty.
-        parts: The parsed type after the head.
+        opening: The text that opens the group.
+        head: For an item of a record, the text before its type, such as ``"name"?: ``; else empty.
+        parts: The parsed type of the item.
     """
     if opening == _LIST:
         return _ITEMS

@@ -407,8 +407,8 @@ def _setting_keys(path: tuple[str, ...]) -> set[str]:
 def _may_loosen_permission(path: tuple[str, ...]) -> bool:
     """Return whether a key in a setting's path may loosen a permission.
 
-    A field of ``AgentConfig``, such as ``libs`` in ``agent.libs.pandas``, does not count: its
-    effect is declared there.
+    The name of a field of ``AgentConfig``, such as ``libs`` in ``agent.libs.pandas``, does not
+    count, because ``AgentConfig`` declares the effect of the field.
     """
     is_agent_field = _agent_setting(path) in AgentConfig.model_fields
     keys = path[2:] if is_agent_field else _setting_keys(path)  # of agent.libs.pandas, only pandas

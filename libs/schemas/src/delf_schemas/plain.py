@@ -104,7 +104,9 @@ def numbers_as_text(
 
 
 def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any]]) -> Any:
-    """Convert a number to text, such as ``"12.50"``, as :func:`numbers_as_text` says.
+    """Convert a number to text, such as ``"12.50"``, if the schema requires text.
+
+    Otherwise return the number unchanged. :func:`numbers_as_text` describes the conditions.
 
     Args:
         value: The number.

@@ -323,10 +323,12 @@ class Shapes:
         return None
 
     def _combined_object_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:
-        """Format an object with ``allOf`` or alternatives; each alternative has all properties.
+        """Format an object with ``allOf`` or alternatives as a union of complete objects.
+
+        Properties that all alternatives share are repeated in each object.
 
         Returns:
-            None if the schema is not such an object.
+            The text; None if the schema is not such an object.
         """
         parts = list_at(schema, "allOf")
         if len(parts) == 1 and not schema.keys() & {"properties", "oneOf", "anyOf"}:
@@ -724,7 +726,7 @@ def _combinations(
 ) -> list[Merged]:
     """Merge each object with each of the others.
 
-    Stop at one combination more than the limit, by which the caller sees that there are too many.
+    Stop at one combination more than the limit, so that the caller can see the excess.
     """
     pairs = itertools.product(objects, others)
     return [merge(*pair) for pair in itertools.islice(pairs, _MAX_VARIANTS + 1)]

@@ -746,7 +746,7 @@ def _answer_to(request: ApprovalRequest, text: str) -> Answered:
 def _with_only_changes(decision: Decision, arguments: Mapping[str, Any]) -> Decision:
     """Return a decision without the edited arguments that are equal to the call's arguments.
 
-    The answer in the journal carries only changes: the process that asked still has the others.
+    Only changed arguments are journalled: the process that asked still has the other arguments.
     """
     if not isinstance(decision, Edited):
         return decision

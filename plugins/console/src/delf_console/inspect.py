@@ -145,10 +145,10 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
 
 
 def _describe_type(host: PluginHost, type_name: str, name: str, error: DelfError) -> _VerboseRow:
-    """Return data about the type of a connection that cannot be made because of an error.
+    """Return data about the type of a connection that cannot be made because of ``error``.
 
     Raises:
-        DelfError: If there is no such type; it is the given error.
+        DelfError: ``error``, if there is no such type.
     """
     from delf.specs import ConnectionSpec
     from delf.tools.action import actions_of

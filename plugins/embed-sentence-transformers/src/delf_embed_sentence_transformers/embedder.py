@@ -159,9 +159,7 @@ class SentenceTransformersEmbedder:
         return self._batch_size
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """Put the prefix that the model requires before each text, and return one vector per text.
-
-        Each vector has the norm 1.
+        """Return one vector of norm 1 per text, after adding the prefix that the model requires.
 
         Raises:
             ConfigurationError: If the model is missing or invalid.

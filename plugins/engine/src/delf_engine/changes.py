@@ -92,10 +92,10 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
 
 
 def unknown_outcomes(events: Iterable[ev.Event]) -> set[str]:
-    """Return the digests of the calls that may have taken effect, which no person has clarified.
+    """Return the digests of calls whose outcome is unknown and has not been clarified by a person.
 
-    A person clarifies the outcome of a call by approving an equal call, or by declaring the call as
-    already done.
+    A person clarifies the outcome by approving an equal call, or by declaring the call as already
+    done.
     """
     digests: set[str] = set()
     digest_by_call: dict[int, str] = {}

@@ -171,9 +171,9 @@ async def _found_with_stored_state(
 
 
 def _stored_state_filters(state: TaskState | None) -> Sequence[TaskState | None]:
-    """Return the states to ask a journal for, to get all tasks in a state.
+    """Return the stored states to query a journal for, in order to find all tasks in a state.
 
-    A journal that is asked for the state None returns tasks in all states.
+    A query for the state None finds the tasks in all states.
     """
     return (None,) if state is None else tuple(stored_states(state))
 

@@ -155,8 +155,8 @@ class _CallCounter:
     def _count_in_call(self, node: ast.Call) -> Counter[str]:
         """Count the calls of actions that a call expression certainly makes.
 
-        Counted are the call of the action, or the calls in the body of the called function; and the
-        calls in the arguments.
+        The count includes the calls in the arguments. A call of an action counts itself; a call of
+        a function of the script counts the calls in the function's body.
         """
         name = _dotted_name(node.func)
         counts = self._count_in_all(ast.iter_child_nodes(node))

@@ -29,8 +29,8 @@ _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid impor
 async def load_variables(run: TaskRun) -> None:
     """Load the variables that the conversation's last task stored.
 
-    A task that starts now records them, so that a resumed task gets the same values. Scripts get
-    the values; the model's prompt gets a description of each value instead.
+    A new task records the variables in the journal; a resumed task takes the recorded variables.
+    Scripts get the values, and the model's prompt gets only a description of each value.
     """
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:

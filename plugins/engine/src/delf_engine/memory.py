@@ -272,9 +272,10 @@ class Memories:
 
 
 def _text_of(fact: Fact) -> str:
-    """Return the text of a fact; mark it as untrusted if another program forged the user's mark.
+    """Return the text of a fact, labelled as untrusted if the text has a forged mark.
 
-    The mark of the user's words, at the end of a text, counts only on facts that delf saved.
+    The mark at the end of a text says that the text is in the user's words. Only delf may set it,
+    so the mark is forged in a fact of another program.
     """
     text = str(fact.content)
     is_by_delf = fact.source is None  # only delf may give facts the mark

@@ -484,8 +484,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _remove_cancelled_timers(self) -> None:
         """Remove cancelled timers from the queue.
 
-        Usually only those cancelled timers are removed that are due before all other timers. If
-        there are many cancelled timers, all of these are removed.
+        Usually, remove only the cancelled timers that are due before every other timer. If very
+        many timers are cancelled, remove all of these.
         """
         timers = self._scheduled
         cancelled = self._timer_cancelled_count

@@ -136,9 +136,9 @@ class _Importer:
 
 
 def _check_members(module: Any, names: Iterable[str]) -> None:
-    """Raise the module's own error for a missing name, which names an alternative.
+    """Raise if a module lacks a name; the module's own error suggests an alternative.
 
-    Without this check, Python would replace the error by "cannot import name".
+    Without this check, Python would replace the module's error by "cannot import name".
     """
     for name in names:
         if name == "*":

@@ -52,7 +52,7 @@ class Spin:
     def record_success(self) -> None:
         """Record that a message arrived quickly, so that the next wait spins.
 
-        After the next failure, again only 1 wait sleeps without a spin.
+        This also resets the back-off: after the next failed spin, only 1 wait sleeps at once.
         """
         self._remaining_sleeps = 0
         self._sleeps_after_failure = 1

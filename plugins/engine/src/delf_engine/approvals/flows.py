@@ -468,9 +468,11 @@ class _Suspect:
         return f"{value}; {finding}"
 
     def _finding(self, text: str) -> str:
-        """Return a finding of the comparison of the call with the outline.
+        """Return a text for people about the comparison of the call with the outline.
 
-        Without an outline, nothing was compared, and the returned text says so.
+        Args:
+            text: The finding. Without an outline, nothing was compared, and a text that says so is
+                returned instead.
         """
         has_outline = self.origins.outline.answer_count > 0  # False with flows = "show"
         return text if has_outline else "it was not checked whether the task means this value here"

@@ -238,8 +238,8 @@ class RememberedJudge:
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Answer with an earlier decision about the same call or about its action, if there is one.
 
-        The ruling is returned unchanged if an earlier judge has answered, or if the journal of a
-        resumed task shows that a person was asked.
+        Return the ruling unchanged if an earlier judge has answered, if the mode is strict, if the
+        call's outcome is unknown, or if a person was asked before the task was resumed.
         """
         was_person_asked = case.request_event is not None
         if ruling.answer is not None or was_person_asked:

@@ -141,9 +141,14 @@ class Claims:
     async def _release_if_granted(
         self, journal: SharedJournal, task_id: str, claiming: asyncio.Future[Any]
     ) -> None:
-        """Release the claim on a task if the journal has granted it, perhaps after a cancellation.
+        """Release the claim on a task if the journal has granted the claim.
 
         Unreleased, the claim would keep other processes away until its lease expires.
+
+        Args:
+            journal: The journal.
+            task_id: The task.
+            claiming: The finished request for the claim, which may have failed.
         """
         if not claiming.cancelled() and claiming.exception() is None:
             await self.release(journal, task_id)
@@ -157,9 +162,10 @@ def _can_go_on(events: Sequence[Event], *, even_if_ended_at_limit: bool) -> bool
 
 
 async def _end_incomplete_fork(journal: Journal, events: Sequence[Event]) -> Sequence[Event]:
-    """End a task that must not be resumed, because its events were not copied completely.
+    """End the task if it is an incomplete fork, which must not be resumed.
 
-    Return the events of the task, and the events of any other task unchanged.
+    Returns:
+        The task's events, with the event of the end if the task was ended.
     """
     if is_over(events) or not is_incomplete_fork(events):
         return events

@@ -90,8 +90,11 @@ class RecordedCall:
         """Return a recorded request about the call, and the decision if it is still valid.
 
         Args:
-            outcome_unknown: Whether to return the question whether to repeat the interrupted call,
-                instead of the ordinary request for approval.
+            outcome_unknown: True for the request that asks whether to repeat the interrupted call;
+                False for the ordinary request for approval.
+
+        Returns:
+            The request and the decision; both are None if there is no record that still applies.
         """
         if outcome_unknown:
             repeat_decision = self.repeat_decision

@@ -349,7 +349,7 @@ class Ledger:
         """Count the costs of a resumed task and its finished child tasks.
 
         A resumed task may repeat the call that started a child, and so call :meth:`begin` for the
-        child. ``_counted_children`` prevents that the child's cost is then counted twice.
+        child. ``_counted_children`` keeps the child's cost from being counted twice.
         """
         for event in events:
             if isinstance(event, ModelReplied):
