@@ -163,9 +163,8 @@ class EnvFile:
         """
         values_by_name: dict[str, str] = {}
         for name, value in self.entries:
-            values_by_name[name] = (
-                f"{values_by_name[name]}\0{value}" if name in values_by_name else value
-            )
+            earlier = values_by_name.get(name)
+            values_by_name[name] = value if earlier is None else f"{earlier}\0{value}"
         return values_by_name
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:

@@ -615,12 +615,12 @@ def check_one_of(subject: str, value: object, allowed: Iterable[str]) -> None:
         ConfigurationError: If the value is not allowed; the error lists the allowed strings.
     """
     words = list(allowed)
-    is_allowed = isinstance(value, str) and value in words
-    if not is_allowed:
-        suggestion = did_you_mean(value, words) if isinstance(value, str) else ""
-        raise ConfigurationError(
-            f"{subject} is {value!r}{suggestion}", hint=f"one of: {', '.join(words)}"
-        )
+    if isinstance(value, str) and value in words:
+        return
+    suggestion = did_you_mean(value, words) if isinstance(value, str) else ""
+    raise ConfigurationError(
+        f"{subject} is {value!r}{suggestion}", hint=f"one of: {', '.join(words)}"
+    )
 
 
 def check_above_zero(subject: str, value: object) -> None:

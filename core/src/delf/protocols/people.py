@@ -356,7 +356,7 @@ def person_of(text: str) -> Person:
     data = _known_fields(Person, json.loads(text))
     keys = tuple(_key_of(_known_fields(PersonKey, item)) for item in data.pop("keys", ()))
     for name in {"rights", "teams", "notices", "notice_ways", "former_uids"} & set(data):
-        data[name] = tuple(data[name])
+        data[name] = tuple(data[name])  # a list in JSON
     history = tuple(
         PersonEntry(**_known_fields(PersonEntry, item)) for item in data.pop("history", ())
     )

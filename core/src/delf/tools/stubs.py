@@ -228,10 +228,10 @@ def _names_by_priority(
     """
     # Read actions of the resources that the task names, since scripts have to find records first.
     read_names = readers_mentioned(task, catalog)
-    known_names = frozenset(ranked_names)
-    first_names = [name for name in matches[:_MAX_BEST] if name in known_names]
+    chosen_names = frozenset(ranked_names)
+    first_names = [name for name in matches[:_MAX_BEST] if name in chosen_names]
     first_names += ranked_names[:_MAX_BEST]
-    first_names += [name for name in read_names if name in known_names]
+    first_names += [name for name in read_names if name in chosen_names]
     return dict.fromkeys([*first_names, *add_readers(ranked_names, catalog)])
 
 

@@ -340,7 +340,7 @@ def _limits_inside(group: _Group, limits: _Limits) -> _Limits:
     """Return the limits for the items of a group: usually one level less."""
     if group.opening == _LIST:
         return limits
-    # An outermost record such as ``{"data": {…}}`` only wraps the data, and is no level.
+    # The outermost envelopes, such as ``{"data": {…}}``, only wrap the data, and are no levels.
     if limits.is_in_envelopes_only and _is_envelope(group):
         return limits
     return limits._replace(depth=max(limits.depth - 1, 0), is_in_envelopes_only=False)
