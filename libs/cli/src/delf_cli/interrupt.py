@@ -160,7 +160,7 @@ class _Stop:
         if self._signal_count > 1:  # the clean-up hangs, or the person does not want to wait for it
             self._restore_terminal()  # a question may have changed the mode
             signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)  # ends the process
         os.write(self._pipe_writer, b"\0")
 
     def _warn_if_blocked(self, loop: asyncio.AbstractEventLoop) -> None:

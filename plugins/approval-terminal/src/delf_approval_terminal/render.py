@@ -162,9 +162,9 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
 
 def _text_part(text: str, *, whole: bool) -> Part:
     """Format a text in lines; only its beginning unless ``whole``."""
-    start = text if whole else text[:_MAX_CHARACTERS]
-    if not whole and start.count("\n") >= _MAX_LINES:
-        start = "\n".join(start.split("\n", _MAX_LINES)[:_MAX_LINES])
+    start = text
+    if not whole:
+        start = "\n".join(text[:_MAX_CHARACTERS].split("\n", _MAX_LINES)[:_MAX_LINES])
     lines = [escape(line.replace("\t", "    ")) for line in start.split("\n")]
     hidden_count = len(text) - len(start)
     if hidden_count:
