@@ -46,9 +46,12 @@ def _request_lines(request: Mapping[str, Any]) -> Iterator[str]:
     for name, value in request.items():
         if name == "messages":
             for message in value:
-                lines = str(message["text"]).splitlines()
-                lines += [json.dumps(part, sort_keys=True) for part in message.get("parts", ())]
-                for line in lines:
-                    yield f"{message['role']}: {line}"
+                yield from _message_lines(message)
         else:
             yield f"{name}: {json.dumps(value, sort_keys=True)}"
+
+
+def _message_lines(message: Mapping[str, Any]) -> list[str]:
+    lines = str(message["text"]).splitlines()
+    lines += [json.dumps(part, sort_keys=True) for part in message.get("parts", ())]
+    return [f"{message['role']}: {line}" for line in lines]

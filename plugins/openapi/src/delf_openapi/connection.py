@@ -215,7 +215,7 @@ class APITool(Connection[OpenAPISettings]):
             self._confirm_selectors, api.endpoints, api.entries, self.name
         )
         self._note_refused_actions(api)
-        self.summary = self._summarised(api)
+        self.summary = self._make_summary(api)
         return api
 
     def _apply_effects(self, effects: OperationEffects) -> None:
@@ -345,7 +345,7 @@ class APITool(Connection[OpenAPISettings]):
     def _cache(self) -> Cache:
         return Cache(self._settings.cache_dir)
 
-    def _summarised(self, api: API) -> str:
+    def _make_summary(self, api: API) -> str:
         """Return the description of the connection that the model reads."""
         title = clean(api.info.get("title"), 60) or "A REST API"
         text = f"{title}. Any call takes {FULL_RESPONSE}=True for status, headers and body"

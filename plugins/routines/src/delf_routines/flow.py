@@ -243,8 +243,8 @@ class _VariableUses:
         Anywhere else, the value could change the meaning of the text, such as a query or a command.
         """
         f_string = self._parents[id(field)]
-        # In f"name = '{value}'", only a value with a quote could end the text in quotes.
         is_f_string = isinstance(f_string, ast.JoinedStr)
+        # In f"name = '{value}'", only a value with a quote could end the text in quotes.
         if self._are_values_without_quotes and is_f_string and _in_quotes(field, f_string):
             return True
         return self._is_only_printed(f_string)

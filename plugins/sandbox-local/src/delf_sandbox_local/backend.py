@@ -215,8 +215,8 @@ class LocalBackend:
 
     async def _running_server(self) -> ForkServer:
         """Return the template process; start another process if none is alive."""
-        # A template process belongs to the event loop that started it. For another loop, this call
-        # ends the process, too, by _abandon().
+        # A template process belongs to the event loop that started it. If another loop is running
+        # now, the pool calls _abandon(), which also ends the process.
         self.pool.abandon_sessions_of_other_loop()
         server = self._server
         if server is None or not server.is_connected:

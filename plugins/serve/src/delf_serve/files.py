@@ -202,7 +202,8 @@ class Uploads:
         used: Counter[str] = Counter()
         for file in self._folder.glob("*/*/*"):
             try:
-                used[file.parent.parent.name] += _charged_bytes(file.stat().st_size)
+                user_folder = file.parent.parent  # the file is <user>/<id>/<name>
+                used[user_folder.name] += _charged_bytes(file.stat().st_size)
             except OSError:  # it was removed meanwhile
                 continue
         return used

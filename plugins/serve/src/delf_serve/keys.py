@@ -148,12 +148,12 @@ class Keys:
         Raises:
             ConfigurationError: If a key is invalid. The message names its position, never its text.
         """
-        api_key = "" if settings.api_key is None else settings.api_key.get_secret_value()
-        if not api_key:
-            api_key = environ.get(VARIABLE, "")
-        stripped_texts = [text.strip() for text in api_key.split(",")]
+        api_keys = "" if settings.api_key is None else settings.api_key.get_secret_value()
+        if not api_keys:
+            api_keys = environ.get(VARIABLE, "")
+        stripped_texts = [text.strip() for text in api_keys.split(",")]
         texts = [text for text in stripped_texts if text]
-        if api_key and not texts:
+        if api_keys and not texts:
             raise ConfigurationError("an API key is empty")
         # A server with a login of people must never be open to everybody, even without API keys.
         return cls(texts, requires_login=settings.has_login)

@@ -79,7 +79,7 @@ class OwnTables:
         if self.trust.get(name, trust_of_table) != "own":
             return False
         # The setting may name the column in another way, such as ``shop.orders.note``. A key
-        # without a point names a table, even if the column has the same name.
+        # without a dot names a table, even if the column has the same name.
         outside_columns = [key for key in self._outside_keys() if "." in key]
         return not any(_may_mean(key, name) for key in outside_columns)
 

@@ -212,8 +212,9 @@ def _is_version(earlier_blocks: Sequence[Block], later_block: Block) -> bool:
     earlier = "\n\n".join(block.code for block in earlier_blocks)
     earlier_names = bound_names(earlier)
     later_names = bound_names(later_block.code)
-    shared = earlier_names & later_names
-    if shared and len(shared) * 2 >= min(len(earlier_names), len(later_names)):
+    shared_names = earlier_names & later_names
+    half_of_names = min(len(earlier_names), len(later_names)) / 2
+    if shared_names and len(shared_names) >= half_of_names:
         return True
     matcher = difflib.SequenceMatcher(None, earlier.split("\n"), later_block.code.split("\n"))
     return matcher.quick_ratio() > _MIN_SIMILARITY
