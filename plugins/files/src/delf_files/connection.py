@@ -52,6 +52,7 @@ _KINDS: Final = {
 }
 
 # The extra of this package that reads a kind of file, and the modules that the extra installs.
+# The extra of this package for each kind of file, and the modules that the extra installs.
 _LIBRARIES: Final = {
     "excel": ("excel", "openpyxl", "xlrd"),
     "pdf": ("pdf", "pypdf"),
@@ -153,7 +154,7 @@ class Files(Connection):
         }
         result = await self._in_child("delf_files.reading:read_content", arguments, file, context)
         if "too_large" in result:
-            raise self._too_large(file, result["too_large"])
+            raise self._too_large_error(file, result["too_large"])
         return result["content"]
 
     @action("reading", effect="read")
@@ -296,9 +297,9 @@ class Files(Connection):
     def _check_size(self, file: InputFile) -> None:
         size = _size(file)
         if size > self._most_bytes:
-            raise self._too_large(file, f"has {size:,} bytes")
+            raise self._too_large_error(file, f"has {size:,} bytes")
 
-    def _too_large(self, file: InputFile, reason: str) -> ToolExecutionError:
+    def _too_large_error(self, file: InputFile, reason: str) -> ToolExecutionError:
         """Return the error for a file that is too large for :meth:`read`.
 
         Args:

@@ -64,12 +64,13 @@ class Dialect:
         """
         # The limit is that of the whole process: raise Python's default, and never lower it.
         csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
-        options: dict[str, Any] = {"quotechar": self.quote or '"', "doublequote": True}
+        options: dict[str, Any] = {"skipinitialspace": self.separator in ",;"}  # as in "a, b"
         if self.quote is None:
-            options = {"quoting": csv.QUOTE_NONE}
-        elif self.backslash:
-            options["escapechar"] = "\\"  # in addition to doubled quotes
-        options["skipinitialspace"] = self.separator in ",;"  # as in "a, b"
+            options["quoting"] = csv.QUOTE_NONE
+        else:
+            options |= {"quotechar": self.quote, "doublequote": True}
+            if self.backslash:
+                options["escapechar"] = "\\"  # in addition to doubled quotes
         return csv.reader(lines, delimiter=self.separator, strict=strict, **options)
 
     def rows(self, text: str) -> Iterator[list[str]]:

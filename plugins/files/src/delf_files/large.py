@@ -136,7 +136,10 @@ class _KeyRenamer:
         self._inner: dict[str, _KeyRenamer] = {}
 
     def renamed(self, value: Any) -> Any:
-        """Return a JSON value with names such as ``ID_2`` for keys that differ only by case."""
+        """Return a record with names such as ``ID_2`` for keys that differ only by case.
+
+        The records in a list are inner objects. Any other value is returned unchanged.
+        """
         if isinstance(value, list):
             items = cast("list[Any]", value)
             return [self.renamed(item) for item in items] if self._renames_inner_keys else items

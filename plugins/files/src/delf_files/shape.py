@@ -325,8 +325,8 @@ class _SheetRows(NamedTuple):
         if not self.above:
             return ""
         titles = " / ".join(filter(None, (_cells_line(row) for _, row in self.above)))
-        read = f"read it with header={self.header_number}"
-        return f"; above the columns' names stands {titles}: {read}"
+        advice = f"read it with header={self.header_number}"
+        return f"; above the columns' names stands {titles}: {advice}"
 
 
 def _describe_sheet(

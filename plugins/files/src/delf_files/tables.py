@@ -143,8 +143,7 @@ class TableRows:
             ValueError: If the row with the number of the header does not exist.
         """
         if self._header is None:
-            first = next(self._rows, None)
-            return [] if first is None else first[1]
+            return next((row for _, row in self._rows), [])
         for number, row in self._rows:
             if number == self._header:
                 return row

@@ -293,10 +293,12 @@ def _rows_with_formulas(
     return zip(_rows(sheet), _rows(formula_sheet), strict=False)
 
 
-def _fill_formulas(values: list[Any], formulas: Sequence[Any], number: int, scan: Sheet) -> None:
+def _fill_formulas(
+    values: list[Any], formulas: Sequence[Any], row_number: int, scan: Sheet
+) -> None:
     """Write the text of each formula that has no computed value into the values of a row."""
     for index, formula in enumerate(formulas):
-        if values[index] is None and (number, index) in scan.uncomputed_cells:
+        if values[index] is None and (row_number, index) in scan.uncomputed_cells:
             # An array formula is an object with a text, a data table an object without one.
             text = getattr(formula, "text", formula)
             if isinstance(text, str):
