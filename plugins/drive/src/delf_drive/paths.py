@@ -46,8 +46,9 @@ class PathResolver:
         Raises:
             ToolRefusedError: If no file or more than one file matches, or the reference is blank.
         """
+        is_root = reference.strip() == "/"
         names_nothing = not reference.strip(" /")  # such as "" or "//"
-        if names_nothing and reference.strip() != "/":
+        if names_nothing and not is_root:
             # A script's mistake must not delete or share the whole drive.
             raise ToolRefusedError("no file is named; the drive itself is 'root'")
         record = await self._find(reference)

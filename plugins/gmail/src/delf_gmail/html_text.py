@@ -185,6 +185,7 @@ def _attributes(piece: str) -> dict[str, str]:
     name = _NAME.match(piece)
     name_end = 0 if name is None else name.end()
     for match in _ATTRIBUTE.finditer(piece[:_MAX_TAG_LENGTH], name_end):
-        value = next((group for group in match.groups()[1:] if group), "")
-        attributes.setdefault(match[1].lower(), html.unescape(value))
+        name_part, *values = match.groups()  # a value for each kind of quotes, and without quotes
+        value = next(filter(None, values), "")
+        attributes.setdefault(name_part.lower(), html.unescape(value))
     return attributes

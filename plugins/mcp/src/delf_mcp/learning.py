@@ -32,9 +32,9 @@ class Results:
         self._name = name
         self._settings = settings
         self._samples: Samples | None = None  # the learned types; made on first use
-        # The checkers of the tools' output schemas, and the places and types that were reported or
-        # learned before; both by the key of _sample_key().
+        # The checkers of the tools' output schemas, by the key of _sample_key().
         self._checkers: dict[str, Checker | None] = {}
+        # The types that earlier results of a tool had, and their places, by the same key.
         self._known_types: dict[str, set[Found]] = {}
 
     def observed_types(self, tool: types.Tool) -> ObservedTypes:

@@ -198,7 +198,8 @@ class RedirectListener:
         faults = (EOFError, ConnectionError, ValueError, LookupError, asyncio.LimitOverrunError)
         with contextlib.suppress(*faults):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            is_logged_in = self._take_result(_first_values(head.split(" ")[1]))
+            address = head.split(" ")[1]  # as in "GET /callback?code=… HTTP/1.1"
+            is_logged_in = self._take_result(_first_values(address))
             page = _LOGGED_IN if is_logged_in else _NOT_LOGGED_IN
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n")
             writer.write(b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(page) + page)
