@@ -348,7 +348,8 @@ def lines_of(report: Report) -> list[str]:
     head, rows = rows_of(report)
     lines = [*map(visible, summary_of(report)), "", *table(rows, head, whole=True)]
     for letter, variant in _lettered(report):
-        for case in (case for case in variant.cases if not case.passed):
+        failed_cases = [case for case in variant.cases if not case.passed]
+        for case in failed_cases:
             lines += ["", f"{letter}{visible(case.name)}"]
             lines += [wrap_text(f"  {visible(problem)}", indent=2) for problem in case.problems]
     if any(case.unrecorded for variant in report.variants for case in variant.cases):

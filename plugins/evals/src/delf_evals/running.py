@@ -282,7 +282,7 @@ async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
         DelfError: If a connection does not answer.
     """
     contexts: dict[str, str] = {}
-    # No task runs, so that no output folder is needed.
+    # No task runs, so no output folder is needed.
     async with isolated_agent(setup, setup.agent().tools, output_dir="") as agent:
         for tool in agent.tools:
             if isinstance(tool, SupportsContext):

@@ -238,6 +238,7 @@ class PluginContract(Contract):
         return [record for record in host.records() if record.name in names]
 
     def _specs(self) -> list[tuple[PluginHost, Spec]]:
+        """Return the plugin's specs, each with the host that resolves it."""
         host: Any = PluginHost.discover(environ={})
         kinds = {cls.kind: cls for cls in Spec.__subclasses__()}
         specs: list[tuple[PluginHost, Spec]] = []

@@ -252,7 +252,7 @@ size
     async def test_open_files_are_limited(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             run = await bench.open(limits=Limits(open_files=32))
-            opened = getattr(await run(_OPEN_FILES), "value", 0)
+            opened = getattr(await run(_OPEN_FILES), "value", 0)  # a failed script has no value
             assert opened <= 32, (
                 f"a script has {opened} files open with `open_files` 32: one script can use up the "
                 'open files of all scripts; set RLIMIT_NOFILE, or take "open_files" out of `limits`'
