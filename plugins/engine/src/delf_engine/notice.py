@@ -30,9 +30,9 @@ class Notice:
         """True if the notice was not shown on this machine before."""
 
     def take(self) -> tuple[str, ...]:
-        """Return the text to show, and record on this machine that it was shown.
+        """Return a tuple with the text, and record on this machine that the text was shown.
 
-        Returns a tuple with the text; an empty tuple if the text was shown before.
+        The tuple is empty if the text was shown before.
         """
         if not self.is_new or self._text is None:
             return ()

@@ -145,7 +145,7 @@ class Redactor:
         self._declared = redactable(secrets)
         # The secrets that learn() added, by their source, such as a connection's name.
         self._learned: dict[str, set[str]] = {}
-        self._learning = threading.Lock()
+        self._learning_lock = threading.Lock()
         self.secret_forms = SecretForms(self._declared)
 
     @property
@@ -157,7 +157,7 @@ class Redactor:
         """Replace the secrets of a source, such as a connection, by its current secrets."""
         # A secret may be a whole key file or URL: then each secret inside of it is one, too.
         new_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
-        with self._learning:
+        with self._learning_lock:
             old_union = self._declared.union(*self._learned.values())
             self._learned[source] = redactable(new_secrets)
             new_union = self._declared.union(*self._learned.values())

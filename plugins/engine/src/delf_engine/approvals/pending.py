@@ -127,7 +127,7 @@ class PendingRequests:
         with self._lock:
             pending = self._waiting.get(request_id)
             if pending is None:
-                raise _not_pending(request_id, self._outcomes.get(request_id))
+                raise _not_pending_error(request_id, self._outcomes.get(request_id))
             pending.take_remark(remark, author, inbox_position)
 
     def settle(self, request_id: str, answer: Answer) -> None:
@@ -160,7 +160,7 @@ class PendingRequests:
         with self._lock:
             pending = self._waiting.get(request_id)
             if pending is None:
-                raise _not_pending(request_id, self._outcomes.get(request_id))
+                raise _not_pending_error(request_id, self._outcomes.get(request_id))
             # Under the lock, so that of two answers at once only one finds the request.
             _check_answer(pending.request, answer, digest)
             if not pending.take_answer(answer):
@@ -183,7 +183,7 @@ def _set_result(future: asyncio.Future[Answer], answer: Answer) -> None:
         future.set_result(answer)
 
 
-def _not_pending(request_id: str, outcome: str | None) -> UnknownRequestError:
+def _not_pending_error(request_id: str, outcome: str | None) -> UnknownRequestError:
     if outcome is None:
         return UnknownRequestError(f"no request {request_id!r} waits for approval")
     return UnknownRequestError(

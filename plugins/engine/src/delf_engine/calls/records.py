@@ -213,15 +213,15 @@ class CallRecords:
         except Exception as failure:
             if not call.has_start_event:
                 raise
-            raise self._unrecorded(call, failure) from failure
+            raise self._unrecorded_call_error(call, failure) from failure
 
     def _remove_from_under_way(self, call: Call) -> None:
         """Remove a call from the calls in flight, and wake the calls that wait for their ends."""
         self._under_way.pop(call.number, None)
         self._call_ended.set()
 
-    def _unrecorded(self, call: Call, failure: Exception) -> UnrecordedCallError:
-        """Return the error for a call whose end could not be recorded."""
+    def _unrecorded_call_error(self, call: Call, failure: Exception) -> UnrecordedCallError:
+        """Return the error for a call whose end could not be recorded, and keep the first one."""
         cause = failure.message if isinstance(failure, DelfError) else repr(failure)
         error = UnrecordedCallError(
             f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded: "

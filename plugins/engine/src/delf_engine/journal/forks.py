@@ -214,7 +214,8 @@ def _with_new_request_id(event: Event, new_ids: Mapping[str, str]) -> Event:
     changes: dict[str, Any] = {"request_id": new_ids[old_id]}
     if isinstance(event, ApprovalDecided):
         # A remembered decision applies to later calls of other tasks until it is revoked. A copy
-        # would apply even after the original was revoked. ``user`` and ``project`` name the tasks.
+        # would apply even after the original was revoked. ``user`` and ``project`` say whose later
+        # tasks these are, and in which folder.
         changes |= {"remember": "no", "user": None, "project": None}
     return replace(event, **changes)
 

@@ -87,6 +87,7 @@ class ObserverFeed:
         self._name = name
         self._redactor = redactor
         self._observer = observer
+        # None comes after the last event.
         self._queue: asyncio.Queue[tuple[Event | PersonChange, Context] | None] = asyncio.Queue()
         self._task = shared_task(self._deliver_all())
         self._failed = False

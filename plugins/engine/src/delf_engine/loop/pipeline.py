@@ -302,7 +302,10 @@ class TaskPipeline:
                 await keep_variables(self._run, session, scripts.variables)
 
     def _checked_answer(self, text: str) -> str | DelfError:
-        """Return the strategy's answer, or the error if the answer is invalid."""
+        """Return the strategy's answer, or the error if the answer is invalid.
+
+        In place of an empty answer, return the value of the last script, if there is one.
+        """
         host = self._host
         error = host.accept_answer(text)
         if error is not None:

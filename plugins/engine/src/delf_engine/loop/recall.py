@@ -16,7 +16,7 @@ from delf_engine.task_run import TaskRun
 
 
 async def recall_context(run: TaskRun, timeout_seconds: float) -> None:
-    """Load the conversation, and search the memory store for facts about the task.
+    """Load the conversation and its variables, and search the memory for facts about the task.
 
     A failed search becomes a warning, because the task can continue without facts.
 

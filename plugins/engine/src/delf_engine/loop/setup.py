@@ -36,7 +36,7 @@ async def _set_up_remaining(run: TaskRun) -> None:
     async with run.log.step(Step.SETUP):
         while remaining:
             await _set_up(run, remaining[0])
-            del remaining[0]
+            del remaining[0]  # only now: if this task is cancelled, the next task sets it up
 
 
 async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:

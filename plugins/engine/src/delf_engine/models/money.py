@@ -155,7 +155,7 @@ class Ledger:
                 expected_usd=expected_usd,
             )
         if self.unpriced_calls and not self.allow_unpriced:
-            raise self._unpriced("a model without a known price was used")
+            raise self._unpriced_error("a model without a known price was used")
 
     def refuse_unpriced(self, model: str) -> None:
         """Refuse a model without a known price if there is a budget.
@@ -166,9 +166,9 @@ class Ledger:
         if self.outer_ledger is not None:
             self.outer_ledger.refuse_unpriced(model)
         if self.budget_usd is not None and not self.allow_unpriced:
-            raise self._unpriced(f"the price of the model {model!r} is not known")
+            raise self._unpriced_error(f"the price of the model {model!r} is not known")
 
-    def _unpriced(self, reason: str) -> BudgetExceededError:
+    def _unpriced_error(self, reason: str) -> BudgetExceededError:
         return BudgetExceededError(
             f"{reason}, so the budget of ${self.budget_usd:g} cannot be kept",
             limit_usd=self.budget_usd,

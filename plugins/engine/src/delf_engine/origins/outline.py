@@ -357,8 +357,8 @@ class Outline:
             return self._fits(None, value, name, may_differ)
         if self._is_computed_from(planned_node, sources):
             return True
-        # No stranger chose what to send, so the parameter's name alone decides what is content: as
-        # ``text``, even a table of numbers may differ from the plan.
+        # No stranger chose what to send, so the parameter's name alone decides what is content. In
+        # a parameter ``text``, even a table of numbers may differ from the plan.
         has_content_name = partial(_has_content_name, may_differ)
         return self._fits(planned_node, value, name, has_content_name)
 

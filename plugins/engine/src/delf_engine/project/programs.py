@@ -220,7 +220,8 @@ def _is_cached(path: Path, status: os.stat_result, root: Path) -> bool:
     if path.suffix == ".pyc" and path.parent.name == _BYTECODE_FOLDER:
         # Python runs such a module only if the module names the time of its source file. That is
         # the time of the checkout, which the author of a repository cannot know.
-        return _content(path, 8)[4:] == _COMPARES_TIME
+        flags = _content(path, 8)[4:]
+        return flags == _COMPARES_TIME
     return path.suffix.lower() not in _LOADED_SUFFIXES
 
 

@@ -45,7 +45,7 @@ def _sources_of_call(call: CallStarted, origins: Origins) -> dict[str, Any]:
     for path, text in values_of(call.arguments):
         origin = origins.find(text)
         if origin.kind in ("task", "result"):
-            # The journal does not record the trust, without which data() fails.
+            # data() needs a trust, which the journal does not record: set any, and remove it.
             sources[path] = replace(origin, trust="own").data()
             del sources[path]["trust"]
     return sources
