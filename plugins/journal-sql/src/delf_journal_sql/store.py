@@ -499,7 +499,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
     )
     connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - only names of this module
     # After the deletion: an input is unused if no event of a remaining task names its file.
-    unused_inputs = sorted(_unused(connection, inputs))
+    unused_inputs = sorted(_unused_files(connection, inputs))
     return Pruned(
         tasks=tuple(removed_ids.values()),
         events=int(events),
@@ -508,7 +508,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
     )
 
 
-def _unused(connection: Connection, paths: set[str]) -> set[str]:
+def _unused_files(connection: Connection, paths: set[str]) -> set[str]:
     """Return which input files of removed tasks no remaining task uses.
 
     If an event with the files of a remaining task is damaged, the result is empty, because the task

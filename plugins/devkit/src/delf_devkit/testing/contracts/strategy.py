@@ -59,7 +59,7 @@ class _SimulatedTools:
         self.slow_name = ""  # the call of ``keep`` with this name ends after the other calls
         self.long_filler = ""  # a text that makes the results of ``keep`` long
         self.add_began = asyncio.Event()
-        self.may_add = asyncio.Event()
+        self.may_add = asyncio.Event()  # while this is not set, ``add`` waits
         self.may_add.set()
 
     @property
