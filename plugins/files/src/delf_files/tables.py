@@ -143,7 +143,8 @@ class TableRows:
             ValueError: If the row with the number of the header does not exist.
         """
         if self._header is None:
-            return next((row for _, row in self._rows), [])
+            no_names: list[str] = []
+            return next((row for _, row in self._rows), no_names)
         for number, row in self._rows:
             if number == self._header:
                 return row
