@@ -433,6 +433,24 @@ async def test_write_approval_shows_changes_without_changed_lines(
     assert shown in str(verdict.preview)
 
 
+@pytest.mark.parametrize("content", [b"x", b"line\n" * 20], ids=["short", "first half"])
+async def test_write_approval_shows_the_whole_size_of_a_file_above_the_limit(
+    notes: Path, content: bytes
+) -> None:
+    old = notes / "a.md"
+    old.write_bytes(b"line\n" * 40)
+    disk = Filesystem(roots={"notes": {"root": notes, "mode": "rw", "max_file_bytes": 100}})
+    write = {"path": "notes/a.md", "content": content}
+    verdict = await disk.check(ProposedCall(action="write_file", arguments=write))
+    assert isinstance(verdict, NeedsApproval)
+    assert verdict.preview == f"notes/a.md: 200 bytes → {len(content)} bytes"
+    old.write_bytes(b"line\n" * 39 + b"last\n")  # a change after the first 100 bytes
+    os.utime(old, (1, 1))  # as if the change came at another time
+    later = await disk.check(ProposedCall(action="write_file", arguments=write))
+    assert isinstance(later, NeedsApproval)
+    assert later.basis != verdict.basis
+
+
 def test_root_that_is_not_a_folder_is_refused_at_start(tmp_path: Path) -> None:
     with pytest.raises(
         ConnectionFileNotFoundError, match="'w' of filesystem is not a folder"

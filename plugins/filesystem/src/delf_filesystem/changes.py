@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,19 +22,23 @@ class Change:
 
     Args:
         place: The file.
-        before: The old content, truncated for a large file; None for a new or unreadable file.
+        before: The old content; None for a new or unreadable file.
         parts: The new content in pieces.
         hides_old: Whether ``before`` is None because the existing file cannot be read.
+        status_of_long_file: The status of the old file if ``before`` is only its beginning.
     """
 
     place: Place
     before: bytes | None
     parts: tuple[bytes | memoryview, ...]
     hides_old: bool = False
+    status_of_long_file: os.stat_result | None = None
 
     @property
     def old_state(self) -> str:
         """The old file in words: its size, ``new``, or that it cannot be read."""
+        if self.status_of_long_file is not None:
+            return f"{self.status_of_long_file.st_size} bytes"
         if self.before is not None:
             return f"{len(self.before)} bytes"
         return "a file that cannot be read" if self.hides_old else "new"
@@ -64,6 +69,9 @@ def basis_of(changes: Sequence[Change]) -> str:
     for change in changes:
         content = change.before
         before = change.old_state if content is None else hashlib.sha256(content).hexdigest()
+        status = change.status_of_long_file
+        if status is not None:  # the content after ``before`` may change, too
+            before += f" {status.st_size} {status.st_mtime_ns}"
         digest.update(f"{change.place}\0{before}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -86,10 +94,11 @@ def _diff(change: Change) -> list[str]:
     name = str(change.place)
     before = change.before or b""
     after = b"".join(change.parts) if change.size <= _MAX_COMPARED_BYTES else None
-    is_unchanged = after is not None and after == change.before
+    is_long = change.status_of_long_file is not None
+    is_unchanged = after is not None and after == change.before and not is_long
     if is_unchanged:
         return []
-    old = _lines_to_compare(before)
+    old = None if is_long else _lines_to_compare(before)
     new = None if after is None else _lines_to_compare(after)
     sizes = [f"{name}: {change.old_state} → {change.size} bytes"]
     if old is None or new is None:

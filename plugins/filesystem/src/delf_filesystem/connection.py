@@ -406,14 +406,14 @@ class Filesystem(Connection[FilesystemSettings]):
         """
         place = self._roots.file(path, write=True)
         data = content.encode() if isinstance(content, str) else content
-        before = self._content_before(place)
+        before, status_of_long_file = self._content_before(place)
         has_byte_order_mark = before is not None and before.startswith(codecs.BOM_UTF8)
         if has_byte_order_mark and isinstance(content, str):
             data = codecs.BOM_UTF8 + data.removeprefix(codecs.BOM_UTF8)
         if len(data) > place.settings.max_file_bytes:
             raise _too_large(place, "write", "write less, or several files")
         hides_old = before is None and is_present(place)
-        return Change(place, before, (data,), hides_old)
+        return Change(place, before, (data,), hides_old, status_of_long_file)
 
     def _edit_change(self, path: str, old: bytes, new: bytes) -> Change:
         """Return the change that replaces the only occurrence of a text in a file."""
@@ -455,13 +455,19 @@ class Filesystem(Connection[FilesystemSettings]):
         _check_encoding(place, content, new)
         return Change(place, content, (changed,))
 
-    def _content_before(self, place: Place) -> bytes | None:
-        """Return a file's content before its change; None if the file is missing or unreadable."""
+    def _content_before(self, place: Place) -> tuple[bytes | None, os.stat_result | None]:
+        """Return a file's content before its change; None if the file is missing or unreadable.
+
+        For a file with more than ``max_file_bytes``, return the beginning and the file's status.
+        """
+        max_bytes = place.settings.max_file_bytes
         try:
             with reading(place) as file:
-                return file.read(place.settings.max_file_bytes)
+                content = file.read(max_bytes + 1)
+                is_long = len(content) > max_bytes
+                return content[:max_bytes], os.fstat(file.fileno()) if is_long else None
         except ToolExecutionError:
-            return None
+            return None, None
 
     def _files_to_change(self, path: str, pattern: str) -> Iterator[Place]:
         """Yield the files that a call of ``replace`` may change."""
