@@ -365,7 +365,10 @@ class APITool(Connection[OpenAPISettings]):
     def _accepted_arguments(
         self, entry: Entry, configured: set[tuple[str, str]]
     ) -> Sequence[Argument]:
-        """Return the arguments that scripts can pass: those whose values are not in the settings.
+        """Return the arguments that scripts can pass.
+
+        Arguments whose values are in the settings are left out. If the settings have credentials,
+        arguments for keys are left out, too, except those in the path.
 
         Args:
             entry: The compiled operation.

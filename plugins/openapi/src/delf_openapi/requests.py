@@ -495,10 +495,10 @@ def _is_exact(media_type: str) -> bool:
 
 
 def accept_header(document: Document, operation: Operation) -> str:
-    """Return the value of the Accept header: the declared media types, then any other type.
+    """Return the value of the Accept header: the preferred media types, then any other type.
 
-    If JSON is declared, it is the only preferred type, so that the service chooses JSON. JSON is
-    also preferred if no type is declared.
+    If JSON or no type is declared, only JSON is preferred, so that the service chooses JSON.
+    Otherwise, the first five declared types are preferred.
     """
     exact = [
         media_type

@@ -78,7 +78,8 @@ class Checker:
         """Convert a parameter's value to its schema's type; in a URL, 5 and "5" look the same.
 
         A value stays unchanged if the schema allows its type, if the schema declares no type, or if
-        the value has no form in a declared type.
+        the value has no form in a declared type. A single value becomes a list if the only type is
+        ``array``.
         """
         try:
             resolved = self._document.resolve(schema)

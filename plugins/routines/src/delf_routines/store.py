@@ -105,9 +105,9 @@ class RoutineStore:
         return self._proposed(name).is_file()
 
     def proposed(self, name: str) -> tuple[Routine, bytes] | None:
-        """Return the proposed version of a routine; None if there is no proposal.
+        """Return the proposed version of a routine and its test case; None without a proposal.
 
-        The second item is the content of the file with the recorded run from which the proposal was
+        The test case is the content of the file with the recorded run from which the proposal was
         made.
         """
         path = self._proposed(name)

@@ -475,8 +475,9 @@ class Lowering(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> Any:
         """Let a script compare a date with another date that is written as ISO 8601 text.
 
-        ``==`` and ``!=`` become a call of ``__delf_same__``, which compares a date with a text as
-        text; in ``<``, ``<=``, ``>`` and ``>=`` both sides are converted to text.
+        If both sides may be dates, ``==`` and ``!=`` become a call of ``__delf_same__``, which
+        compares a date with a text as text. If a side of ``<``, ``<=``, ``>`` or ``>=`` is the text
+        of a date, all sides are converted to text.
         """
         self.generic_visit(node)
         match node:

@@ -674,7 +674,9 @@ class Tasks:
         return views, next_cursor
 
     async def newest(self, words: str, caller: Caller, since: float | None = None) -> str | None:
-        """Return the id of the caller's newest task with a given text; None if there is none.
+        """Return the id of the caller's newest task with a given text; None if none is found.
+
+        Only the newest tasks that contain the text are searched, up to a number of pages.
 
         Args:
             words: The whole text of the task.

@@ -122,6 +122,7 @@ def for_any(value: Any) -> Any:
 
     Raises:
         TypeError: For a value that cannot be stored.
+        ValueError: For NaN and infinity in a list or dict.
     """
     value = unwrap(value)
     return as_json(value) if isinstance(value, (list, dict)) else value
@@ -132,6 +133,7 @@ def for_duckdb(value: Any) -> Any:
 
     Raises:
         TypeError: For a value that cannot be stored.
+        ValueError: For NaN in a list, and for NaN and infinity in a dict.
     """
     value = unwrap(value)
     if _is_list_with_nan(value):
@@ -144,7 +146,7 @@ def for_sqlite(value: Any) -> Any:
 
     Raises:
         TypeError: For a value that cannot be stored.
-        ValueError: For a number that is too large.
+        ValueError: For NaN, and for a number with more digits than SQLite stores.
     """
     value = unwrap(value)
     if isinstance(value, int) and not -_FIRST_LARGE_INT <= value < _FIRST_LARGE_INT:

@@ -48,7 +48,8 @@ _MAX_TRIES: Final = 40
 def read_reply(reply: ModelReply) -> Reading:
     """Return the script in a reply's tool calls; without calls, the script in its text.
 
-    The scripts of several calls are joined. The calls count even if no tool was offered.
+    The scripts of several calls are joined; if one call is faulty, the result has no script. The
+    calls count even if no tool was offered.
     """
     readings = [from_arguments(call.arguments, find_script) for call in reply.calls]
     codes = [reading.code for reading in readings if reading.code is not None]

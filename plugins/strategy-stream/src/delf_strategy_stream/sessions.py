@@ -97,6 +97,9 @@ class SessionTurns:
         Returns:
             None if the model has no sessions, if no attempts remain, or while a resumed task gets
             the answers that the journal has recorded.
+
+        Raises:
+            DelfError: If opening fails, or if a session is required but no attempts remain.
         """
         if self._session is not None:
             return self._session
