@@ -63,7 +63,7 @@ class Spec:
     def arguments(self, value: str) -> Mapping[str, Any]:
         """Return the factory's arguments for the value that selected this spec.
 
-        The factory receives only those for which it has a parameter.
+        The factory receives only the arguments for which it has a parameter.
         """
         return {}
 

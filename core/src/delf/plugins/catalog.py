@@ -257,9 +257,10 @@ class Catalog:
         )
 
     def _probable_plugin(self, kind: str, name: str) -> tuple[PluginRecord | None, str | None]:
-        """Return the unusable plugin that probably offers a name, and its package.
+        """Return the unusable plugin that probably offers a name, and the package to install.
 
-        The package is None if no package of delf has the name, or if the package is installed.
+        The plugin is None if no installed plugin is a candidate. The package is None if no package
+        of delf has the name, or if the package is installed.
         """
         plugin_name = name.partition(":")[0]  # of ``plugin:model``
         is_installed = (kind, plugin_name) in self._offers

@@ -43,7 +43,7 @@ async def embed_or_refuse(
 
 
 def is_refusal(error: DelfError) -> bool:
-    """Return True if an embedder refuses a text, and False if it may embed the text later.
+    """Return True for an error that refuses the text, False if a later attempt may succeed.
 
     A timeout, a lost connection and a failure of the server say nothing about the text.
     """

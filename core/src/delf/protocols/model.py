@@ -37,8 +37,8 @@ class Model(Protocol):
 class SupportsPrice(Protocol, metaclass=ProtocolMeta):
     """A model whose price is known in advance, as a budget requires.
 
-    With a budget, a model whose ``price`` returns None is not asked. The cost of a model without
-    this method is known only after each reply.
+    With a budget, a model whose ``price`` returns None is not asked, unless the user has set
+    ``allow_unpriced``. The cost of a model without this method is known only after each reply.
     """
 
     async def price(self) -> Price | None:

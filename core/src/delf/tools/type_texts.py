@@ -370,7 +370,7 @@ def _is_envelope(group: _Group) -> bool:
     """Return True for a record with few keys, exactly one of which holds a large record.
 
     An envelope, such as ``{"data": {...}, "next": str}``, wraps the record with the data. A record
-    with more keys than an envelope is taken for the data.
+    with more keys counts as the data itself.
     """
     if group.opening != _RECORD or len(group.items) > _MAX_ENVELOPE_KEYS:
         return False

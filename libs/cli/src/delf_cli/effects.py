@@ -445,7 +445,7 @@ def _agent_setting(path: tuple[str, ...]) -> str:
 
 
 def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:
-    """Yield what the text of a setting makes delf do.
+    """Yield the effects of a text in a setting.
 
     The text can name an address to contact, an environment variable to read, or a path outside of
     the project.

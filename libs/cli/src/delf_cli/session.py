@@ -384,7 +384,7 @@ class _Outcome:
 
 
 class _Run:
-    """A run of work with an agent, whose progress and response are written.
+    """Works with an agent, and writes the progress and the response.
 
     Args:
         state: The program's flags.

@@ -44,7 +44,7 @@ class _TrustedRow(TypedDict):
 
     Args:
         folder: The folder.
-        at: The Unix time at which it was last trusted.
+        at: The Unix time at which the folder was last trusted.
         files: The files of the folder that have an effect.
     """
 
@@ -136,7 +136,7 @@ def _trust(folder: Folder) -> None:
 def _as_data(folder: Folder) -> _FolderRow:
     """Return data for JSON: a folder's files, and whether the folder is trusted.
 
-    The data also has what changed in the files since they were trusted, and what they make delf do.
+    The data also lists the changes since the files were trusted, and the effects of the files.
     """
     from delf_cli.effects import effects
 

@@ -247,8 +247,8 @@ class Transport:
     def may_send_token_to(self, url: str) -> bool:
         """Return True if the access token may be sent to a URL that the service gave.
 
-        This holds for a path, for a URL at the service's base URL, and for HTTPS to Google's API
-        servers.
+        This holds for a path, for a URL with the scheme and host of the service's base URL, and for
+        HTTPS to Google's API servers.
 
         Args:
             url: The URL, or a path below the service's base URL.

@@ -71,8 +71,8 @@ def keep_own_signatures(request: ModelRequest, model: str) -> ModelRequest:
 def may_think(request: ModelRequest) -> bool:
     """Return True if the model may think about a request.
 
-    Claude refuses thinking within a sequence of tool calls that began without thinking, such as one
-    that another model began.
+    Claude refuses thinking within a sequence of tool calls that began without thinking, such as a
+    sequence that another model began.
     """
     # The token contains the signature of the thinking before the call. A call without a token was
     # made without thinking, or by another model.

@@ -72,8 +72,8 @@ def _check_options(owner: str, options: Collection[str]) -> None:
 def _check_password_file(owner: str) -> None:
     """Raise if an entry of the user's password file has ``*`` for its host.
 
-    The library sends the password of any other entry to the host of the entry only. Each line is
-    ``host:port:database:user:password``.
+    An entry is a line ``host:port:database:user:password``. The library sends the password only to
+    the host of the entry, and with ``*`` to any host.
     """
     file = Path(os.environ.get("PGPASSFILE") or expand_home("~/.pgpass"))
     try:

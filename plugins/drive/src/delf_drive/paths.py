@@ -77,8 +77,8 @@ class PathResolver:
     def _remember_resource_key(self, file_id: str, resource_key: str | None) -> None:
         """Make all further requests send the resource key of a shared file.
 
-        Google requires the key for some files. A single header of each request has the keys of all
-        these files, as pairs of file id and resource key.
+        Google requires the key for some files. A single header of each request has the newest
+        ``_MAX_KEYS`` keys, as pairs of file id and resource key.
         """
         if not resource_key:
             return

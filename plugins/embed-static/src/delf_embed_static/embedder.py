@@ -46,7 +46,7 @@ class StaticEmbedder:
         return 1024
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """Return a vector of length 1 for each text; the kind of text makes no difference.
+        """Return a vector of norm 1 for each text; the kind of text makes no difference.
 
         Raises:
             ConfigurationError: If the model is missing or invalid.

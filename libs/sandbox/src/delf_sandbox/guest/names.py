@@ -502,7 +502,7 @@ class ToolNames:
         return self._is_read(_bound_name(item))
 
     def _is_read(self, word: str) -> bool:
-        """Return True if the script reads a name, except ``tools`` in ``tools.shop``.
+        """Return True if the script reads a name in any other way than ``tools`` in ``tools.shop``.
 
         The rewriting replaces ``tools.shop`` by the tool itself.
         """

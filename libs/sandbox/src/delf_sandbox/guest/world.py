@@ -229,7 +229,7 @@ def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..
 
     Args:
         real: The function.
-        date_index: The index of the argument that may be left out, the date.
+        date_index: The index of the optional date among the function's arguments.
     """
 
     def function_of_date(*args: Any) -> str:

@@ -82,9 +82,9 @@ class TaskFlows:
         return self._reason_unless_harmless(call, _Suspect.reason_to_review, learned_rules)
 
     def reason_to_show(self, call: Call) -> str | None:
-        """Return what a person who is asked about a call anyway should notice; None if nothing.
+        """Return a remark for a person who is asked about a call anyway; None without a remark.
 
-        The model is not asked for an outline, so the reason only says where values of the call
+        The model is not asked for an outline, so the remark only says where values of the call
         occur.
         """
         return self._reason_unless_harmless(call, _Suspect.reason_to_notice)

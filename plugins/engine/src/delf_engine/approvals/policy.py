@@ -301,7 +301,7 @@ class TaskApprovals:
         return None
 
     async def close(self, recorded_call: RecordedCall, reason: str) -> None:
-        """Close the pending request for approval of a call, because it is not asked any more.
+        """Close the pending request for approval of a call that needs no answer any more.
 
         Args:
             recorded_call: The call.

@@ -171,7 +171,7 @@ class _CallOrder:
         return not step.is_answer and step.call_id not in self._unrepeated_calls
 
     def _advance(self) -> None:
-        """Go on to the next step that has not happened again, and wake the calls whose turn it is.
+        """Advance to the next recorded step not repeated yet; wake the calls whose turn it is.
 
         Called after a call was made again or an answer was removed.
         """
