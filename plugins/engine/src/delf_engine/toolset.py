@@ -422,6 +422,9 @@ def _with_contents_of_user(connection: ConnectionLike, action: Action) -> Action
     """Apply the user's declaration of parameters with content, such as the body of a mail.
 
     Contents need no review, because they do not decide the effect of a call.
+
+    Raises:
+        ToolDefinitionError: If the user declares a parameter that the action does not have.
     """
     content_parameters = getattr(connection, "contents", {}).get(action.name)
     if content_parameters is None:
@@ -457,7 +460,7 @@ def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
     """Check that the names of connections differ, and that no name is reserved or a builtin's.
 
     Raises:
-        ToolDefinitionError: If names conflict; the message lists them.
+        ToolDefinitionError: If names conflict; the message names the first conflict.
     """
     seen_names: set[str] = set()
     for connection in connections:

@@ -63,7 +63,8 @@ class Column(NamedTuple):
 def short(value: Any) -> str:
     """Format a value as a Python literal on one line.
 
-    Dates, times, durations and decimals have their usual form. Long values are truncated.
+    Dates, times, durations and decimals have their usual form, and bytes only their number. Long
+    values are truncated.
     """
     if isinstance(value, (dt.date, dt.time, Decimal, dt.timedelta)):
         return str(value)

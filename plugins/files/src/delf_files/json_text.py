@@ -49,12 +49,14 @@ def _values_of_lines(reader: JSONReader, text: str) -> list[Any] | None:
 def read_json_lines(text: str, shown_name: str) -> list[Any]:
     """Parse the text of a JSON Lines file; broken lines are skipped with a note.
 
+    A text that is one JSON value on several lines is accepted, too.
+
     Args:
         text: The text.
         shown_name: The file's name in notes and errors for the model.
 
     Raises:
-        ValueError: If no line is JSON.
+        ValueError: If neither a line nor the whole text is JSON.
     """
     lines = JSONLinesReader(shown_name)
     values: list[Any] = []

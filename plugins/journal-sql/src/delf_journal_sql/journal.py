@@ -300,8 +300,11 @@ class SqlJournal:
         """Return the full id of the only task whose id begins with ``text``.
 
         Args:
-            text: The beginning of the id, with or without ``task_``.
+            text: The beginning of the id, with or without ``task_``; or the full id.
             users: The users whose tasks are searched; None for all tasks.
+
+        Raises:
+            UnknownTaskError: If no id, or more than one, begins with ``text``.
         """
         return await self._read(lambda c: store.resolve_id(c, text, users))
 

@@ -309,7 +309,7 @@ class MCP(Connection[MCPSettings]):
     def _make_actions(
         self, server: _Server, tools: Sequence[types.Tool], deadline: float
     ) -> _MadeActions:
-        """Make an action for each tool.
+        """Make an action for each usable tool, and collect the unusable tools.
 
         :class:`DeclaredEffects` decides whether the setting ``effects`` applies to a tool.
 

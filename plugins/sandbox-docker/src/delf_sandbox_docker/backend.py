@@ -256,7 +256,7 @@ class DockerBackend:
         self.engine.client().start(container)
 
     async def image_for(self, libraries: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-        """Build the image once. Return its name and the paths of its volumes.
+        """Build the image with some libraries, once. Return its name and the paths of its volumes.
 
         The first call also removes containers and folders that dead processes left behind.
         """

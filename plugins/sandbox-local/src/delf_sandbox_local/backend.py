@@ -259,6 +259,9 @@ def guest_archive() -> Path:
 
     The content of an existing archive is not checked, just as Python does not check its compiled
     modules.
+
+    Raises:
+        SandboxUnavailableError: If the archive cannot be written.
     """
     name = f"guest-{guest_digest()[:16]}-{sys.implementation.cache_tag}.pyz"
     for folder in (user_folder("cache"), Path(tempfile.gettempdir()) / f"delf-{os.getuid()}"):

@@ -837,7 +837,8 @@ class Tasks:
         """Resume a task that was interrupted, or that ended at its timeout or budget.
 
         Raises:
-            ProblemError: If the task is queued or running, or has ended for another reason.
+            ProblemError: If this server cannot resume the task, for example because the task is
+                running or has ended for another reason; or if a budget of the caller is exhausted.
         """
         record = await self._by_full_id(task_id, caller)
         events = await self.journal.read(record.task_id)

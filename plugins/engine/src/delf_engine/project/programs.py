@@ -186,6 +186,9 @@ def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_resul
 
     For a folder of packages, such as ``.venv``, the folder itself is yielded instead of its files.
     Files of caches and of Git are left out.
+
+    Raises:
+        ConfigurationError: If the folder has more than ``_MAX_ENTRIES`` files.
     """
     count = 0
     pending = [root]

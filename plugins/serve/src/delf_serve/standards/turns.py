@@ -268,6 +268,9 @@ async def _store_history(call: Call, turn: Turn) -> str | None:
     """Return the id of the conversation that a turn continues; None for a turn without history.
 
     If the client has sent the earlier messages itself, store them as a new conversation.
+
+    Raises:
+        ProblemError: If the agent has no chat in which the messages can be stored.
     """
     if turn.conversation is not None or not turn.history:
         return turn.conversation
