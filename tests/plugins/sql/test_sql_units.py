@@ -22,6 +22,7 @@ from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedErro
 from delf.plugins.host import PluginHost
 from delf_sql import SQL
 from delf_sql.backends.base import Problem
+from delf_sql.counting import Count, count_of
 from delf_sql.database import Database, LostError
 from delf_sql.failures import failed_statement_error
 from delf_sql.fitting import check_fits
@@ -641,3 +642,12 @@ def test_secret_at_the_end_of_a_shortened_error_is_redacted(cause, read_only):
     error = failed_statement_error(problem, backend, read_only=read_only, timeout=1.0)
     assert "x" * 390 in error.message
     assert "s3cret" not in error.message
+
+
+def test_rows_after_a_table_hint_are_counted():
+    insert = "INSERT INTO items WITH (TABLOCK)"
+    rows = check_write(f"{insert} VALUES (1, 'a'), (2, 'b')", "mssql")
+    assert count_of(rows, None) == Count("new rows", number=2)
+    query = check_write(f"{insert} SELECT id FROM other", "mssql")
+    counted = "SELECT count(*) AS n FROM (SELECT id FROM other) AS counted"
+    assert count_of(query, None) == Count("new rows", query=counted)

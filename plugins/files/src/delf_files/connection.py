@@ -51,7 +51,6 @@ _KINDS: Final = {
     ".docx": "docx",
 }
 
-# The extra of this package that reads a kind of file, and the modules that the extra installs.
 # The extra of this package for each kind of file, and the modules that the extra installs.
 _LIBRARIES: Final = {
     "excel": ("excel", "openpyxl", "xlrd"),

@@ -182,7 +182,9 @@ class Sessions:
             self._end_invalid(open_sessions - valid_sessions)
 
     def _end_invalid(self, ended_sessions: set[str]) -> None:
-        """End the requests whose session or key has ended, and those that need the same rights.
+        """End the requests whose session or key has ended, or whose caller's rights have changed.
+
+        A change of rights ends only the requests that need the same rights.
 
         Args:
             ended_sessions: The digests of the sessions that have ended.

@@ -121,7 +121,14 @@ def _count_inserted(
         tokens: The tokens outside of parentheses.
         end: The position in the text where the statement ends, or its RETURNING begins.
     """
-    rows_start = _first_with_word(tokens, "VALUES", "SELECT", "WITH")
+    # ``WITH (TABLOCK)`` after the table is a hint of SQL Server, and no common table expression.
+    hint_starts = {
+        token.start
+        for token, following in itertools.pairwise(tokens)
+        if token.word == "WITH" and _is_sign(following, "(")
+    }
+    other_tokens = (token for token in tokens if token.start not in hint_starts)
+    rows_start = _first_with_word(other_tokens, "VALUES", "SELECT", "WITH")
     if rows_start is None:
         return None
     start = rows_start.start
