@@ -254,7 +254,10 @@ class MessageIndex:
         )
 
     def _run_on_file(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a statement on the file of vectors. A file that is no database is created again.
+        """Run a statement on the file of vectors; return the rows.
+
+        Return no rows if the file is locked, full or read-only. A file that is no database is
+        created again. In both cases, the vectors are computed again later.
 
         Args:
             statement: The statement.

@@ -497,6 +497,9 @@ def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
     """Return the embedder with a name; without a name, the configured or installed embedder.
 
     None if ``name`` is ``"off"``, or if there is neither a name nor such an embedder.
+
+    Raises:
+        PluginError: If there is no embedder with the name.
     """
     if name == "off":
         return None

@@ -380,6 +380,9 @@ class RequestBuilder:
         Args:
             arguments: The arguments of the call.
             configured: The values from the settings, by placeholder in lower case.
+
+        Raises:
+            Misfit: If a part of the path would be ``.`` or ``..``.
         """
         path = operation_path(self.operation.endpoint.path)
         for param in self.operation.params:

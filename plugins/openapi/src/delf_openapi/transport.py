@@ -252,6 +252,10 @@ class Transport:
             message: The message to send.
             url: The URL, with the query.
             request: The request of the call, which may have been redirected.
+
+        Raises:
+            ToolExecutionError: If the response is too large or unreadable, or if the request cannot
+                be sent as HTTP.
         """
         import httpx
 
@@ -352,6 +356,9 @@ def _redirect_url(url: str, location: str, label: str) -> str:
         url: The URL of the request.
         location: The Location header.
         label: The request, for messages.
+
+    Raises:
+        ToolExecutionError: If the redirect has no valid address.
     """
     new_url = join_url(url, location)
     if new_url is None:

@@ -122,6 +122,9 @@ def _find_embedder(context: PluginContext, name: str | None) -> Embedder | None:
     """Return the embedder with a name; without a name, the agent's embedder.
 
     None if ``name`` is ``"off"``, or if there is neither a name nor an embedder of the agent.
+
+    Raises:
+        PluginError: If there is no embedder with the name.
     """
     if name == "off":
         return None
