@@ -109,7 +109,7 @@ class AgentContext:
             environ=environ,
             config=config,
             ledger=ledger,
-            pricing_files=(*_prices_of(root, project), user_folder("config") / PRICES_FILE),
+            pricing_files=(*_price_files_of(root, project), user_folder("config") / PRICES_FILE),
             folder=root,
             connect=connector_of(project, host, environ, root),
             secrets=tuple(secrets),
@@ -188,8 +188,8 @@ class AgentContext:
         )
 
 
-def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
-    """Return the price file of a folder, if it exists and the folder is trusted."""
+def _price_files_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
+    """Return the path of a folder's price file; empty if it is missing or not trusted."""
     try:
         content = read_file(root / PRICES_FILE, root)
         if content is None:

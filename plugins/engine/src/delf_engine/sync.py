@@ -502,7 +502,8 @@ class RuntimeLoop:
             return await await_on_loop(self._do(bound, work), bound.loop)
         except asyncio.CancelledError as error:
             reason = bound.error_of_cancelled_work()
-            if is_cancelled() or reason is None:
+            is_caller_cancelled = is_cancelled()
+            if is_caller_cancelled or reason is None:
                 raise
             raise reason from error
 

@@ -87,16 +87,16 @@ class PendingRequests:
             pending = self._waiting.get(request_id)
         return None if pending is None else pending.request
 
-    def close(self, request_id: str, reason: str) -> None:
+    def close(self, request_id: str, outcome: str) -> None:
         """Close a decided request.
 
         Args:
             request_id: The request.
-            reason: The outcome, such as "approved" or "expired".
+            outcome: The outcome, such as "approved" or "expired".
         """
         with self._lock:
             self._waiting.pop(request_id, None)
-            self._outcomes[request_id] = reason
+            self._outcomes[request_id] = outcome
             if len(self._outcomes) > _MAX_OUTCOMES:
                 oldest_id = next(iter(self._outcomes))
                 del self._outcomes[oldest_id]

@@ -249,7 +249,7 @@ class PluginContract(Contract):
 
 
 def _options_of(factory: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the name of a factory and of its settings class, each with its types of options."""
+    """Yield the name of a factory and of its settings class, each with its options and types."""
     name = getattr(factory, "__qualname__", type(factory).__name__)
     with contextlib.suppress(TypeError, ValueError):
         parameters = inspect.signature(factory).parameters.values()
