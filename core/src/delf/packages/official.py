@@ -118,8 +118,9 @@ def module_of(package: str) -> str:
 def how_to_install(package: str) -> str:
     """Return the command that installs a package.
 
-    delf's own packages are not on PyPI, so their command is that of delf's installer. For any other
-    package, the command is ``pip install NAME``.
+    delf's own packages are not on PyPI, so their command is that of delf's installer, or a ``pip``
+    command with ``--find-links`` if the installer is missing. For any other package, the command is
+    ``pip install NAME``.
     """
     from importlib.util import find_spec
     from shlex import quote

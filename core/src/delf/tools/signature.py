@@ -297,6 +297,8 @@ class ArgumentValidator:
     def check_defaults(self) -> None:
         """Check that the defaults of all parameters match their types.
 
+        A default of None is accepted for any type.
+
         Raises:
             ToolDefinitionError: If a default does not fit its type.
         """
@@ -320,7 +322,9 @@ class ArgumentValidator:
     def json_schema(self) -> dict[str, Any]:
         """Return a JSON Schema of the arguments, which is computed on the first call.
 
-        A type without a JSON equivalent, such as a class, has an empty schema.
+        A parameter whose type JSON cannot express, such as ``type[int]``, has an empty schema. If
+        pydantic cannot describe a type at all, such as ``type``, the result is only
+        ``{"type": "object"}``.
         """
         if self._schema is None:
             from pydantic.errors import PydanticInvalidForJsonSchema
@@ -414,10 +418,11 @@ def _expected_value(parameter: Parameter) -> str:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return the name if it is a valid Python identifier; raise otherwise.
+    """Return the name if scripts can call it; raise otherwise.
 
     Raises:
-        ToolDefinitionError: If the name is not a Python identifier.
+        ToolDefinitionError: If the name is not a Python identifier, is a keyword, or begins with
+            an underscore.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise ToolDefinitionError(

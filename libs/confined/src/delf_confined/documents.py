@@ -212,7 +212,7 @@ def _read_pages(pages: Iterable[Any]) -> list[_Page]:
 
 
 def _prefer_declared_encodings(page_or_form: Any, depth: int = 0) -> None:
-    """Remove the embedded fonts for which the document declares an encoding.
+    """Remove the embedded fonts, except TrueType, for which the document declares an encoding.
 
     pypdf prefers the encoding in an embedded font, and uses the declared encoding only without an
     embedded font. Errors of damaged entries are ignored.

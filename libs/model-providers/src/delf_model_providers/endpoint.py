@@ -203,7 +203,8 @@ def _resolve_named_provider(
 ) -> Endpoint:
     """Resolve the name of a model whose provider the configuration names.
 
-    If the model's name begins with the name of the same provider, this prefix is left out.
+    If the model's name begins with the name of the same provider, this prefix is left out. The
+    prefix stays if the configuration has a ``base_url`` and the provider is a supported one.
 
     Raises:
         ModelConfigurationError: If the provider is unknown.

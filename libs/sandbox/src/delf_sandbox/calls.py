@@ -153,7 +153,8 @@ class OpenCalls:
     async def _make_when_permitted(self, call: OpenCall, host: ScriptHost) -> CallAnswer | None:
         """Wait until fewer than ``MAX_SERVED`` calls run, then make a call and return the answer.
 
-        Return None, without making the call, if the call's script has ended meanwhile.
+        Return None, without making the call, if the call was queued and its script has ended
+        meanwhile.
         """
         must_queue = self._permits.locked()
         async with self._permits:

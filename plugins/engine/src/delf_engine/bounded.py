@@ -111,7 +111,8 @@ async def convert_exits_to_errors(call: Callable[[], Awaitable[T]]) -> T:
     """Await a plugin's method; raise an error if it tries to end the process or its asyncio task.
 
     Raises:
-        EndedItselfError: For ``SystemExit``, and for a cancellation that nobody requested.
+        EndedItselfError: For ``SystemExit``, for a cancellation that nobody requested, and for a
+            ``KeyboardInterrupt`` outside of the main thread.
     """
     try:
         return await call()

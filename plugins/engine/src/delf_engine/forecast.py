@@ -31,7 +31,7 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
     """Count the calls that a script certainly makes, provided that no call fails.
 
     Args:
-        code: The script; an invalid script makes no calls.
+        code: The script; an invalid or very large script counts as making no calls.
         names: The names of actions and tools to count, such as ``mail.send``.
     """
     is_too_large = check_script(code) is not None

@@ -560,6 +560,8 @@ class _WholeAnswer:
     def _complete_answer(self, reply: ModelReply, joined_text: str | None) -> ModelReply | None:
         """Return the reply with the whole answer; None if a further request has to complete it.
 
+        An answer that was truncated at the ``max_tokens`` of the original request counts as whole.
+
         Args:
             reply: The last reply.
             joined_text: The answer so far; None if it is not clear where the reply continues the

@@ -192,6 +192,9 @@ async def cancel_after_iterations(work: Callable[[], Awaitable[Any]], iterations
 
     Returns:
         True if the operation was still running and ended as cancelled.
+
+    Raises:
+        AssertionError: If the cancelled operation failed with another error.
     """
     task = asyncio.ensure_future(work())
     for _ in range(iterations):
