@@ -165,9 +165,10 @@ def may_be_reasoning(text: str) -> bool:
 
 
 def _find_unopened_closing(text: str) -> tuple[int, int] | None:
-    """Return the span of the last closing tag, such as ``</think>``, that has no opening tag.
+    """Return the span of the last closing tag, such as ``</think>``, if no tag opens before it.
 
-    Closing marks in the middle of a line and in a fenced code block do not count.
+    Closing tags in the middle of a line and in a fenced code block do not count. None if there is
+    no such tag.
     """
     last: tuple[int, int] | None = None
     fence_positions = [fence.start() for fence in _FENCE.finditer(text)]
@@ -240,7 +241,8 @@ def _strip_control_tokens(text: str) -> str:
 def without_reasoning(reply: ModelReply) -> ModelReply:
     """Return a reply whose reasoning is in ``reasoning`` instead of ``text``.
 
-    A reply whose reasoning has no closing mark gets the finish reason of a truncated answer.
+    A reply whose reasoning has no closing mark gets the finish reason of a truncated answer, unless
+    the reply has tool calls.
     """
     thoughts, text, is_complete = split_reasoning(reply.text)
     if text == reply.text and not thoughts:

@@ -172,7 +172,7 @@ class EnvFile:
 
         Args:
             environ: Variables that ``${NAME}`` may refer to, in addition to earlier lines of the
-                file.
+                file. A variable overrides an earlier line of the same name.
         """
         if not self.entries:
             return {}

@@ -28,7 +28,7 @@ _PREFIXES: Final[tuple[tuple[str, str, str], ...]] = (
 
 
 def prefix_of(model: str, kind: EmbeddingKind, declared_prompts: Mapping[str, str]) -> str:
-    """Return the prefix that a model needs before a text.
+    """Return the prefix that a model needs before a text; empty if the model needs none.
 
     Args:
         model: The model's name or path.

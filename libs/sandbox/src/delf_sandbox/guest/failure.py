@@ -87,6 +87,9 @@ def hide_own_frames(own_path_part: str) -> None:
 def find_failed_line(error: BaseException, sources: Mapping[str, str]) -> ScriptLine:
     """Return the innermost line of a script in an exception's traceback.
 
+    For a syntax error in a script, return the line with the error. The result is an empty
+    :class:`ScriptLine` if no line of a script is found.
+
     Args:
         error: The exception.
         sources: A mapping from a script's file name in tracebacks to its text.

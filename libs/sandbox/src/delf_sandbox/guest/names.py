@@ -460,6 +460,8 @@ class ToolNames:
     ) -> list[ast.stmt]:
         """Return the statement ``post = mail`` for the import ``from tools import mail as post``.
 
+        The list is empty for an import that binds a connection or plain tool to its own name.
+
         Args:
             node: The import statement.
             item: The imported name.

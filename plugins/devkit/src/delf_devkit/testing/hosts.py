@@ -36,6 +36,8 @@ class TestHost(PluginHost):
     def provide(self, spec: Spec, factory: Any) -> None:
         """Add a capability, as if an installed plugin offered the capability.
 
+        An earlier capability of the same kind and name is replaced.
+
         Args:
             spec: The spec, as a plugin's hook would return it; its ``factory`` is ignored.
             factory: The function or class itself, which a plugin would name as ``module:name``.

@@ -204,9 +204,10 @@ def _check_can_be_forked(events: Sequence[Event], at: int) -> None:
 
 
 def _with_new_request_id(event: Event, new_ids: Mapping[str, str]) -> Event:
-    """Return an event with a new id of its request, if it is about a request.
+    """Return an event about a request with a new id of the request; any other event unchanged.
 
-    With the old id, an answer to the other task's request would count in the fork, too.
+    With the old id, an answer to the other task's request would count in the fork, too. A decision
+    is copied without its effect on later tasks.
     """
     old_id: str | None = getattr(event, "request_id", None)
     if old_id is None:

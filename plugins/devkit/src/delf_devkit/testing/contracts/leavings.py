@@ -343,10 +343,10 @@ class _SharedState:
         self._remembered_texts = {name: _text(value) for name, value in _class_state(self._kind)}
 
     def check(self) -> None:
-        """Fail if the state changed since :meth:`remember`, or if it contains a forbidden text.
+        """Fail if the state changed since :meth:`remember`, or has a forbidden text or object.
 
-        A forbidden text is a text from the arguments of a user's call. Call this method after the
-        object was used for the second time.
+        A forbidden text is a text from the arguments of a user's call. A forbidden object is bound
+        to an event loop. Call this method after the object was used for the second time.
         """
         __tracebackhide__ = True
         names_with_user_text = sorted(self._state_with_forbidden_texts())
