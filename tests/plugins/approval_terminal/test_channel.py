@@ -448,6 +448,12 @@ async def test_invalid_answer_is_asked_again(person: Any):
     assert await asking == Rejected(reason="neither")
 
 
+async def test_option_named_like_a_key_can_be_chosen(person: Any):
+    asking = asyncio.ensure_future(person.channel().answer(question(options=["R", "Python"])))
+    await person.answers(("> ", "V\n"), ("Which of these?", ""), ("> ", "R\n"))
+    assert await asking == Answered("R")
+
+
 async def test_ctrl_d_rejects_the_question(person: Any):
     asking = asyncio.ensure_future(person.channel().answer(question()))
     await person.answers(("Ctrl-D answer nothing\n", "\x04"))

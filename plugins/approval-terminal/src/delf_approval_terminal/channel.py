@@ -137,11 +137,12 @@ class _Question(_Request):
         """Return the decision that answers the question; None if the person must be asked again."""
         question = self._request.question
         assert question is not None  # noqa: S101 - only questions come here
-        # If any text is an answer, "r" and "v" are answers, too, and no keys.
-        has_keys = bool(question.choices) or question.answer != "text"
-        if input_ended or (has_keys and answer.lower() in ("r", "reject")):
+        is_free_text = question.answer == "text" and not question.choices
+        # A free text may be "r", and an option may be named "R": then neither is a key.
+        key = "" if is_free_text or answer in question.options else answer.lower()
+        if input_ended or key in ("r", "reject"):
             return await self._reject(input_ended=input_ended)
-        if has_keys and answer in ("v", "view"):
+        if key in ("v", "view"):
             self._show_request(whole=True)
             return None
         if answer in ("", "?"):
