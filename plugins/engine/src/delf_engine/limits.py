@@ -74,7 +74,6 @@ def excess(
     """
     tools = [*tools]
     child_starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
-    # A script without a large number rarely makes _MANY_CALLS calls.
     rarely_exceeds_calls = calls_left >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
     if rarely_exceeds_calls and not child_starters:
         return None  # saves the forecast, which takes 15 ms for a script of 60 lines

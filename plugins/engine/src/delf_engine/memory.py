@@ -278,7 +278,7 @@ def _text_of(fact: Fact) -> str:
     so the mark is forged in a fact of another program.
     """
     text = str(fact.content)
-    is_by_delf = fact.source is None  # only delf may give facts the mark
+    is_by_delf = fact.source is None  # facts of delf name no source; only these may have the mark
     is_mark_forged = is_own_fact(text) and not is_by_delf
     return f"{text} {_UNTRUSTED_MARK}" if is_mark_forged else text
 

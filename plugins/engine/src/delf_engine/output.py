@@ -141,7 +141,7 @@ class OutputFolder:
         try:
             _link(temporary, path)
         except FileExistsError:
-            # A resumed task writes its files again: an equal file is the one from before.
+            # A resumed task writes its files again: an equal file was written before the resume.
             if not _is_newer_and_equal(path, temporary, self._since):
                 return False
             temporary.unlink()
@@ -176,13 +176,13 @@ def _link(temporary: Path, path: Path) -> None:
         FileExistsError: If the target exists.
     """
     try:
-        # A link fails for an existing name, and so never overwrites; a rename would.
+        # os.link() fails if the name exists, while a rename would overwrite the file.
         os.link(temporary, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # File systems without links: the empty file takes the name, and is replaced by the whole
-        # one.
+        # On a file system without links, reserve the name with an empty file, and replace that
+        # file.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         temporary.replace(path)
     else:
@@ -232,7 +232,8 @@ class OutputFiles:
             data: The content; or rows as tagged JSON, to be written in the format of the suffix.
             is_rows: Whether ``data`` are rows.
         """
-        # In the background: the script does not wait for the disk, and reads no result.
+        # Write in the background, so that the script does not wait for the disk; it reads no
+        # result.
         task = asyncio.ensure_future(self._write(name, data, is_rows))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
@@ -273,7 +274,7 @@ class OutputFiles:
 
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
         """Redact and write a file; a failure is collected for :meth:`failures`."""
-        # One at a time: of two texts for one name, the later text replaces the earlier one.
+        # Write one file at a time, so that of two texts for one name the later text wins.
         async with self._write_lock:
             try:
                 if self._log.redactor.knows_any:

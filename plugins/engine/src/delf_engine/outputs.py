@@ -57,7 +57,7 @@ class Output(Generic[T]):
 
         try:
             self._adapter = TypeAdapter(validatable(kind))
-            if self._adapter.core_schema["type"] == "call":  # the schema of a function's arguments
+            if self._adapter.core_schema["type"] == "call":  # a function's arguments, not data
                 raise TypeError("it is a function")  # noqa: TRY301 - explained below, as the others
             self.schema = self._adapter.json_schema()
         except (PydanticUserError, SchemaError, NameError, TypeError) as error:
@@ -79,7 +79,7 @@ class Output(Generic[T]):
         try:
             return cast("T", self._adapter.validate_python(plain_value))
         except ValidationError:
-            # A strict type takes a date as text from JSON only.
+            # A strict type accepts a date as text only when it validates JSON.
             return cast("T", self._adapter.validate_json(json.dumps(plain_value)))
 
     def to_plain(self, value: Any) -> Any:

@@ -34,7 +34,7 @@ def past_calls(events: Sequence[Event]) -> list[PastCall]:
     Args:
         events: The task's events.
     """
-    # A call has two starts if its sandbox died before the action was run.
+    # A call has two starts if its sandbox died before the action was run. The last one counts.
     starts = {event.call_id: event for event in events if isinstance(event, CallStarted)}
     ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
     calls: list[PastCall] = []

@@ -72,7 +72,8 @@ class Claims:
 
     @staticmethod
     async def _release(journal: SharedJournal, task_id: str) -> None:
-        # Short: a shutdown must not hang on a journal that is away, and the lease ends by itself.
+        # Limit the time, so that a shutdown does not hang while the journal is unreachable. A claim
+        # that is not released ends with its lease.
         async with asyncio.timeout(_RELEASE_SECONDS):
             await journal.release(task_id)
 
@@ -108,7 +109,8 @@ class Claims:
             if can_go_on(events) and isinstance(journal, SharedJournal):
                 events = await self._claim_in_journal(journal, task_id, events, undo)
             events = await _end_incomplete_fork(journal, events)
-            # Another process may have ended the task before the claim, or the line above has.
+            # Keep the claim only if the task can still go on. Another process may have ended the
+            # task before the claim, or _end_incomplete_fork() may have ended it now.
             if can_go_on(events):
                 undo.pop_all()
             return events
@@ -130,8 +132,8 @@ class Claims:
         """
         claiming = asyncio.ensure_future(_claim(journal, task_id, events))
         undo.push_async_callback(self._release_if_granted, journal, task_id, claiming)
-        # A claim that is cancelled halfway could succeed unnoticed and never be released, so wait
-        # for its end even if cancelled.
+        # Wait for the end of the claim even if this method is cancelled: a claim that was cancelled
+        # halfway could succeed unnoticed and never be released.
         previous_owner = await await_despite_cancellation(claiming)
         if previous_owner is not None:
             self.previous_owners[task_id] = previous_owner

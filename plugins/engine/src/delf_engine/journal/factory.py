@@ -74,7 +74,7 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
         return name
     for journal_name, package in packages("journal").items():
         is_installed = any(record.distribution == package for record in host.records())
-        if is_installed:  # and broken, because durable_journal() did not find it
+        if is_installed:  # but broken, because durable_journal() did not find it
             host.spec(JournalSpec, journal_name)  # raises with the reason
     raise host.with_load_failures(
         OptionalDependencyError(

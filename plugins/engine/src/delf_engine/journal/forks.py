@@ -74,7 +74,7 @@ async def fork(
     new_id = new_task_id()
     if at is None:
         at = number_before_last_model_call(events)
-    # Built once only to raise for a wrong ``at`` before any file is copied.
+    # Check ``at`` before any file is copied; the result of this call is not used.
     forked(events, at, new_id, user, setup, script)
     events = await asyncio.to_thread(copy_output_files, events, at)
     for event in forked(events, at, new_id, user, setup, script):
@@ -174,11 +174,11 @@ def forked(
         f"forked from {events[0].task_id} at event {at}: what came before is not done again, and "
         "its answers of models cost nothing here"
     )
-    # All events are numbered below.
+    # ``seq=0`` is a placeholder: the loop below numbers all events.
     copied.append(Warned(task_id=task_id, seq=0, at=copied[-1].at, message=warning))
     added_setup = dict(setup or {})
     added_setup[COPIED] = len(copied)
-    # By the old id of an approval request: all events of a request get the same new id.
+    # Maps the old id of an approval request to its new id, which all events of the request share.
     new_request_ids: dict[str, str] = defaultdict(lambda: f"req_{secrets.token_hex(8)}")
     result: list[Event] = []
     for number, event in enumerate(copied, 1):
@@ -214,9 +214,9 @@ def _with_new_request_id(event: Event, new_ids: Mapping[str, str]) -> Event:
         return event
     changes: dict[str, Any] = {"request_id": new_ids[old_id]}
     if isinstance(event, ApprovalDecided):
-        # A remembered decision applies to later calls of other tasks until it is revoked. A copy
-        # would apply even after the original was revoked. ``user`` and ``project`` say whose later
-        # tasks these are, and in which folder.
+        # Copy the decision as one that is not remembered. A remembered decision applies to later
+        # tasks of ``user`` in the folder ``project`` until it is revoked, and a copy would apply
+        # even after the original was revoked.
         changes |= {"remember": "no", "user": None, "project": None}
     return replace(event, **changes)
 
@@ -244,8 +244,8 @@ def _track_open_calls(open_calls: set[int], event: Event) -> None:
     if isinstance(event, CallStarted):
         open_calls.add(event.call_id)
     elif isinstance(event, CallFinished):
-        # After "cut_off", which means that the sandbox died, the script makes the call again.
-        # After "not_started", the call counts as never made.
+        # "cut_off" means that the sandbox died and that the script makes the call again, so the
+        # call stays open. After "not_started", the call counts as never made.
         is_still_open = event.cancellation == "cut_off"
         if not is_still_open:
             open_calls.discard(event.call_id)
@@ -347,7 +347,7 @@ def _model_call_with_script(events: Sequence[Event], at: int, script: str) -> li
         usage=Usage(),
         cost_usd=0.0,
         duration_ms=0.0,
-        finish_reason="stop",  # the model's reply may have been truncated
+        finish_reason="stop",  # even if the original reply was truncated
         reply_id=None,
     )
     return [*calls_of_reply, new_reply]

@@ -37,7 +37,8 @@ def guarded(journal: J, name: str) -> J:
     kind = type(journal)
     if getattr(kind, _GUARDED_MARK, False):  # another agent has guarded this journal already
         return journal
-    # With a ``__dict__``, the subclass could not take the place of a class with ``__slots__``.
+    # Without ``__slots__``, the subclass would have a ``__dict__``, and could not take the place of
+    # a class that has none.
     members: dict[str, Any] = {"__slots__": (), "__module__": kind.__module__, _GUARDED_MARK: True}
     public_names = [each for each in dir(kind) if not each.startswith("_")]
     for method in public_names:
@@ -57,7 +58,7 @@ def guarded(journal: J, name: str) -> J:
     if hasattr(kind, "conversations"):
         members["conversations"] = guarded_conversations
     with contextlib.suppress(TypeError):  # the class of an extension type cannot be replaced
-        # Past the journal's own ``__setattr__``, with which a frozen dataclass raises.
+        # Bypass the journal's own ``__setattr__``, because that of a frozen dataclass raises.
         object.__setattr__(journal, "__class__", type(kind.__name__, (kind,), members))
     return journal
 
@@ -103,7 +104,8 @@ def _with_errors(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _failure(name: str, function: Callable[..., Any], error: Exception) -> JournalFailedError:
     message = f"the journal {name!r} failed in {function.__name__}(): {described(error)}"
     failure = JournalFailedError(message)
-    # Clients of databases raise classes of their own. Python's, such as TypeError, are bugs.
+    # Database clients raise their own exception classes for outages. Other exceptions of Python,
+    # such as TypeError, are bugs.
     is_of_python = type(error).__module__ == "builtins"
     failure.is_outage = isinstance(error, (OSError, EOFError)) or not is_of_python
     return failure

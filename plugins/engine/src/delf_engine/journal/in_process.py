@@ -65,7 +65,7 @@ class InProcessJournal:
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
-        # The log appends an event once more after a cancelled append. Numbers begin with 1.
+        # After a cancelled append, the log appends the same event once more. Numbers begin with 1.
         stored = entry.events[event.seq - 1 : event.seq]
         if stored == [event]:
             return

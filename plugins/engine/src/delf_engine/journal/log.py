@@ -49,7 +49,8 @@ _log = logging.getLogger(__name__)
 Listener = Callable[[Event], None]
 """A callback for recorded events, which must return quickly and should not raise."""
 
-# The events without which a task goes on, or whose callers handle a failure of the journal.
+# If the journal fails to store one of these events, the task goes on or the caller handles the
+# failure.
 _NOT_REQUIRED: Final = (
     ApprovalAssigned,
     ApprovalCommented,
@@ -103,8 +104,8 @@ class TaskLog:
         # the iteration: a positive number is that of a call whose answer arrived, a negative number
         # is that of a timer that fired.
         self._loop_turns: list[int] = []
-        # Events without their numbers: a number is given at the write, so that no cancelled event
-        # leaves a gap.
+        # Queued events have no numbers yet. An event gets its number when it is written, so that a
+        # cancelled event leaves no gap.
         self._queued_events: list[tuple[type[Event], dict[str, Any]]] = []
         # The event whose append has begun, until the append ends. After a cancelled append, the
         # journal may or may not have stored the event, so the next write appends it once more.
@@ -201,7 +202,7 @@ class TaskLog:
 
     def limit_waits(self, seconds: float) -> None:
         """Set a deadline for all further waits for the journal; no-op after the first call."""
-        # The end of a task calls this at several steps, which must not add up.
+        # Several steps at the end of a task call this; all of them together share one deadline.
         if self._deadline is None:
             self._deadline = asyncio.get_running_loop().time() + seconds
 
@@ -220,7 +221,7 @@ class TaskLog:
                 self._queued_events.append((kind, fields))
             self._flush_soon()
             raise
-        except TaskLeftError:  # the event is refused, and not lost
+        except TaskLeftError:  # the task has been left, so the event is refused, not lost
             raise
         except Exception as failure:
             if issubclass(kind, _NOT_REQUIRED):
@@ -240,7 +241,7 @@ class TaskLog:
             attempt: The number of the iteration of the task's loop, from 1.
         """
         started = time.perf_counter()
-        name = str(name)  # plain text for listeners, too, as in the journal; not a member of Step
+        name = str(name)  # a plain text as in the journal, not a member of Step
         await self.record(StepStarted, step=name, attempt=attempt)
         yield
         elapsed = (time.perf_counter() - started) * 1000
@@ -331,8 +332,8 @@ class TaskLog:
         """Start a flush in the background, unless one is running."""
         if self._flushing is None or self._flushing.done():
             loop = asyncio.get_running_loop()
-            # By default, an asyncio task gets the context of the code that starts it, which may be
-            # any tool of the task. The journal gets that of the task's caller instead.
+            # Run the flush in the context of the task's caller. By default, an asyncio task runs in
+            # the context of the code that starts it, which may be any tool of the task.
             self._flushing = loop.create_task(self._flush(), context=self.context.copy())
             self._flushing.add_done_callback(self._log_failure)
 
@@ -381,14 +382,14 @@ class TaskLog:
             queued_event = self._queued_events.pop(0)
             try:
                 await self._write(*queued_event)
-            except Exception:  # after a cancellation, ``_unconfirmed_event`` keeps the event
+            except Exception:
                 self._queued_events.insert(0, queued_event)
                 raise
-            # After a cancellation, the event is not queued again: ``_unconfirmed_event`` has it.
+            # A cancellation is not caught above: ``_unconfirmed_event`` then has the event.
 
     async def _write(self, kind: type[Event], fields: dict[str, Any]) -> None:
         """Number an event and append it to the journal, unless a replay finds it recorded."""
-        # Before the check below: an event that the journal already has is accepted after the end.
+        # Match first: an event that the journal already has is accepted even after the end.
         if self._replay.match(kind, fields):
             return
         if self._is_ended:
@@ -417,7 +418,7 @@ class TaskLog:
         self._append_recorded(event)
 
     def _append_recorded(self, event: Event) -> None:
-        # After a postponement, any process may continue the task.
+        # A postponement also ends the log, because any process may continue the task afterwards.
         self._is_ended = self._is_ended or isinstance(event, (TaskFinished, TaskPostponed))
         self.events.append(event)
         self.notify_listeners(event)

@@ -87,7 +87,7 @@ class ObserverFeed:
         self._name = name
         self._redactor = redactor
         self._observer = observer
-        # None comes after the last event.
+        # None marks the end of the queue.
         self._queue: asyncio.Queue[tuple[Event | PersonChange, Context] | None] = asyncio.Queue()
         self._task = shared_task(self._deliver_all())
         self._failed = False
@@ -100,7 +100,7 @@ class ObserverFeed:
             self._queue.put_nowait((event, copy_context()))
             return
         self._stop_delivery(TimeoutError(f"{MAX_QUEUED_EVENTS:,} events wait for the observer"))
-        self._task.cancel()  # the observer may never return from the event that it has
+        self._task.cancel()  # the observer may hang in its current event
 
     def _stop_delivery(self, error: Exception) -> None:
         """Drop the observer's queued and future events, and log the reason."""

@@ -412,7 +412,7 @@ class Recording:
             # and match() then finds the refusal.
             self._unmatched[_refusal_key(event.action, event.error)] += 1
         elif event.cancellation == "cut_off":
-            # The sandbox died during the call. This is not its end: the call is repeated later.
+            # The sandbox died during the call, so the call has not ended: it is repeated later.
             recorded_call.was_interrupted = True
         elif event.cancellation == "not_started":
             # The sandbox died before the action was run, although the journal has a start. The

@@ -123,8 +123,8 @@ class _CallOrder:
             # A blocked script makes no other call, so the steps before this one never happen:
             # waiting would last until the task's timeout.
             raise self._wrong_order_error(recorded_call)
-        # The next step follows once this answer is removed. The answer is removed after the wait,
-        # so that no later answer overtakes it, and also if the script stops waiting for the answer.
+        # Remove the answer only after the wait, so that no later answer overtakes it. Remove it
+        # even if the script stops waiting for it, because the next step waits for the removal.
         try:
             if not is_turn:
                 await self._wait(turn_key)
@@ -188,7 +188,7 @@ class _CallOrder:
     def _wake(self, turn_key: int) -> None:
         """Wake the calls that wait with a turn key."""
         for waiter in self._waiting.pop(turn_key, ()):
-            # The script may have cancelled the call meanwhile; a result for a done future raises.
+            # set_result() raises if the script has cancelled the call meanwhile.
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -211,7 +211,7 @@ def _turn_key(recorded_call: RecordedCall | None) -> int:
         return _AFTER_ALL_STEPS
     if recorded_call.finished is None:  # an interrupted call, whose end is still to come
         return _AFTER_ALL_ANSWERS
-    return recorded_call.call_id  # for its own recorded answer
+    return recorded_call.call_id  # the call waits for its own recorded answer
 
 
 class Replay:
@@ -237,7 +237,7 @@ class Replay:
             self.zone = Zone(start.zone, start.zone_name)
         self.previous_owner: PreviousOwner | None = None
         """The process that owned the task before, if that process may still be alive."""
-        # A failure after which the task was retried is left out: what failed is done again.
+        # Leave out failures after which the task was retried: the retry repeats what failed.
         self._recording = Recording(without_recorded_failures(self.events))
         self.highest_call_id = self._recording.highest_call_id
         """The highest number of a recorded call; 0 without calls."""
@@ -392,8 +392,9 @@ async def _wait_until_new_call_allowed(order: _CallOrder, *, blocks_script: bool
     if not has_recorded_end:
         return  # the script was interrupted, and now continues beyond its record
     _check_script_can_end(order.script, blocks_script=blocks_script)
-    # The recorded script may have made this call just before its end, too late to be recorded. So
-    # this script should end, too, which cancels the call. Otherwise the task's timeout ends it.
+    # The recorded script may have made this call just before its end, too late to be recorded. In
+    # that case, this script ends, too, which cancels the call. If this script does not end, the
+    # task's timeout ends the wait.
     await order.wait_for_end_of_script()
 
 

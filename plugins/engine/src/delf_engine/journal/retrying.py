@@ -24,7 +24,7 @@ _TEMPORARY_STATUSES: Final = frozenset({408, 409, 425, 429})
 _MAX_PAUSE_SECONDS: Final = 3600.0
 # The maximum number of times that a pause is doubled: a float has no power of two above 1023.
 _MAX_DOUBLINGS: Final = 1000
-# A task with one of these after the end of its last script had gone on from that end.
+# If one of these events follows the end of the last script, the task went on after that script.
 _PROGRESS: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
 
 
@@ -41,7 +41,7 @@ def seconds_until_retry(
             an hour.
     """
     attempts = sum(isinstance(event, ev.TaskPostponed) for event in events)
-    # A script that fails at a call has the error of the service as its cause.
+    # If a script fails at a call, its error has the service's error as its cause.
     is_temporary = _is_temporary(error) or _is_temporary(error.__cause__)
     if attempts >= max_retries or not is_temporary:
         return None

@@ -385,14 +385,15 @@ class TaskPipeline:
             # Closed before the work is cancelled, so that its clean-up code cannot call tools.
             self._host.close(stays_resumable=stays_resumable, is_timeout=self._run.clock.is_over)
             if stays_resumable:
-                # Left before the work is cancelled: a resumed task must not find events that only
-                # the shutdown caused, such as a failed script. Ends of calls are still recorded,
-                # so that a resumed task need not ask whether these calls were made.
+                # Refuse events before the work is cancelled: a resumed task must not find events
+                # that only the shutdown caused, such as a failed script. Ends of calls are still
+                # recorded, so that a resumed task need not ask whether these calls were made.
                 self._log.accept_only_outcomes()
             if work is not None:
                 await self._abandon(work)
             if stays_resumable:
-                # Refuses also the ends of abandoned calls: another process may already resume.
+                # aclose() also refuses the ends of abandoned calls: another process may already
+                # resume the task.
                 await self._log.aclose()
             else:
                 await self._finish(self._cancellation_error(), self._stopped_by())
@@ -572,7 +573,7 @@ def _failed_function(error: BaseException) -> str:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
         package = module.partition(".")[0]
         if package in ("delf", "delf_engine"):
-            function = None  # only the function after the last one of delf counts
+            function = None  # only a function called after the last frame of delf counts
         elif function is None and package not in sys.stdlib_module_names:
             function = f"{module}.{trace.tb_frame.f_code.co_qualname}()"
         trace = trace.tb_next

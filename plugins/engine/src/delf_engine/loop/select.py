@@ -83,7 +83,7 @@ async def _choose(run: TaskRun, seconds: float) -> str:
                 chosen_by = prefilter
                 names += prefilter_names
         candidates = run.tools.choice(run.config.tools_budget)
-        if run.config.prefilter_mode == AUTO:  # let other tools follow
+        if run.config.prefilter_mode == AUTO:  # the other tools follow, best first
             names += best_first(candidates.catalog, task)
         run.tools = run.tools.showing(select_fitting(candidates, dict.fromkeys(names), task))
     return chosen_by

@@ -24,7 +24,7 @@ async def set_up_connections(run: TaskRun) -> None:
     if shared.awaiting_setup:
         async with shared.lock:
             await _set_up_remaining(run)
-    # The task may have begun before the set-up.
+    # The task may have started with the tools from before the set-up.
     run.tools = shared.tools.with_builtins_of(run.tools)
 
 
@@ -47,7 +47,7 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
     problem = f"{connection.name} is not wholly set up"
     may_have_changed = True  # also if the set-up fails halfway
     async with run.failures_as_warnings(problem):
-        # In an empty context: all tasks share what the connection opens here.
+        # Use an empty context, because all tasks share what the connection opens here.
         may_have_changed = await awaited_in(Context(), _run_setup(connection, _build_ask(run)))
     if not may_have_changed:
         return
@@ -66,7 +66,7 @@ async def _run_setup(connection: SupportsSetup, ask: SetupAsk) -> bool:
 
 def _build_ask(run: TaskRun) -> SetupAsk:
     """Return the function by which a connection asks a model during its set-up."""
-    asker = replace(run.models, stream=False)  # the pieces would mix with those of the answer
+    asker = replace(run.models, stream=False)  # its pieces would mix with those of the answer
 
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None) -> ModelReply:
         config = run.config.quick_llm if llm is None else run.chosen_llm(llm)

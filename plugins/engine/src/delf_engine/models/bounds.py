@@ -43,7 +43,7 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                if not limit.expired():  # the stream itself has timed out, such as its connection
+                if not limit.expired():  # raised by the stream, for example by its connection
                     raise
                 raise EndlessAnswerError(
                     f"the answer of {config.model} has no end after {seconds:g} s",

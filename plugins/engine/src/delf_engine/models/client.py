@@ -128,7 +128,7 @@ class ModelClient:
             BudgetExceededError: If the call could exceed the budget; nothing is spent.
             DelfError: If the call failed after retries.
         """
-        # A session has its history at one model, so a fallback could not continue the session.
+        # A session's history is known only to its own model, so a fallback could not continue it.
         if session is not None:
             models = [self.pool.resolve_provider(config)]
         else:
@@ -154,7 +154,7 @@ class ModelClient:
             if streaming.on_delta is not None:
                 _send_recorded(recorded_reply, streaming.on_delta)
             return without_reasoning(recorded_reply), None
-        # A session that goes on has the user's instructions from its first request.
+        # A continued session got the user's instructions with its first request.
         request = self._prepare(request, instruct=not streaming.continues)
         remaining = deque(models)
         while True:
@@ -179,7 +179,7 @@ class ModelClient:
         def was_unavailable(model: LLMConfig) -> bool:
             return now < self._unavailable_until.get(_account_of(model), 0.0)
 
-        return sorted(models, key=was_unavailable)  # False comes before True
+        return sorted(models, key=was_unavailable)  # False (available) comes before True
 
     async def _fall_back(
         self, failed_model: LLMConfig, next_model: LLMConfig, error: LLMExecutionError
@@ -303,7 +303,8 @@ class ModelClient:
             BudgetExceededError: If a budget is exhausted, or if the price is unknown and a budget
                 does not allow models without a price.
         """
-        # Checked first: the price may be a request to the provider, in vain without a budget left.
+        # Check the budget first: finding the price may take a request to the provider, which is
+        # useless if no budget is left.
         self.ledger.check()
         price = await source.price()
         if price is None:
@@ -316,7 +317,7 @@ class ModelClient:
         """Make one model call; record the request, the answer or failure, and the cost."""
         number = self.log.new_model_call_number()
         await self._record_request(config, request, attempt, number)
-        # Started after the journal's write, which is not the model's time.
+        # Start the clock after the journal's write, which must not count as the model's time.
         started = time.perf_counter()
         received_pieces: list[str] = []
         draft = streaming.draft
@@ -326,7 +327,8 @@ class ModelClient:
             self.pool.add_load_failures_to(error)
             duration = _ms_since(started)
             if draft is not None:
-                # A script may run already: a resume needs all of the text that started its calls.
+                # A script from the draft may have made calls already. A resume needs the text that
+                # started them.
                 await draft.record()
             await self._record_failure(config, request, number, error, duration)
             cut_reply = _cut_reply(config, error, received_pieces, draft)
@@ -380,7 +382,8 @@ class ModelClient:
         """Add a reply's tokens and cost to the ledger, and return the cost; None if unknown."""
         cost = await self._cost(config, reply, complete_usage(request, reply))
         self.ledger.learn_cost(config, request, cost)
-        # The estimated tokens only serve the cost: reports have the tokens that the server counted.
+        # The estimated tokens are used only for the cost. Reports show the tokens that the server
+        # counted.
         self.ledger.add(reply.usage, cost, self.log.task_id)
         return cost
 
@@ -553,7 +556,7 @@ class _WholeAnswer:
         self.requests_left -= 1
         self.model = model
         is_connection_broken = reply.broken_by == "break"
-        if not is_connection_broken:  # otherwise, the same request is sent again
+        if not is_connection_broken:  # after a broken connection, the same request is sent again
             self._continue_or_restart(reply, joined_text)
         return None
 

@@ -51,7 +51,8 @@ class Draft:
     async def record(self) -> None:
         """Journal all pieces received so far; return when the journal has stored them."""
         async with self._lock:
-            # Taken out before the write, during which add() may add further pieces.
+            # Clear the lists before the write, because add() may add further pieces during the
+            # write.
             text = "".join(self._text)
             calls = tuple(self._calls)
             self._text.clear()

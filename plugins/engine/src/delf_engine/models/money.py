@@ -251,7 +251,8 @@ class Ledger:
         while True:
             changed.clear()
             with self._lock:
-                # Computed again: other replies may have cost more.
+                # Estimate again after each wait, because other replies may have cost more
+                # meanwhile.
                 amount = self._amount_to_reserve(estimate())
                 if amount <= self._unspent_usd - self.reserved_usd:
                     self.reserved_usd += amount
@@ -396,7 +397,8 @@ class SharedLedger(Ledger):
 
     def __init__(self, parts: Sequence[Ledger], outer_ledger: Ledger) -> None:
         super().__init__(outer_ledger=outer_ledger)
-        # The base class passes each cost on to the outer ledger, and this class to each part.
+        # The base class passes each cost on to the outer ledger. This class passes each cost on to
+        # each part, too.
         self._parts = parts
 
     @property

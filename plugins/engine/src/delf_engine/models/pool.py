@@ -151,7 +151,7 @@ class ModelPool:
                     await model.check()
             except DelfError as error:
                 self.add_load_failures_to(error)
-                failure = failure or error  # that of the model itself, not of a fallback
+                failure = failure or error  # the first error: that of the model itself
             else:
                 return
         if failure is not None:
@@ -179,7 +179,8 @@ def _key(config: LLMConfig) -> str:
     """Return a text that is equal only for configurations that can share a model's client."""
     folder = getattr(config.model, "folder", None)  # the folder of its delf.toml: see FileText
     headers = sorted((config.headers or {}).items())
-    # The repr of a configuration shows neither the key and the headers nor a login in the address.
+    # Add what the repr of a configuration leaves out: the key, the headers and a login in the
+    # address.
     return repr((config, folder, config.base_url, config.api_key, headers))
 
 

@@ -47,7 +47,8 @@ ANSWER: Final = "an earlier answer"
 MEMORY: Final = "memory"
 VARIABLE: Final = "this conversation's variable"
 PARENT: Final = "the words of this task"
-# The number of characters to which a text is truncated whose instructions the agent shall obey.
+# The maximum length of a text whose instructions the agent shall obey, in characters; the rest is
+# cut off.
 _MAX_FOLLOWED_LENGTH: Final = 20_000
 # Patterns that show that a text quotes another person.
 _QUOTATION_SIGNS: Final = re.compile(
@@ -116,14 +117,14 @@ class Origins:
         self._user_texts = [task]
         # The answers of a person to questions of scripts, which count as the user's words.
         self._answers: set[str] = set()
-        # Recorded before the first call of the model, which reads these texts.
+        # The texts of the model's initial context, which are recorded at the first model call.
         self._context_texts = context_texts
         self._was_model_called = False
         # The number of searchable calls whose results the author of the running script had read.
         self._read_count = 0
         self._tool_of = tool_of
         self._read_files = files
-        # The number of events that follow() has processed, and skips when it is called again.
+        # The number of events that follow() has processed; a further call of follow() skips these.
         self._processed_event_count = 0
         # A task without the user's words was written by a script, perhaps from untrusted data.
         is_written_by_script = not task
@@ -179,7 +180,8 @@ class Origins:
                     self._record_script(code)
                 case ModelReplied(purpose="outline", text=text):
                     self.outline.add(text)
-                # A script may have written the note from what others wrote, as for ``rerun()``.
+                # A script may have written the note from untrusted data, for example for
+                # ``rerun()``.
                 case Noted(topic=topic, text=text) if text:
                     self._record_text(ContextText("outside", text, f"a {topic}"))
                 case ScriptFinished():
@@ -260,9 +262,10 @@ class Origins:
         trust_by_arguments = tool.trust_of(event.arguments)
         if not trust_by_arguments:
             return tool.action.trust
-        # In ``files.read(mail.subject)``, a stranger chooses which file of the user is read. If the
-        # author has read untrusted data, no argument counts as the user's, and the distrust would
-        # hit every result. Then unplanned_read() finds the reads that the user did not ask for.
+        # In ``files.read(mail.subject)``, a stranger chooses which of the user's files is read, so
+        # the result is untrusted. If the author has read untrusted data, no argument counts as the
+        # user's, and every result would be untrusted. In that case, the result keeps its trust, and
+        # unplanned_read() finds the reads that the user did not ask for.
         if self.has_author_read_untrusted_data or self._has_own_arguments(event):
             return trust_by_arguments
         return "outside"
@@ -373,7 +376,7 @@ class Origins:
             arguments: The arguments of the call.
             line: The line of the script with the call, if known.
         """
-        # Until the task has received data of others, the user's data is all that there is.
+        # A task that has received no data of others has only the user's own data.
         if not self.has_received_untrusted:
             return True
         return all(

@@ -101,7 +101,8 @@ class Outline:
         self._sources_of_expression = sources_of_expression
         self._is_mentioned_in_untrusted_text = is_mentioned_in_untrusted_text
         self._is_in_user_words = is_in_user_words
-        # The outline: the calls that the user's words ask for, as a model wrote them, by answer.
+        # The outline: the calls that the user's words ask for, as a model wrote them. One list per
+        # answer of the model.
         self._planned_calls: list[list[ast.Call]] = []
         # Planned calls that read a text, if the user asks the agent to obey that text.
         self._calls_with_instructions: list[ast.Call] = []
@@ -246,7 +247,8 @@ class Outline:
             parts = fields_of(value) or value
             for path, text in leaves_of(parts, name):
                 is_none = text == str(None)  # None counts as an argument that is left out
-                # For ``{"a b": 1}``: the path of the value 1 contains the key, too.
+                # Leave out a key: the path of its value contains the key, too, as for 1 in ``{"a
+                # b": 1}``.
                 is_key = "[key " in path
                 if not (is_none or is_key or is_content(path, text)):
                     key.append(f"{'.'.join(names_in(path))} {normalized_text(text)}")
@@ -277,7 +279,7 @@ class Outline:
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
-        # A call that changes data was checked before it was made, and a read was not.
+        # Calls that change data are checked before they are made. Reads are not.
         is_unchecked = past_call.has_author_read_untrusted_data and not past_call.changes_data
         may_differ = _nothing_may_differ if is_unchecked else _all_but_literals_may_differ
         return not any(self._differences_from(planned_call, past_call.arguments, may_differ))
@@ -315,7 +317,7 @@ class Outline:
             compared_names = sources_by_parameter.keys()
         for name in sorted(compared_names):
             node = planned_nodes.get(name)
-            if name not in values:  # the call leaves out an argument; ``...`` allows this, too
+            if name not in values:  # the call leaves out the argument, which ``...`` allows, too
                 fits = node is None or _is_ellipsis(node)
             elif name in defaults and _is_unplanned_default(node, values[name], defaults[name]):
                 fits = True
@@ -512,12 +514,13 @@ class Outline:
         """
         if script_sources is None or UNKNOWN in script_sources:
             return False
-        # For example, the script must use only the field ``mail`` of results of ``find``.
+        # For a planned ``find().mail``, the script must use only the field ``mail`` of results of
+        # ``find``.
         planned_sources = self._sources_of_expression(planned_node)
         if not _are_planned(script_sources, planned_sources):
             return False
-        # Each past ``find`` must have set ``sender``, to any value: without ``sender``, it may have
-        # returned records that the user did not ask for.
+        # For a planned ``find(sender="Bob")``, each past ``find`` must have set ``sender``, to any
+        # value: without ``sender``, it may have returned records that the user did not ask for.
         return all(map(self._are_parameters_set_by_past_calls, calls_in(planned_node)))
 
     def _are_parameters_set_by_past_calls(self, planned_call: ast.Call) -> bool:

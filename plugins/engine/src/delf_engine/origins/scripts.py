@@ -36,8 +36,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Builtins that return no untrusted data and change no argument. Those that read an iterator move it
-# on: see _record_reading().
+# Builtins that return no untrusted data and change no argument. Some of them advance an iterator:
+# see _record_reading().
 _HARMLESS_BUILTINS: Final = _words(
     "abs all any bool chr dict enumerate filter float format int isinstance iter len list map max "
     "min next ord print range repr reversed round set sorted str sum tuple type zip"
@@ -94,20 +94,20 @@ _SELECTING_FUNCTIONS: Final = _words(
 )
 # Methods whose argument becomes an item of a list or set, which has no fields of its own.
 _METHODS_THAT_ADD_ITEMS: Final = _words("add append extend insert")
-# Functions whose name tells the analysis what they do, unless the script gives the name to another.
+# Functions that the analysis knows by name, unless the script gives the name to another function.
 _KNOWN_FUNCTIONS: Final = _HARMLESS_BUILTINS | _CONSTRUCTORS | _SELECTING_FUNCTIONS
-# Functions that return an iterator, or a defaultdict, which also changes when a script reads it.
+# Functions that return an iterator or a defaultdict. Both change when a script reads them.
 _ITERATOR_FUNCTIONS: Final = _words(
     "DefaultDict as_completed defaultdict enumerate filter finditer iter iterencode map reversed "
     "zip"
 )
 # Functions of ``itertools`` whose items are iterators.
 _ITERATORS_OF_ITERATORS: Final = _words("groupby tee")
-# Functions that read an iterator to its end, so that their result is none.
+# Functions that read the items of an iterator and whose result is no iterator.
 _CONSUMING_FUNCTIONS: Final = _words(
     "all any dict float frozenset int join len list max min next set sorted str sum tuple"
 )
-# Stands for all variables where the analysis does not know which variables have an object.
+# Stands for all variables, where the analysis does not know which variables refer to an object.
 _ANY_VARIABLE: Final = "any variable"
 _Item = TypeVar("_Item")
 _Sources = set[Source]
@@ -256,7 +256,8 @@ class Scripts:
             self._has_new_sources = False
             # Earlier scripts are read again: the last script may change their variables' lists.
             for tree in self._trees:
-                # In the end, only the arguments in the last script are left, which sources() needs.
+                # Clear the arguments before each script: sources() needs only those of the last
+                # script.
                 self._argument_sources.clear()
                 self.read(tree)
             if not self._has_new_sources:
@@ -364,7 +365,7 @@ class Scripts:
         if "itertools" in modules:
             self._names.itertools.update(names)
         for each in node.names:
-            # ``from collections import defaultdict as table``
+            # The script may rename the function: ``from collections import defaultdict as table``.
             if each.asname and each.name in self._names.iterator_functions:
                 self._names.iterator_functions.add(each.asname)
         # Inside an ``if``, another branch may bind the same name to something else.
@@ -391,7 +392,7 @@ class Scripts:
         for name in names:
             self._add_to(self._variable_sources.setdefault(name, set()), sources)
             self._add_to(self._objects.contained[name], shared)
-            self._add_to(self._objects.aliased, [name])  # ``name.append(x)`` changes a variable
+            self._add_to(self._objects.aliased, [name])  # ``name.append(x)`` changes them, too
 
     def read(self, node: ast.AST) -> _Sources:
         """Return where the values that a node reads come from, and record what the node assigns."""
@@ -426,7 +427,8 @@ class Scripts:
             case ast.Call():
                 return self._read_call(node)
             case ast.Lambda():
-                # For example in a list, from which the lambda may be called with any values.
+                # The script may store the lambda, for example in a list, and call it later with any
+                # values.
                 return self._read_passed_function(node)
             case ast.NamedExpr(target=target, value=value):
                 return self._assign([target], value)
@@ -506,7 +508,8 @@ class Scripts:
 
     def _read_handler(self, node: ast.ExceptHandler) -> _Sources:
         """Return the sources of the statements in an ``except``."""
-        # Only for the changes that the expression after ``except`` makes: its value is a class.
+        # Read the expression after ``except`` only for the changes that it makes: its value is a
+        # class.
         if node.type is not None:
             self.read(node.type)
         return self._read_all(node.body)
@@ -519,7 +522,7 @@ class Scripts:
         return sources | index_sources
 
     def _read_loop(self, node: ast.For | ast.AsyncFor) -> _Sources:
-        # The number of rows decides how often the loop runs, and no field of a row.
+        # Only the number of rows decides how often the loop runs, not the fields of a row.
         length_sources = without_results(self.read(node.iter))
         with self._visiting(node, length_sources):
             # No value decides how far an iterator is read: the loop reads to the end, or to a
@@ -661,7 +664,7 @@ class Scripts:
         for target, row_sources, item in self._loop_bindings(clause.target, clause.iter):
             # Conditions decide how many rows there are, and not the value of a row.
             self._bind(target, row_sources, item, adds_conditions=False)
-        # Each of ``rows`` counts, whatever its fields contain.
+        # The number of rows decides how many items there are, not the fields of a row.
         self._add_to(conditions, without_results(self.read(clause.iter)))
         self._add_to(conditions, *map(self._read_test, clause.ifs))
 
@@ -854,8 +857,8 @@ class Scripts:
         for value in values:
             if not self._is_text_or_data(value):
                 variables.update(_base_variables(value))
-        # Left out are values that may contain the objects of all variables anyway, such as a caught
-        # exception.
+        # Leave out variables that may contain the objects of all variables anyway, such as that of
+        # a caught exception.
         contained = self._objects.contained
         exchanging = {name for name in variables if _ANY_VARIABLE not in contained[name]}
         for name in exchanging:
@@ -894,7 +897,7 @@ class Scripts:
                 # In ``rows.sort(key=lambda row: …)``, ``row`` may be an object inside ``rows``.
                 variables_in_call = {*_names_in(call)} - self._names.modules
                 self._share_objects(_parameters(each), passed_sources, variables_in_call)
-                # The passed values also decide how often the lambda runs: ``values`` does in
+                # The passed values also decide how often the lambda runs, such as ``values`` in
                 # ``map(lambda value: …, values)``.
                 with self._visiting(each, sources=passed_sources):
                     result_sources |= self._read_parts(each)
@@ -1240,7 +1243,7 @@ def _changes_receiver(receiver: ast.expr, method: str) -> bool:
 
 def _added_sources(method: str, sources: _Sources) -> _Sources:
     """Return the sources that ``rows`` gets from the argument of ``rows.append(record)``."""
-    # Then ``rows[0]["id"]`` is the field ``id`` of the record.
+    # After ``rows.append(record)``, ``rows[0]["id"]`` is the field ``id`` of the record.
     if method in _METHODS_THAT_ADD_ITEMS:
         return sources
     # After ``d.update(id=record)``, ``d["id"]`` is the whole record, and not its field ``id``.

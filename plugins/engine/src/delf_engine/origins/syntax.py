@@ -89,8 +89,8 @@ def field_of(node: ast.expr) -> FieldOfCall | None:
         case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[values]):
             return field_of(values)
         case ast.Call(args=args):
-            # A call within the positional arguments shows that the outer call, such as ``max`` in
-            # ``max(find())``, is that of a Python function and not of an action.
+            # If a positional argument contains a call, as in ``max(find())``, the outer call is
+            # that of a Python function, not of an action.
             is_python_function = any(_contains_call(each) for each in args)
             return None if is_python_function else FieldOfCall(node, [])
         case (

@@ -40,7 +40,7 @@ _COMPOSED_NUMBER: Final = re.compile(
 )
 # The maximum number of characters of a composed number beside the part that a value equals.
 _MAX_NUMBER_LENGTH: Final = 40
-# The number of digits from which on people group the digits of a code at any place.
+# The minimum number of digits of a code, which people group at any place.
 _MIN_CODE_DIGITS: Final = 7
 # Matches addresses, account numbers and encoded words.
 #
@@ -130,7 +130,7 @@ def mentions_record(text: str, value: str) -> bool:
         return _mentions_number(text, value)
     if value.casefold() in text.casefold():
         return True
-    number = re.search(r"\d{2,}$", value)  # of ``file-11``; a single digit is too common
+    number = re.search(r"\d{2,}$", value)  # such as 11 in ``file-11``; a single digit is too common
     return number is not None and _mentions_number(text, number[0])
 
 
@@ -179,8 +179,8 @@ def normalized_text(text: str) -> str:
     Ignores number formats, spaces in account numbers, and case in mail addresses.
     """
     plain = text.strip()
-    # A text with a digit may be an account number, which people write with or without spaces. One
-    # with small letters may name a file, such as ``plan 7.txt``, which is not ``plan7.txt``.
+    # A text with a digit may be an account number, which people write with or without spaces. A
+    # text with small letters may name a file, such as ``plan 7.txt``, which is not ``plan7.txt``.
     is_code = plain == plain.upper() and any(map(str.isdigit, plain))
     if " " in plain and is_code:
         plain = "".join(plain.split())

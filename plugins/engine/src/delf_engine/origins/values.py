@@ -245,7 +245,7 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
         return False
     _, bracket, index = path.rpartition("[")
     is_key_of_record = bool(bracket) and index.startswith("key ")  # such as ``body[key 2]``
-    is_json = _parse_json(text) is not text  # any other text is returned itself
+    is_json = _parse_json(text) is not text  # _parse_json() returns any other text unchanged
     if is_key_of_record or is_json:
         return False
     return not _is_machine_data(text)

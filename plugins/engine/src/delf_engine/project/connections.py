@@ -175,7 +175,7 @@ def _find_spec(
 def _create(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     """Create a connection; errors name the location of its settings."""
     settings_class: Any = getattr(factory, "Settings", None)
-    # The connection itself reads the settings that environment variables override.
+    # Leave out the settings that environment variables override: the connection reads these itself.
     fields = () if settings_class is None else settings_class.model_fields
     settings = entry.settings_not_overridden(fields)
     arguments: dict[str, Any] = {
@@ -193,7 +193,7 @@ def _create(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     try:
         connection = factory(**arguments)
     except (ConnectionConfigurationError, AgentConfirmationError) as error:
-        # The location names the connection already.
+        # Leave out the connection's name, which the location contains already.
         message = error.message.removeprefix(f"{entry.name}: ")
         raise type(error)(f"{entry.where}: {message}", hint=error.hint) from None
     except DelfError:
@@ -209,7 +209,7 @@ def _require_accepted(
     """Raise for settings that a constructor does not accept, and for missing settings."""
     try:
         signature = inspect.signature(factory)
-    except (TypeError, ValueError):  # a factory that tells no signature, such as one in C
+    except (TypeError, ValueError):  # a factory without a known signature, such as one in C
         return
     parameters = signature.parameters
     # A constructor with ``**settings`` checks its settings itself, as that of Connection does.

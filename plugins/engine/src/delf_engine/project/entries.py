@@ -58,7 +58,7 @@ class ConnectionEntry:
             EnvironmentKeyError: If a referenced environment variable is not set.
         """
         prefix = f"{PREFIX}{self.name.upper()}_"
-        # From strong to weak: a setting from outside the file, the variable, the file.
+        # The strongest comes first: a setting from outside the file, the variable, the file.
         set_by_variable = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
         set_outside_file = {
             path[0] for path, setting in self.values.leaves() if not setting.is_from_file

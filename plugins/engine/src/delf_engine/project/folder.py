@@ -39,7 +39,7 @@ from delf_engine.project.programs import (
 )
 from delf_engine.project.values import substitute
 
-# Names of settings whose file has settings, whatever the file's suffix is.
+# Names of settings whose value is the path of a file with settings, whatever its suffix is.
 _DOCUMENT_SETTINGS: Final = frozenset({"config", "spec"})
 # Names of settings whose value is the path of a data file or of delf's own output.
 _DATA_SETTINGS: Final = frozenset(

@@ -60,10 +60,10 @@ def _all_paths_of(text: str) -> Iterator[str]:
 
 
 def _is_outside(path: str, root: Path) -> bool:
-    if "\n" in path or "\0" in path:  # no path: a text of several lines, or of no file
+    if "\n" in path or "\0" in path:  # no path has several lines or a NUL
         return False
     if os.name != "nt" and _WINDOWS_DRIVE.match(path):
-        return True  # it is for another system, where it may be anywhere
+        return True  # on Windows, this path may be anywhere
     # is_relative_to() of Python 3.12 takes minutes for a path of many thousand folders.
     first_parts = _joined(path, root).parts[: len(root.parts)]
     return first_parts != root.parts

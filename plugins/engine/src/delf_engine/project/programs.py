@@ -62,9 +62,8 @@ _CACHE_FOLDERS: Final = frozenset(
 _BYTECODE_FOLDER: Final = "__pycache__"
 # A folder that cannot come with a repository, because git adds no file of such a folder.
 _GIT_FOLDER: Final = ".git"
-# The flags of a compiled module, in the bytes 4 to 7, that is compared with the time of its source.
-#
-# Any other module has a hash of its source instead, which a stranger can compute as well.
+# The bytes 4 to 7 of a compiled module that Python compares with the time of its source. Any other
+# compiled module has a hash of its source instead, which a stranger can compute as well.
 _COMPARES_TIME: Final = b"\0\0\0\0"
 _PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
 _ENVIRONMENT_FILE: Final = "pyvenv.cfg"

@@ -238,7 +238,7 @@ def _merge_sources(
     """Merge the settings of all sources, from the weakest source to the strongest."""
     sections = _from_file(folder.file, document)
     _merge_settings(sections.agent, list(_settings_of_environ(variables, folder.env.path)))
-    # The overrides of connections and plugins are put at once: no stronger source sets these.
+    # Put the overrides of connections and plugins directly: no stronger source sets these.
     agent_overrides = _put_overrides(overrides, sections)
     _merge_settings(sections.agent, agent_overrides)
     _merge_settings(sections.agent, list(_settings_of_flags(flags)))

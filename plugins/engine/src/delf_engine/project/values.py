@@ -78,8 +78,8 @@ class Values:
             for key, item in cast("Mapping[object, object]", value).items():
                 self.put((*path, str(key)), item, origin, folder, source)
             return
-        # A value replaces a whole table, and a key of a table replaces a value: ``llm.model`` an
-        # earlier ``llm``.
+        # A value replaces an earlier table, and a key of a table replaces an earlier value, as
+        # ``llm.model`` replaces ``llm``.
         for other_path in list(self._leaves):
             if _overlaps(path, other_path):
                 self._not_in_force.append((other_path, self._leaves.pop(other_path)))
@@ -141,7 +141,7 @@ class Values:
             for key in path[:-1]:
                 node = node.setdefault(key, {})
             value = setting.value
-            if setting.is_from_file:  # only there, ``${…}`` is a reference
+            if setting.is_from_file:  # elsewhere, ``${…}`` is plain text
                 value = substitute(value, environ, setting.origin)
             node[path[-1]] = _with_source(value, setting)
         return tree
