@@ -106,7 +106,7 @@ def _derive_user(name: str, digest: bytes) -> str:
 
     The derivation is slow, so that the key cannot be guessed from the result.
     """
-    # The salt never changes: journals and upload folders have the users that it gave.
+    # Never change the salt: journals and upload folders store users derived with it.
     salt = f"delf holder {name}".encode()
     derived = hashlib.pbkdf2_hmac("sha256", digest, salt, 100_000, 6)
     return f"{name}:{derived.hex()}"
@@ -198,7 +198,7 @@ class Keys:
                 in e-mail addresses and names.
         """
         if not name:
-            return None  # people without an e-mail address have the address ""
+            return None  # would equal the address "" of a person without an e-mail address
         active = [person for person in self._all_people if person.user in self._callers_by_user]
         for person in active:  # an exact name counts before any address
             if person.name == name:
@@ -274,7 +274,7 @@ class Keys:
         if not at_once and now - self._reloaded_at < _RELOAD_SECONDS:
             return
         is_first = self._reloaded_at == float("-inf")
-        if not is_first:  # callers that come meanwhile use the people that were loaded before
+        if not is_first:  # until the reload ends, other callers use the people loaded before
             self._reloaded_at = now
         if self._outage is None:
             effect = "changes of people and keys are not loaded"
@@ -302,7 +302,7 @@ class Keys:
             person.user: _caller_with_all_rights(person, active) for person in active
         }
         # For requests with an API key: the caller has the rights of this key.
-        # A key that is also in the settings is the person's.
+        # If a key of a person is also in the settings, the person's key counts.
         callers_by_digest = {caller.digest: caller for caller in self._callers_of_settings}
         for person in active:
             caller = self._callers_by_user[person.user]

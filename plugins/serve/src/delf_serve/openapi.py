@@ -114,7 +114,7 @@ def _simplify_nulls(node: Any) -> Any:
     match fields.get("anyOf"):
         case [{"type": str() as kind, **rest}, {"type": "null"}]:
             del fields["anyOf"]
-            if "const" in rest:  # which would exclude null
+            if "const" in rest:  # a constant would exclude null
                 rest["enum"] = [rest.pop("const")]
             if "enum" in rest:
                 rest["enum"] = [*rest["enum"], None]

@@ -717,7 +717,7 @@ async def _listed_conversations(
     chat: Any, caller: Caller, wanted_count: int
 ) -> list[ConversationRecord]:
     """Load conversations, newest first, until enough of them are listed for a caller."""
-    # Conversations that are not listed, such as those of other people, are stored in between.
+    # The newest conversations may include some that are not listed, such as those of other people.
     count = wanted_count
     while True:
         stored: Sequence[ConversationRecord] = await chat.aconversations(count)
@@ -809,7 +809,7 @@ async def end_session(call: Call) -> None:
 # -- the server itself ------------------------------------------------------------------------
 
 
-# Load balancers add arbitrary query parameters to these two.
+# Load balancers may add any query parameters to /health and /ready.
 @OPERATIONS.add("GET", "/health", None, any_query=True)
 async def health(_call: Call) -> s.Health:
     """Report that the process runs."""

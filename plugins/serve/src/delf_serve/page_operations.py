@@ -140,8 +140,8 @@ async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Ses
     if not service.keys:  # a server without people and logins
         login_method = "none"
     elif is_by_proxy:
-        # The page sends a token in each request. Here any token will do: no other site can
-        # send the header of the token.
+        # The page must send a CSRF token in a header. Behind a proxy, a constant is enough,
+        # because other sites cannot send this header.
         login_method, csrf = "proxy", PROXY_TOKEN
     elif cookie is not None:
         login_method, csrf = "session", csrf_of(cookie)

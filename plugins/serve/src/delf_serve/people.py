@@ -241,7 +241,7 @@ def _new_person(name: str, now: float, *, removed: Person | None) -> Person:
         name=check_name(name),
         uid=secrets.token_hex(6),
         made_at=now,
-        # The audit list goes on: it must not lose who removed the earlier person.
+        # Keep the history of the removed person: it records who removed that person.
         history=() if removed is None else removed.history,
         former_uids=() if removed is None else (*removed.former_uids, removed.uid),
     )

@@ -102,7 +102,8 @@ class Routines:
             record = await self._tasks.record(task_id, caller)
         except UnknownTaskError:
             return None
-        # A file that was written by hand may have only a prefix, which fits another task later.
+        # A routine's file may have been written by hand, with only a prefix of a task id. Another
+        # task may match that prefix later.
         return record if record.task_id == task_id else None
 
     async def _check_may_replace(self, routine: Any, caller: Caller) -> None:
@@ -147,7 +148,8 @@ class Routines:
         # With the digest in the key, only the draft that the caller has seen is found.
         draft = self._drafts.get((caller.user, task_id, given.name, given.seen or ""))
         if draft is None:
-            # If a budget is exhausted, only the merging of several scripts by a model fails.
+            # An exhausted budget is not refused here, because a draft calls a model only to merge
+            # several scripts. That call then fails.
             agent_ledger = self._agent.ledger
             ledger = await self._tasks.budgets.ledger(caller, agent_ledger, checked=False)
             with _errors_as_conflicts():
@@ -190,7 +192,7 @@ def _errors_as_conflicts() -> Generator[None]:
     try:
         yield
     except SERVICE_ERRORS:
-        raise  # answered without the message
+        raise  # the response will not contain the message
     except DelfError as error:
         raise ProblemError(409, error.message) from None
 

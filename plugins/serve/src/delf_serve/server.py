@@ -71,9 +71,9 @@ class Protocol(HttpToolsProtocol):
         self._is_gone = False
         self._is_reading_head = False
         self._unread_bytes = 0
-        # The response to an invalid request, unless a more exact one is set before. An exception in
-        # a callback of the parser, such as on_header(), makes uvicorn call send_400_response(),
-        # which sends this response.
+        # The response to an invalid request. A callback of the parser, such as on_header(), may set
+        # a more exact response and raise it. uvicorn then calls send_400_response(), which sends
+        # the response.
         self._refusal = ProblemError(400, "the request is not valid HTTP")
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -112,7 +112,7 @@ class Protocol(HttpToolsProtocol):
         """Process received data, and refuse a request whose head is too large."""
         self._unread_bytes += len(data)
         # The parser calls on_headers_complete(), on_body() and on_message_complete(), which set the
-        # counter to 0. An endless head calls none of them.
+        # counter to 0. An endless head reaches none of these calls.
         super().data_received(data)
         if self._unread_bytes > _HEAD_BYTES and not self.transport.is_closing():
             self._set_size_refusal()
@@ -159,7 +159,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Process a part of the body."""
-        # data_received() limits only the bytes that are outside of a body.
+        # The bytes of a body do not count towards the limit in data_received().
         self._unread_bytes = 0
         super().on_body(body)
 
@@ -167,7 +167,7 @@ class Protocol(HttpToolsProtocol):
         """Process the end of a request."""
         self._unread_bytes = 0
         super().on_message_complete()
-        # The response came before the end of the body: now only the next request is due.
+        # If the response was sent before the body ended, only the next request is due now.
         if self.cycle.response_complete:
             self._start_timer(_IDLE_SECONDS, self._close)
 
@@ -272,7 +272,7 @@ def make_server(
         log_level=log_level,
         server_header=False,  # a version would help attackers only
         date_header=False,
-        proxy_headers=False,  # the application reads them, also when mounted
+        proxy_headers=False,  # the application reads these headers, even when mounted
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=int(_IDLE_SECONDS),
     )

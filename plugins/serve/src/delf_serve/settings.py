@@ -274,7 +274,7 @@ class ServeSettings(PluginSettings):
     @classmethod
     def _are_above_zero(cls, value: dict[str, float]) -> dict[str, float]:
         for name, limit in value.items():
-            if not limit > 0:  # also for NaN
+            if not limit > 0:  # unlike ``limit <= 0``, also true for NaN
                 raise ValueError(f"{name}: a budget is above zero")
         return value
 

@@ -152,7 +152,7 @@ class Streams:
             task_id: The id of the task.
             after: The number of the last event that the client has.
         """
-        live = LiveEvents(self._tasks.journal.subscribe(task_id))  # before reading: miss no event
+        live = LiveEvents(self._tasks.journal.subscribe(task_id))  # before reading, to miss none
         # The client has the events until ``after``, but the tracker needs all earlier events, too.
         last_read = 0
         tracker = StateTracker()
@@ -200,7 +200,7 @@ class Streams:
     async def _unread_events(self, task_id: str, last: int) -> tuple[Sequence[Event], bool]:
         """Return the events of a task after the event ``last``, and whether the task is over."""
         journal = self._tasks.journal
-        # If the state is terminal, the journal already has all events, so they are read afterwards.
+        # Read the state before the events: if it is terminal, the journal has all events by now.
         record = await journal.task(task_id)
         events = await journal.read(task_id, last)
         return events, record.state.is_terminal or end_event(events) is not None

@@ -81,7 +81,7 @@ _log = logging.getLogger(__name__)
 
 SERVER_FIELD: Final = "serve"
 """The ``setup`` field that marks a task as submitted by a server."""
-# The part of this field with the digest of the request that submitted the task.
+# The key, in the value of this field, of the digest of the request that submitted the task.
 _DIGEST_FIELD: Final = "order"
 LOOK_SECONDS: Final = 5.0
 # The maximum seconds to wait for the first event of a resumed task.
@@ -101,7 +101,7 @@ CLIENT_CONVERSATION_PREFIX: Final = "client-turn:"
 """The prefix of names of conversations that the client keeps and sends with each request."""
 _CANDIDATES_PER_PAGE: Final = 50
 _MAX_CANDIDATE_PAGES: Final = 40
-# The number of characters by which the journal searches for a task's text.
+# The number of characters of a task's text, from its start, that the journal searches for.
 _SEARCH_CHARACTERS: Final = 200
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
@@ -295,10 +295,10 @@ class Tasks:
         self._check_model(order.llm)
         if order.output is not None:
             _check_output(order.output)
-        # A strategy gets the values of the variables in the task's text.
+        # With a strategy, the task's text contains the untrusted values of these variables.
         if external_variables is not None and strategy is not None:
             trust = "outside"
-        # A task without a key has an empty digest, which no request with a key equals.
+        # Without a key, the digest is empty, so that it never equals that of a request with a key.
         digest = "" if idempotency_key is None else _digest(order)
         submission = _Submission(
             order=order,
@@ -343,7 +343,7 @@ class Tasks:
         if submission.conversation is not None and self._agent.chat is None:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         self._raise_if_too_many_are_open(caller)
-        # Before the first await, so that limits and equal requests take the task into account.
+        # Register the task before the first await, so that limits and equal requests see it.
         running_task = self._running_tasks[task_id] = _RunningTask(caller.user)
         # If the client disconnects, this method is cancelled, and the task is still submitted.
         await asyncio.shield(self._submit_and_record(task_id, submission, running_task))
@@ -398,7 +398,7 @@ class Tasks:
     def _handle_end(self, task_id: str, running_task: _RunningTask, event: Event) -> None:
         """Listen to the events of a running task for its end."""
         if isinstance(event, TaskFinished):
-            # Already at this event, not only when the work is done: a client that reads the event
+            # Stop counting the task now, before its work is done: a client that reads this event
             # may submit its next task at once.
             self._forget_running(task_id, running_task)
             self._end_notices.tell(event)
@@ -592,7 +592,7 @@ class Tasks:
             task_id: The id of the task, which may run in any process.
             seconds: The maximum time to wait.
         """
-        # Before the first look at the state: an end between look and subscription would be missed.
+        # Subscribe before reading the state, so that an end between the two is not missed.
         events = self.journal.subscribe(task_id)
         deadline = time.monotonic() + seconds
         while not await self._is_over_or_waiting(task_id):
@@ -961,7 +961,7 @@ class Tasks:
             if not running_task.started.is_set():
                 running_task.start_error = error
         finally:
-            # _handle_end() does this at the task's end. Here, the task may still be unfinished.
+            # _handle_end() does this if the task ends. The work may also stop before that.
             self._forget_running(task_id, running_task)
 
     async def _ledger_of_accepted_task(self, user: str | None) -> SharedLedger | None:
@@ -1015,8 +1015,8 @@ class Tasks:
             self._tasks_not_to_resume.add(task_id)
             return
         try:
-            # The start of the task checks the user, too, but leaves the task interrupted: it would
-            # be tried again every few seconds.
+            # The start of the task also checks the user, but leaves a refused task interrupted. The
+            # server would then try the task again every few seconds.
             await self._check_user(first_event.user)
         except ConfigurationError as error:
             await self._fail(task_id, error)
@@ -1040,7 +1040,8 @@ class Tasks:
         try:
             people = await self.journal.people()
         except JournalUnavailableError as error:
-            # A ConfigurationError, too: callers would take the outage for a user without rights.
+            # JournalUnavailableError is a ConfigurationError, so callers would take the outage for
+            # a user without rights.
             raise JournalFailedError(error.message, hint=error.hint) from error
         check_may_run(user, people)
 

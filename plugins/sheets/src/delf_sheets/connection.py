@@ -268,7 +268,7 @@ class Sheets(GoogleConnection):
         title = _title(await self._book(str(call.arguments["spreadsheet"])))
         preview = "\n".join([title, *map(_display_step, steps)])
         # The basis is the title, which identifies the approved spreadsheet.
-        if not steps_to_approve:  # the engine asks for approval, with this preview
+        if not steps_to_approve:  # ``confirm`` names the batch, so the engine asks for approval
             return Allowed(preview=preview, basis=title)
         reason = f"its steps {', '.join(steps_to_approve)} need approval"
         return NeedsApproval(reason=reason, preview=preview, basis=title)

@@ -25,7 +25,7 @@ _NAMED_COLORS: Final = {
     "grey": "#808080",
     "gray": "#808080",
 }
-# Google's limit for a spreadsheet, of which only the sheet that grows is counted.
+# Google's limit on the cells of a whole spreadsheet. _grow() counts only the sheet that grows.
 _MAX_CELLS: Final = 10_000_000
 
 _LITERAL: Final = re.compile(r'"[^"]*"|\\.|[_*].')
@@ -368,7 +368,7 @@ def _number_format_type(pattern: str) -> str:
     """
     first_section = _LITERAL.sub("", pattern).split(";")[0]
     codes = _BRACKETS.sub("", first_section).lower()
-    # A time may have zeros, too, as in "ss.000". Any other digit means a number.
+    # Zeros after seconds, as in "ss.000", belong to a time. Any other digit means a number.
     has_digits = _has_any("0#?", _PARTS_OF_SECONDS.sub("", codes))
     if not has_digits:
         has_elapsed_time = _ELAPSED.search(first_section) is not None  # such as "[h]"

@@ -68,7 +68,7 @@ class Area:
 
     def of_size(self, height: int, width: int) -> Area:
         """Return a range of this size that starts at the same cell."""
-        column_count = max(width, 1)  # rows without cells still stand in a column
+        column_count = max(width, 1)  # a range has a column even if all rows are empty
         return replace(self, bottom=self.top + height, right=self.left + column_count)
 
     def first_rows(self, max_rows: int) -> Area:

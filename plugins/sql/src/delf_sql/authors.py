@@ -118,7 +118,7 @@ class OwnTables:
         bound_params = cast("Params", params if isinstance(params, (dict, list, tuple)) else None)
         try:
             tree = self._parsed(statement, bound_params)
-        except ToolRefusedError:  # the query reports it to the script
+        except ToolRefusedError:  # query() reports the mistake to the script
             return _OUTSIDE
         return _OUTSIDE if tree is None else self._trust_of_tree(tree)
 
@@ -175,7 +175,8 @@ class OwnTables:
         sources: list[str | None] = []
         for index, cte in enumerate(ctes):
             names = [self._table_name(table) for table in cte.find_all(exp.Table)]
-            # Inside a CTE, only the names of earlier CTEs surely mean these CTEs, and no tables.
+            # Inside a CTE, the name of an earlier CTE always means that CTE. The name of the CTE
+            # itself or of a later CTE may mean a table.
             earlier_ctes = cte_names[:index]
             this_and_later_ctes = cte_names[index:]
             sources += _resolve_names(names, earlier_ctes, this_and_later_ctes)

@@ -263,8 +263,8 @@ class SQL(Connection[SQLSettings]):
             KeyAddressError: If the project gives the address, and PostgreSQL's driver could take
                 the login from the environment or from a file of the user, such as ``~/.pgpass``.
         """
-        # check_login() only asks if a file of the project gives the address. Any other source, such
-        # as the environment, is trusted like the program.
+        # check_login() only distinguishes addresses in a file of the project from all others. Other
+        # sources, such as the environment, are trusted like the program.
         sources = {self.settings.source(field) for field in ("url", "host", "database")}
         source: Source = "project" if "project" in sources else "program"
         url = self.settings.url.get_secret_value() if self.settings.url is not None else ""
@@ -419,7 +419,7 @@ class SQL(Connection[SQLSettings]):
         If the setting ``trust`` names tables or columns, a query has the trust of the columns that
         the query reads, and ``schema`` the trust of the prompt. Other results are from outside.
         """
-        if self._own_tables is None:  # the setting holds for every result
+        if self._own_tables is None:  # ``trust`` sets one level for all results
             return None
         if action == "query":
             return self._own_tables.trust_of_query(
@@ -482,7 +482,7 @@ class SQL(Connection[SQLSettings]):
         """Convert an exception of a driver to the error that the script gets, without secrets."""
         from delf_sql.database import LostError
 
-        # A lost query has changed nothing: problem_of() takes it for any other timeout.
+        # A lost query has changed nothing, so problem_of() treats it like any other timeout.
         if isinstance(error, LostError) and not read_only:
             return lost_write_error("the statement did not end and could not be stopped", backend)
         problem = problem_of(error, backend) or unexplained_problem(error)
@@ -548,7 +548,7 @@ class SQL(Connection[SQLSettings]):
 
     def _without_untrusted_comment(self, relation: Relation) -> Relation:
         """Return a table without its comment if other people than the user may have written it."""
-        if self._own_tables is None:  # ``trust`` is not set by table, so that comments stay
+        if self._own_tables is None:  # ``trust`` is not set by table: keep comments
             return relation
         return self._own_tables.without_comment(relation)
 

@@ -166,7 +166,7 @@ _SQLITE: Final = words(
     "sqlite_version strftime string_agg subtype tanh timediff total total_changes trunc "
     "typeof unhex unicode unistr unistr_quote unixepoch unlikely zeroblob generate_series "
     "geopoly_area geopoly_bbox geopoly_json geopoly_overlap geopoly_within "
-    # what tables the catalogue has, as table-valued functions
+    # table-valued functions that describe the catalogue
     "pragma_table_info pragma_table_xinfo pragma_table_list pragma_index_list "
     "pragma_index_info pragma_index_xinfo pragma_foreign_key_list pragma_database_list "
     "pragma_collation_list pragma_function_list "
@@ -256,7 +256,7 @@ _DUCKDB: Final = words(
     "bigint bit blob boolean decimal double enum float hugeint int integer interval numeric "
     "real smallint struct text timestamp timestamptz tinyint ubigint union varchar"
 )
-# Functions that only read in some other database; sqlglot has no class for them.
+# Functions of other databases that only read, and for which sqlglot has no class.
 _IN_OTHER_DATABASES: Final = words(
     "add_months any_value approx_count_distinct array_agg ascii cast charindex chr convert corr "
     "current_user date_add date_diff date_part date_trunc dateadd datediff datename datepart day "

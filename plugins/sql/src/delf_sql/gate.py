@@ -29,8 +29,8 @@ _WRITES: Final = words(
     "INSERT UPDATE DELETE MERGE REPLACE WITH CREATE ALTER DROP TRUNCATE COMMENT GRANT REVOKE "
     "RENAME CALL DO SELECT VALUES REFRESH REINDEX ANALYZE"
 )
-# Words that begin a statement in some database, which are reserved in a query: see
-# _check_one_statement().
+# Words that begin a statement in some database. _check_one_statement() treats these words as
+# reserved in a query.
 _STATEMENTS: Final = words(
     "ALTER BACKUP BULK CALL CHECKPOINT COMMIT CREATE DBCC DECLARE DELETE DENY DROP EXEC EXECUTE "
     "GRANT INSERT KILL MERGE RAISERROR RECONFIGURE RESTORE REVERT REVOKE ROLLBACK SET SETUSER "
@@ -43,7 +43,7 @@ _ROUTINE_MODIFIERS: Final = words(
 )
 # Matches MySQL tables whose counters are reset when a privileged user reads them.
 _RESETTING_TABLE: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
-# Maps keywords that a query which only reads cannot have to what the keywords do.
+# Keywords that a query must not have, each with its effect for the error message.
 _FORBIDDEN_PHRASES: Final[Mapping[tuple[str, ...], str]] = {
     ("INTO",): "SELECT … INTO",
     ("FOR", "UPDATE"): "lock rows (FOR UPDATE, FOR SHARE)",

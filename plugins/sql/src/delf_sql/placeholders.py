@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
 _DIALECTS_COMPARING_JSON_AS_TEXT: Final = ("sqlite", "duckdb", "mysql")
 _COMPARING: Final = {"=", "==", "<>", "!=", "<", ">", "!"}
 _CLAUSES: Final = {"SET", "WHERE", "ON", "HAVING", "WHEN", "SELECT", "AND", "OR", "VALUES", "USING"}
-# Operators after which a colon without a blank between begins no placeholder.
+# Operators that end a value: a colon directly after one of them begins no placeholder.
 _ENDS_OF_VALUES: Final = (")", "]", ":")  # the last is the first colon of ``x::type``
 
 

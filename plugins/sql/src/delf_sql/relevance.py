@@ -64,7 +64,7 @@ class TableIndex:
         matches.sort(key=scores.__getitem__, reverse=True)
         min_score = _MIN_CONNECTED_SHARE * max(scores.values(), default=0.0)
         best_matches = [n for n in matches[:_MAX_CONNECTED_TABLES] if scores[n] >= min_score]
-        # The tables on the paths of foreign keys between two best matches, which joins need.
+        # A join of two best matches needs the tables on the path of foreign keys between them.
         connecting: list[int] = []
         for first, second in combinations(best_matches, 2):
             connecting += _path(neighbours, first, second)

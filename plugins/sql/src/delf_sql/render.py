@@ -194,8 +194,8 @@ class PartialSchema:
         all_relations = [table.relation for table in ranked]
         all_relations += others
         names = [relation_name(relation, self._dialect) for relation in all_relations]
-        # The names of the tables that get no line can use these characters, and those that the
-        # lines leave unused.
+        # Reserve space for the names of the tables that get no line. These names can also use the
+        # space that the lines leave unused.
         chars_of_all_names = sum(len(name) + 2 for name in names)
         reserved_chars = min(chars_of_all_names, round(_NAMES_SHARE * self._budget))
         lines = self._lines(ranked, self._budget - reserved_chars)

@@ -25,7 +25,7 @@ ROWS: Final = 300
 """The maximum number of rows to sample in each table."""
 _MAX_VALUES: Final = 12
 _MAX_VALUE_CHARS: Final = 24
-# The minimum average number of rows for each distinct value if the values are shown.
+# Values are shown only if each distinct value occurs in at least this many rows on average.
 _MIN_ROWS_PER_VALUE: Final = 3
 _MIN_TEXTS_PER_PATTERN: Final = 3
 _MAX_NUMBERS: Final = 6
@@ -248,7 +248,7 @@ def _types_of_present(name: str, values: Sequence[Any], depth: int) -> str:
         return f"list[{_nested_types(name, items, depth + 1)}]"
     if kinds == {"dict"} and depth < _MAX_DEPTH:
         keys = list(dict.fromkeys(itertools.chain.from_iterable(values)))
-        # Other keys are data, perhaps private, such as the names of people.
+        # Keys that cannot be field names are data, perhaps private, such as the names of people.
         are_field_names = all(_FIELD_NAME.fullmatch(str(key)) for key in keys)
         if len(keys) <= _MAX_KEYS and are_field_names:
             fields: list[str] = []

@@ -421,8 +421,8 @@ def _skip_unparsable_definition(connection: sqlite3.Connection) -> str | None:
     except sqlite3.DatabaseError as error:
         if not str(error).startswith("malformed database schema"):
             return None  # the first statement will raise the same error
-        # Otherwise the whole file would be unreadable. The setting would also allow changes of
-        # definitions, but the file is open for reading only.
+        # Make SQLite skip the definition, which would make the whole file unreadable. The setting
+        # also allows changes of definitions, but the file is open for reading only.
         connection.execute("PRAGMA writable_schema = ON")
         return str(error)
     return None

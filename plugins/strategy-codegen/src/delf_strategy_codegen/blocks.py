@@ -30,8 +30,8 @@ _FENCE: Final = re.compile(
 _FENCE_AFTER_TEXT: Final = re.compile(
     r"(?P<lead>.*[^`\s][ \t]*)(?P<marks>`{3,})(?P<info>[\w+#.-]+)[ \t]*"
 )
-# The marks are matched from the beginning of their row only; otherwise a long row, or many of them,
-# would take quadratic time.
+# The lookbehinds let a match of the marks begin only at the first of adjacent marks. Otherwise,
+# many marks would take quadratic time.
 _ONE_LINE: Final = re.compile(r"(?P<code>\s*\S.*?)(?P<marks>(?<!`)`{3,}|(?<!~)~{3,})[ \t]*")
 _WORD: Final = re.compile(r"[\w+#.-]*")
 _MAX_FENCES_IN_STRINGS: Final = 50
@@ -142,7 +142,7 @@ class _BlockParser:
         for closing in self._closing_fences(opened):
             if not self._is_in_string(opened, closing):
                 return self._close(opened, closing)
-        # There is no fence, or the string that has the first fence has no end.
+        # No fence is outside of a string: there is none, or a string without an end has the first.
         first_closing = next(self._closing_fences(opened), None)
         return self._close(opened, first_closing)
 

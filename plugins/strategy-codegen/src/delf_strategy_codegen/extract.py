@@ -55,7 +55,7 @@ def read_reply(reply: ModelReply) -> Reading:
     codes = [reading.code for reading in readings if reading.code is not None]
     faulty_readings = [reading for reading in readings if reading.why]
     if codes:
-        # Without the script of a faulty call, a part would be missing.
+        # If a call is faulty, do not run the other scripts without the script of that call.
         return faulty_readings[0] if faulty_readings else Reading("\n\n".join(codes))
     from_text = find_script(reply.text)
     if from_text.code is None and faulty_readings:

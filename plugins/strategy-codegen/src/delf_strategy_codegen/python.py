@@ -63,8 +63,8 @@ def _parse(code: str) -> ast.Module:
     try:
         return ast.parse(code)
     except SystemError:
-        # Python 3.11 may fail if the garbage collector runs a finalizer that parses, too, for
-        # example to write a traceback.
+        # Try again: Python 3.11 may fail if the garbage collector runs a finalizer that itself
+        # parses code, for example to write a traceback.
         return ast.parse(code)
 
 

@@ -449,7 +449,8 @@ def _string_prefix_at_end(code: str) -> str:
 
     Without a prefix, return an empty text.
     """
-    # The longest prefix has two letters, and the character before it must not be one of a word.
+    # A prefix has at most two letters. The search also needs the character before the prefix, which
+    # must not belong to a word.
     prefix = _STRING_PREFIX_AT_END.search(code[-3:])
     return "" if prefix is None else prefix[0]
 

@@ -56,7 +56,7 @@ from delf_strategy_codegen.prompt import (
 )
 from delf_strategy_codegen.repair import repair_code
 
-# The maximum number of further reruns of a task without write calls.
+# The number of reruns allowed before a task's first write call, unless the host allows more.
 _MAX_RERUNS_BEFORE_CHANGE: Final = 8
 _HINT: Final = "the task's trace has its scripts and calls"
 # A mapping from the exception that ended a script to the error of the task.
@@ -258,7 +258,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
-                # Once a call is in the messages, the tool is required: see :class:`_ToolOffer`.
+                # Keep the call only if the tool was offered: _ToolOffer requires the tool once the
+                # messages have a call.
                 calls = calls_with_script(reply) if offer.tools else ()
                 return _FinalReply(reading.code, reply.text, calls)
             if _is_final_prose(host, reply, reading, is_first_reply=not unusable_answers):
@@ -450,7 +451,7 @@ class _RerunCounter:
         """True after a write call, even if its outcome is unknown."""
         self._max_reruns_after_change = max_reruns_after_change
         self._max_reruns_before_change = 0
-        if max_reruns_after_change:  # otherwise no rerun is allowed at all
+        if max_reruns_after_change:  # 0 forbids all reruns
             self._max_reruns_before_change = max(_MAX_RERUNS_BEFORE_CHANGE, max_reruns_after_change)
         self._reruns_before_change = 0
         self._reruns_after_change = 0

@@ -15,8 +15,8 @@ _NESTING_KEYS: Final = (
     "arguments", "parameters", "input", "args", "tool_input", "function", "tool_calls", "calls"
 )  # fmt: skip
 _CODE_KEY: Final = re.compile(rf"\\?[\"'](?:{'|'.join(_CODE_KEYS)})\\?[\"']\s*:")
-# A second group shows that an end tag is missing. The match then takes the rest of the text, which
-# would otherwise be searched for the end tag after each further tag.
+# The second group matches if the end tag is missing. The match then takes the rest of the text, so
+# that the search for an end tag is not repeated after each further tag.
 _PARAMETER: Final = (
     re.compile(
         r"<parameter(?:=|\s+name=)[\"']?(?:code|script|python)[\"']?>(.*?)(?:</parameter>|(\Z))",

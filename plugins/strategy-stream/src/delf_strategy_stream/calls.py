@@ -54,7 +54,7 @@ def read_call(text: str) -> Called | UnparsableCall:
 
 
 def _parse_with_trailing_commas(text: str) -> Any:
-    # The pattern also matches whole strings, as group 1, which stay: a comma in them is text.
+    # Group 1 of the pattern is a whole string, which stays: a comma in a string is text.
     return DECODER.decode(_TRAILING_COMMA.sub(lambda m: m.group(1) or "", text))
 
 
@@ -70,8 +70,8 @@ def _parse_python(text: str) -> Any:
     token_types = [kind for kind in token_types if kind not in (tokenize.NL, tokenize.NEWLINE)]
     if (tokenize.STRING, tokenize.STRING) in pairwise(token_types):
         raise ValueError("two texts are side by side")
-    # read_literal() raises for a repeated key. The conversion to JSON text and back makes, for
-    # example, lists of tuples, and raises for values that JSON does not have.
+    # read_literal() raises for a repeated key. The conversion to JSON text and back replaces tuples
+    # by lists, for example, and raises for values that JSON does not have.
     return json.loads(json.dumps(read_literal(text)))
 
 

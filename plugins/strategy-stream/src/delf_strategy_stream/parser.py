@@ -52,14 +52,14 @@ class Parser:
 
     def __init__(self, *, parses_calls: bool = True) -> None:
         self._tags = ("<think>", _EXECUTE) if parses_calls else ("<think>",)
-        # The end of the input, which no state has consumed yet.
+        # The received input that no state has consumed yet.
         self._unparsed: str = ""
         # The method that parses the input at this point of the answer.
         self._state: Callable[[list[Event]], bool] = self._reasoning_or_text
         # The mark with which the current reasoning began; unset before any reasoning.
         self._opening: Opening
         self._reasoning_tag: str = ""
-        # The parts of the line of text that is not yet complete.
+        # The pieces of the current line of text, which is not yet complete.
         self._current_line: list[str] = []
         self._in_fence = False
         self._tags_in_text = 0
@@ -78,8 +78,9 @@ class Parser:
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of the answer; return the events that are now complete."""
         events: list[Event] = []
-        # In chunks, because each state copies the unparsed input: a long text would take n² steps.
-        # Also once for the empty text of finish(), so that the states see the end of the input.
+        # Parse in chunks, because each state copies the unparsed input: a long text would take n²
+        # steps. The loop runs once even for the empty text of finish(), so that the states see the
+        # end of the input.
         for start in range(0, max(len(text), 1), _CHUNK_CHARS):
             self._unparsed += text[start : start + _CHUNK_CHARS]
             # Each state adds events, may choose the next state, and returns False for more input.

@@ -49,8 +49,8 @@ class Profile(Connection[ProfileSettings]):
     def __init__(self, *first: Any, **options: Any) -> None:
         super().__init__(*first, **options)
         self._path = Path(self.settings.path)
-        # Held while a finished task is recorded and the description rewritten: tasks run at once,
-        # and read and write the same files.
+        # Held while a finished task is recorded and the description rewritten, because concurrent
+        # tasks read and write the same files.
         self.learning = asyncio.Lock()
 
     @action(effect="read", trust="own")

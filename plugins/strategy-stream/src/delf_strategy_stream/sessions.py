@@ -112,7 +112,7 @@ class SessionTurns:
             return None
         self._remaining_sessions -= 1  # first, so that a session that fails to open counts, too
         self._session = await self._open_session()
-        if self._session is None:  # keep the attempt for the time after the journal's answers
+        if self._session is None:  # nothing was opened: keep the attempt
             self._remaining_sessions += 1
         return self._session
 

@@ -128,7 +128,7 @@ class _Task:
                 )
             self._notation = FunctionCalls(list(self._tools.values()))
         self._earlier_turns: tuple[Turn, ...] = ()
-        # The number of consecutive answers without a call, which are no valid final answer either.
+        # The number of consecutive answers that neither make a call nor are a valid final answer.
         self._failures = 0
         # The text of an answer that the model's limit on tokens cut off, and that the next answer
         # continues.
@@ -306,7 +306,7 @@ class _Task:
             return
         self._failures += 1
         reason = _reason_of_failure(turn)
-        # The first answer may fail, and each retry.
+        # The first answer and each allowed retry may fail.
         allowed_failures = 1 + self._host.retry_count
         if self._failures > allowed_failures:
             error_type = LLMExecutionError if turn.is_cut else CodeGenerationError

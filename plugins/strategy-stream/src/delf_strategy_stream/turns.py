@@ -99,7 +99,7 @@ class TurnRunner:
             _cancel_calls_before(call, started_early)
             if started_early:  # the first of these is this call
                 turn_calls.append(started_early.popleft())
-            # The model repeats the calls without results when it continues an answer that was cut.
+            # Start no calls of an answer that was cut: the model repeats them when it continues.
             elif not turn.is_cut:
                 turn_calls.append(self._start(call))
         for started_call in started_early:

@@ -55,7 +55,8 @@ def check_markup(content: bytes, url: str) -> None:
             continue
         name = tag["name"].lower()
         is_end_tag = tag["slash"] == b"/"
-        # Without its end tag, an element would seem to contain the rest of the page.
+        # Do not count elements whose end tag may be missing: without the end tag, such an element
+        # would seem to contain the rest of the page.
         if name not in _OPTIONAL_END_TAGS:
             depth = max(0, depth - 1) if is_end_tag else depth + 1
             if depth > MAX_DEPTH:

@@ -153,7 +153,7 @@ def whole_text(tree: Any) -> str:
             pieces.append(element.text or "")
     lines: list[str] = []
     for line in "".join(pieces).split("\n"):
-        shown_line = " ".join(line.split()).removeprefix("| ")  # before the first cell of a row
+        shown_line = " ".join(line.split()).removeprefix("| ")  # the row's first cell needs none
         if shown_line:
             lines.append(shown_line)
     return "\n".join(lines)

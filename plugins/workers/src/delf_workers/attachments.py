@@ -175,7 +175,8 @@ def copy_to(
     """
     if folder.is_dir():
         return sorted(folder.iterdir())
-    # Renamed when all copies are there: an interrupted call leaves no folder with some of them.
+    # Copy to another folder and rename it at the end, so that an interrupted call leaves no folder
+    # with only some of the copies.
     unfinished = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(unfinished, ignore_errors=True)
     make_private_folder(unfinished.parent)
@@ -190,5 +191,5 @@ def copy_to(
             _free_path(unfinished / item.file.name, position).write_bytes(content)
         unfinished.rename(folder)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)  # only after an error is it still there
+        shutil.rmtree(unfinished, ignore_errors=True)  # exists only after an error
     return sorted(folder.iterdir())

@@ -144,6 +144,6 @@ def _create_files(root: Path, values: Mapping[str, str]) -> tuple[list[str], lis
             text = text.replace(placeholder, value)
         write_private(path, text.encode())
         created.append(str(path))
-        if name != "notes.md":  # needs no trust, because delf does not load it
+        if name != "notes.md":  # delf does not load notes, so they need no trust
             Trust.here().keep(root, {name: items_of(name, text)})
     return created, existing

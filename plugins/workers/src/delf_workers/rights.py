@@ -45,7 +45,8 @@ class Workshop(Generic[W]):
     _connections_by_worker: dict[str, list[ConnectionLike]] = field(
         default_factory=dict[str, "list[ConnectionLike]"], repr=False
     )
-    # Concurrent calls of a worker share its connections. Reentrant for the makers of a worker.
+    # Concurrent calls of a worker share its connections. The lock is reentrant, because tools_of()
+    # calls itself for the maker of a worker.
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def tools_of(self, worker: WorkerDefinition, agent_workers: W) -> list[ConnectionLike]:
@@ -160,7 +161,7 @@ class Workshop(Generic[W]):
                 names = ", ".join(tools)
                 raise ConfigurationError(f"{where}.{name}: tools.py has no {name!r}; {names}")
             is_pre_approved = _is_pre_approved(options, f"{where}.{name}")
-            # A copy, because workers may approve one function differently.
+            # Copy the function, because each worker may set its own approval for it.
             tool = copy.copy(tools[name])
             if is_pre_approved:
                 tool.confirm = False
@@ -223,7 +224,7 @@ class Workshop(Generic[W]):
 
 def _with_place(error: ConfigurationError, where: str) -> ConfigurationError:
     """Return a copy of an error whose message begins with the place in the worker's file."""
-    # Not by the constructor, which needs further arguments for some classes of errors.
+    # Copy the error, because the constructors of some classes of errors need further arguments.
     changed = copy.copy(error)
     changed.message = f"{where}: {error.message}"
     changed.args = (changed.message,)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Listener = Callable[[Event], None]
 
 DEFAULT_TASK: Final = "Do what your instructions say."
-# Stands, in the text of a worker's task, before the JSON of the inputs and attachments.
+# Separates, in the text of a worker's task, the task from the JSON of inputs and attachments.
 _INPUTS_MARK: Final = "\n\nGiven: "
 _INPUTS_KEYS: Final = {"inputs", "attachments"}
 # Matches the text of a worker's task without inputs: ``NAME: TASK``, or ``NAME``.

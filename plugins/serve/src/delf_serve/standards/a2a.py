@@ -38,7 +38,7 @@ async def a2a_request(call: Call) -> Response:
 
     from delf_serve.standards.a2a_tasks import A2ATasks
 
-    # Read here, with the server's limits, which the library does not know.
+    # Read the body here, because the library would read it without the server's limits.
     body = b"".join([chunk async for chunk in call.chunks()])
 
     async def receive() -> MutableMapping[str, Any]:

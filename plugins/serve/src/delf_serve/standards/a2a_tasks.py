@@ -71,7 +71,7 @@ _STATES: Final = {
 async def card_of(call: Call, path: str) -> pb.AgentCard:
     """Return the A2A agent card of an endpoint, with the agent and its workers as skills."""
     url = page_link(call, path)
-    # Names such as ``delf/fast`` let the agent use another model, and are no further skills.
+    # A name such as ``delf/fast`` only chooses another model for the agent, so it is no skill.
     names = [name for name in await models_of(call) if not name.startswith(f"{OWN_MODEL}/")]
     skills: list[dict[str, Any]] = []
     for name in names:

@@ -236,7 +236,7 @@ def _end_events(call: Call, task_outcome: Outcome, ids: Mapping[str, str]) -> It
         yield _event("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
         yield _event("TEXT_MESSAGE_CONTENT", messageId=message_id, delta=text)
         yield _event("TEXT_MESSAGE_END", messageId=message_id)
-    # A task that still runs ends the run as a success, too, because AG-UI has no other outcome.
+    # AG-UI has no outcome for a task that still runs, so the AG-UI run then ends as a success.
     kind = "cancelled" if detail.state is TaskState.STOPPED else "success"
     yield _event("RUN_FINISHED", **ids, outcome={"type": kind}, usage=usage)
 

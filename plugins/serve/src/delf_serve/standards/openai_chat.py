@@ -126,7 +126,7 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
     """Run a task for the last message, and return the answer or a question as a completion."""
     if body.n not in (None, 1):
         raise ProblemError(422, "a task has one answer", param="n")
-    # Also before a stream, so that a refusal has an HTTP status.
+    # Start the task before a stream begins, so that a refusal gets its own HTTP status.
     task_id = await _start_or_continue(call, body)
     if body.stream:
         return EventStreamResponse(call, _chunks(call, body, task_id))

@@ -124,7 +124,7 @@ async def _start_or_continue(call: Call, body: ResponseBody) -> str:
         is_reply = await _handle_reply(call, detail, decision_count, turn.user_message)
         if is_reply or is_continue(turn.user_message):
             return previous_task
-    # A client may also send all earlier messages, of which the last may name an approval request.
+    # A client may also send all earlier messages. The last of them may name an approval request.
     continued_task = await continue_task(call, turn)
     if continued_task is not None:
         return continued_task
@@ -150,7 +150,8 @@ async def _handle_reply(call: Call, detail: TaskDetail, decision_count: int, mes
     decision = parse_reply(record, message)
     if decision is None:
         return False
-    # After another decision, the client has not seen the pending request: do not decide it.
+    # If the task has got another decision since, the client has not seen the pending request, so
+    # the reply must not decide this request.
     has_client_seen_request = decision_count == len(detail.decisions)
     if has_client_seen_request:
         await decide(call, request_id, decision)
@@ -174,7 +175,7 @@ def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
     """Convert the instructions and messages of a request to a turn."""
     output = schema_of(as_object((body.text or {}).get("format")))
     if body.forced is not None:
-        # A client that forces a call of its function wants the answer as the arguments.
+        # A client that forces a call of its function wants the answer as arguments of that call.
         output = body.forced.schema
     turn = Turn(model=body.model, output=output)
     if body.instructions:
@@ -281,7 +282,7 @@ def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list
     if task_outcome.pending_request is None:
         return items
     pending = task_outcome.pending_request.record.requested
-    # A question of a script is only a message; an approval is an item of its own, too.
+    # The message is enough for a script's question. An approval request also needs its own item.
     if not pending.is_question:
         items.append(
             {
@@ -306,7 +307,8 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
     def event(kind: str, **data: Any) -> bytes:
         return frame({"type": kind, "sequence_number": next(numbers), **data}, kind)
 
-    # Some clients continue with the id of this first event, so it counts the decisions, too.
+    # Some clients continue with the response id of this first event, so this id must contain the
+    # number of decisions.
     detail = await call.service.tasks.detail(task_id, call.caller)
     initial = {**_head(body, task_id, len(detail.decisions)), "status": "in_progress"}
     yield event("response.created", response=initial)

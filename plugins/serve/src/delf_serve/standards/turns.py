@@ -42,7 +42,7 @@ _MAX_SEARCHED_MESSAGES: Final = 20
 _DATA_URL: Final = re.compile(
     r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL
 )
-# The characters of paths, control characters and halves of characters.
+# Matches path separators, control characters and unpaired surrogates.
 _NOT_IN_FILE_NAMES: Final = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf": ".pdf"}
 
@@ -359,7 +359,7 @@ async def watch(
                 return
             # A live event only signals that the journal has new events.
             live_event = await live.next(BEAT_SECONDS, until=outcome_task)
-            if live.is_closed:  # the journal brings no further event, so only the outcome is due
+            if live.is_closed:  # no more live events: only wait for the outcome
                 await asyncio.wait({outcome_task})
             elif live_event is None and not outcome_task.done():
                 yield None  # a heartbeat

@@ -119,7 +119,7 @@ class _Session:
         limits = Limits(
             seconds=settings.statement_timeout,
             memory=_MEMORY_BYTES + bytes_of_rows,
-            answer=bytes_of_rows + 1_000_000,  # with the names of columns, notes and errors
+            answer=bytes_of_rows + 1_000_000,  # plus column names, notes and errors
             scratch=folder.name,
             # A writer also writes the database, which may be of any size.
             file_bytes=_MAX_TEMPORARY_BYTES if self._is_read_only else _UNLIMITED_BYTES,
@@ -233,7 +233,7 @@ class DuckdbBackend:
         result = session.do(
             "change",
             bound_statements=[asdict(bound) for bound in bound_statements],
-            # True only for a single statement: check_writes() refuses RETURNING in several.
+            # check_writes() accepts RETURNING only in a single statement.
             returns=any(statement.has_returning for statement, _ in changes),
         )
         written = WriteResult()

@@ -100,8 +100,8 @@ class DuckdbEngine(EngineBackend):
     def _options(self, read_only: bool) -> dict[str, Any]:
         config = dict(_CONFINED)
         if read_only:
-            # DuckDB's default is a folder beside the database file, which cannot be written here.
-            # Statements may read DuckDB's temporary folder, so the folder is used for nothing else.
+            # DuckDB's default is a folder beside the database file, where this process
+            # cannot write. Use the folder for nothing else, because statements may read it.
             config["temp_directory"] = str(Path.cwd() / "spill")
         return {"connect_args": {"read_only": read_only, "config": config}}
 
@@ -235,7 +235,7 @@ def run(
     engine = DuckdbEngine(target, SQLSettings.model_construct(**settings))
     try:
         with engine.session(read_only=read_only) as session:
-            # If stop() has no effect, the parent kills the process a second later.
+            # If stop() has no effect, the parent kills the process after its own, longer timeout.
             timer = threading.Timer(settings["statement_timeout"], engine.stop, (session,))
             timer.daemon = True
             timer.start()

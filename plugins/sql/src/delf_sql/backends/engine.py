@@ -280,7 +280,7 @@ class EngineBackend:
                 return Fetched((), [], changed=result.rowcount, warnings=server_warnings)
             cursor: Any = result.cursor
             columns = tuple(str(column[0]) for column in cursor.description)
-            has_unread_rows = True  # still so if collect() raises
+            has_unread_rows = True  # stays True if collect() raises
             try:
                 rows, has_unread_rows = collect(result.fetchmany, limit, self._settings.max_bytes)
             finally:

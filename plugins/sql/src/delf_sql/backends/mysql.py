@@ -66,8 +66,10 @@ _REFUSED: Final = (1040, 1044, 1045, 1049, 1129, 1130, 1152, 1203)
 _SHUTDOWN: Final = 1053
 _CLIENT_ERRORS: Final = range(2000, 3000)
 _SYNTAX_ERROR: Final = 1064
-# MariaDB writes JSON as longtext with a check; MySQL, which has a type for it, skips /*M! … */. The
-# keys stand there again because MariaDB would otherwise open all tables for each column.
+# MariaDB stores JSON as longtext with a check constraint, so the text in /*M! … */, which only
+# MariaDB runs, looks for that constraint. Its condition on %(keys)s is repeated because MariaDB
+# would otherwise open all tables for each column.
+#
 # Each statement needs its own LIMIT, because readers' sessions set sql_select_limit.
 _CATALOGUE: Final = Catalogue(
     relations="""

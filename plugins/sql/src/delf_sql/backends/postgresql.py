@@ -31,7 +31,8 @@ from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import for_postgresql
 
-# Settings for the text form of values, which override those of the server and of ``PGOPTIONS``.
+# Sets the timeout and the text form of values for one transaction. These settings override those of
+# the server and of ``PGOPTIONS``.
 _BEGIN: Final = """
 SELECT pg_catalog.set_config('statement_timeout', %s, true),
        pg_catalog.set_config('standard_conforming_strings', 'on', true),
@@ -232,7 +233,7 @@ class PostgresBackend(EngineBackend):
 
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         driver = _psycopg_connection(session)
-        milliseconds = max(1, round(self._settings.statement_timeout * 1000))  # 0: without limit
+        milliseconds = max(1, round(self._settings.statement_timeout * 1000))  # 0 means no limit
         driver.execute(_BEGIN, [str(milliseconds)])
         register_user_types(driver)  # each time, because other sessions may create types
         if read_only and self._settings.role is not None:

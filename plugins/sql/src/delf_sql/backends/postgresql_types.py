@@ -127,7 +127,8 @@ def register_user_types(driver: psycopg.Connection[Any]) -> None:
         if adapters.types.get(array_oid) is not None:
             continue  # an earlier statement on this connection has registered the type
         if is_domain:
-            # psycopg looks loaders up by number: a domain over numeric would come as text.
+            # psycopg looks up the loader of the domain's own oid. Without this loader, a domain
+            # over numeric would come as text.
             loader = adapters.get_loader(base_oid, Format.TEXT)
             if loader is not None:
                 adapters.register_loader(oid, loader)

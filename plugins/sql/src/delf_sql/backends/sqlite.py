@@ -86,7 +86,7 @@ _MAX_TABLES_PER_QUERY: Final = 100
 
 _HEADER: Final = 20
 _VERSIONS: Final = slice(18, 20)
-# The file format versions in a database's header that say that it uses a write-ahead log.
+# The file format versions in the header of a database that uses a write-ahead log.
 _WAL_VERSIONS: Final = b"\x02\x02"
 _LIBRARY: Final = str(Path(delf_confined.__file__).resolve().parents[1])
 _PROCESS_ENDED: Final = "disk I/O error: its process ended"
@@ -119,7 +119,8 @@ class _Child:
     def __init__(self, open_options: OpenOptions, files: Sequence[Path] = ()) -> None:
         self._open_options = open_options
         self._files = files
-        # Before the process starts, so that is_stale notices a log that begins meanwhile.
+        # Look for logs before the process starts, so that is_stale notices a log that is created
+        # during the start.
         self._files_with_write_ahead_log = self._find_files_with_write_ahead_log()
         self._folder = TemporaryFolder("delf-sqlite-", os.environ.get("SQLITE_TMPDIR"))
         self._process = _start_process(self._folder.name)
@@ -177,7 +178,7 @@ class _Child:
     def _wait_for_answer(self) -> None:
         """Wait for the child's answer; raise if its temporary files exceed the limit."""
         # The system limits only each file, and nested sorts with many files could fill the disk.
-        # SQLite deletes its temporary files when it opens them.
+        # SQLite deletes its temporary files when it opens them, so add up the deleted open files.
         with selectors.DefaultSelector() as selector:
             selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
             while not selector.select(LOOK_SECONDS):
