@@ -114,7 +114,7 @@ _SEND_FLAGS: Final = 0xC0C0
 # The allowed flags for receiving: MSG_PEEK, _TRUNC, _DONTWAIT, _WAITALL and _CMSG_CLOEXEC.
 _RECEIVE_FLAGS: Final = 0x40000162
 _SOL_SOCKET: Final = 1
-# The socket options that may be read, on the kind and the buffers of the socket.
+# The readable socket options: SO_TYPE, _ERROR, _SNDBUF, _RCVBUF, _ACCEPTCONN, _PROTOCOL, _DOMAIN.
 #
 # SO_PEERCRED and SO_PEERPIDFD are not among them, because they give a handle of the host process.
 _SOCKET_OPTIONS: Final = (3, 4, 7, 8, 30, 38, 39)
@@ -165,7 +165,7 @@ def build(machine: str, permissions: Permissions) -> bytes:
     refuse = _return(_REFUSE)
     code = [
         _load(_OFFSET_ARCH),
-        # Call numbers mean other calls on another architecture, which a 64-bit process can enter.
+        # A 64-bit process can switch to another architecture, where the numbers mean other calls.
         *_unless_equal(_ARCH[machine], _return(_KILL_PROCESS)),
         _load(_OFFSET_NUMBER),
     ]
@@ -272,8 +272,8 @@ def _argument_checks(permissions: Permissions) -> dict[str, list[bytes]]:
         "clone3": _return(_UNKNOWN_CALL),
         "prctl": _allow_values(0, _PRCTLS),
         "tgkill": _require_argument(0, _PLACEHOLDER_PID) + _forbid_arguments(2, _REFUSED_SIGNALS),
-        # A limit may be read, not lowered: the kernel would end the process by SIGKILL, which is
-        # taken for a kill from outside, see _REFUSED_SIGNALS.
+        # Limits may be read but not set: the kernel ends a process that exceeds a lowered limit by
+        # SIGKILL, which the host takes for a kill from outside, see _REFUSED_SIGNALS.
         "prlimit64": [*_require_argument(0, 0), *_require_null(2), *_return(_ALLOW)],
         "getpgid": _allow_values(0, own_process),
         "getsid": _allow_values(0, own_process),
@@ -343,10 +343,10 @@ def _refuse_bits(argument: int, bits: int) -> list[bytes]:
 
     Otherwise, the argument stays loaded for further instructions.
     """
-    bits &= 0xFFFFFFFF  # an inverted mask, such as ~FLAGS, is negative; 32 bits are loaded
+    bits &= 0xFFFFFFFF  # ~FLAGS is a negative number, but BPF compares 32 bits
     return [
         _load_argument(argument),
-        # Without any of the bits, jump over the refusal.
+        # If none of the bits is set, jump over the refusal.
         _instruction(_JUMP_ANY_BIT, if_true=0, if_false=1, value=bits),
         *_return(_REFUSE),
     ]
@@ -364,10 +364,10 @@ def _allow_opening(flags_index: int) -> list[bytes]:
         flags_index: The index of the system call's argument with the opening flags.
     """
     block = _refuse_bits(flags_index, ~_OPEN_FLAGS)
-    # The flags stay loaded. Drop all of them that the combinations below do not have.
+    # The flags stay loaded. Keep only the flags that the combinations below consist of.
     block.append(_and(_ACCESS_MODE | _TRUNCATE))
     forbidden_combinations = (
-        # O_RDONLY, which is 0, with O_TRUNC: truncates read-only files under Landlock before ABI 3.
+        # O_TRUNC with O_RDONLY, which is 0: Landlock before ABI 3 lets it truncate read-only files.
         _TRUNCATE,
         # Mode 3, neither reading nor writing: Landlock requires no right for this mode.
         _ACCESS_MODE,

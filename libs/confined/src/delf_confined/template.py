@@ -40,7 +40,7 @@ def main(descriptor: int) -> None:
     os.umask(0o077)
     # Libraries may print while they are imported, and nobody reads that.
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-    # Before any fork: each child would otherwise load the same library again.
+    # Load the library before any fork, so that the children need not load it again.
     landlock.prepare()
     if seccomp.is_supported():
         # Fill the cache of build(), which the children inherit.
@@ -79,11 +79,11 @@ def _handle_request(
             return {"status": 0}
         return {"status": os.waitstatus_to_exitcode(status)}
     module_names = (*request["preload"], request["function"])
-    # Before the fork, so that all later children share the imported modules.
+    # Import before the fork, so that all later children share the imported modules.
     if not imported_names.issuperset(module_names):
         new_names = [name for name in request["preload"] if name not in imported_names]
         _import(request["function"], new_names)
-        # Also after a failed import: the child reports the error, and a retry would fail again.
+        # Record failed imports, too: a retry would fail again, and the child reports the error.
         imported_names.update(module_names)
     try:
         pid = os.fork()
@@ -128,10 +128,10 @@ def _run_child(
     """
     try:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end if the program is gone
-        # The template's own socket: a child that keeps it could speak for the template.
+        # A child that keeps the template's socket could answer in place of the template.
         control.close()
         limits = request["limits"]
-        # Before the confinement, after which other folders cannot be entered.
+        # Change the folder before the confinement, after which this may be forbidden.
         os.chdir(limits["scratch"] or "/")
         confine(limits, request["readable"], parent=template_pid)
         with socket.socket(fileno=answers_fd) as answers:

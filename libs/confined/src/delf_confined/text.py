@@ -150,7 +150,8 @@ def _encoding_of_invalid_utf8(
     encoding = encoding_of(sample, about, first_line=previous.first_line)
     if encoding != "utf-8":
         return encoding
-    # The file is UTF-8 apart from a few invalid bytes. "utf-8" would mean that none is invalid.
+    # The file is UTF-8 apart from a few invalid bytes. Do not return "utf-8", which stands for a
+    # file without invalid bytes.
     line = chunk.first_line + error.object.count(b"\n", 0, error.start)
     _note_replaced_bytes(about, encoding, line)
     return "utf-8-sig"

@@ -42,7 +42,8 @@ class Turn:
     @property
     def preemption_time(self) -> float:
         """The event loop's time from which the running call may be preempted."""
-        # A call that was stopped after 1 s may next run for 1 s, then 2 s and 4 s, until it ends.
+        # The guaranteed time grows with each preemption (1 s, 1 s, 2 s, 4 s, …), so that even a
+        # long call ends.
         guaranteed_seconds = max(MIN_RUN_SECONDS, self.attempt_seconds)
         return (self.began or 0.0) + guaranteed_seconds
 
@@ -83,7 +84,8 @@ class Turns:
         loop = asyncio.get_running_loop()
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
-        # _release() forgets a caller without calls, but a preempted call knows its earlier time.
+        # _release() deletes the time of a caller without calls. A preempted call still has its own
+        # time, and brings it back.
         used_seconds = self._seconds_used.get(turn.key, 0.0)
         self._seconds_used[turn.key] = max(used_seconds, turn.attempt_seconds)
         self._waiting.append(turn)

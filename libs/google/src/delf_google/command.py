@@ -320,7 +320,7 @@ def _add_login(
         scope_inclusions[SCOPE_URL_PREFIX + scope] = included_urls
     logins[key] = replace(
         login,
-        client=client,  # of several files with this client, that of the last connection counts
+        client=client,  # if several files have this client, the file of the last connection counts
         scopes=tuple(sorted({*login.scopes, *connection.needed_scopes()})),
         connections=(*login.connections, connection.name),
         scope_inclusions=scope_inclusions,

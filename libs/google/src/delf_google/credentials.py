@@ -139,10 +139,11 @@ class Tokens:
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
-            # The connection's command also names the file of an OAuth client. Without a stored
-            # login, the configured file is a login itself, and no OAuth client.
+            # The connection's command passes the configured file as an OAuth client. Without a
+            # stored login, this file is a finished login instead.
             hint = f"run {self._login_command if self._stored_login else LOGIN}"
-        # The token server also explains errors with other causes, such as a wrong clock.
+        # Include the token server's message, because the cause may be another one, such as a wrong
+        # clock.
         return LoginError(
             f"{self._name}: the login is expired or revoked ({_first_line(error)})", hint=hint
         )
@@ -321,7 +322,7 @@ def _first_line(error: Exception) -> str:
     """Return the first line of an error's message, or the error's type without a message."""
     text = str(error.args[0]) if error.args else type(error).__name__
     first_line = text.split("\n", 1)[0]
-    return first_line.removesuffix(": None")[:200]  # google-auth adds a missing description
+    return first_line.removesuffix(": None")[:200]  # google-auth's text for no description
 
 
 class _TokenRequests:

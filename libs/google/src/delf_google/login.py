@@ -48,7 +48,8 @@ def sign_in(
     from google_auth_oauthlib.flow import InstalledAppFlow, WSGITimeoutError
     from oauthlib.oauth2 import OAuth2Error
 
-    # A person may grant only some scopes, which is reported and no error.
+    # A person may grant only some scopes. oauthlib would raise an error for this; the command
+    # reports the missing scopes instead.
     os.environ.setdefault("OAUTHLIB_RELAX_TOKEN_SCOPE", "1")
     flow: Any = cast("Any", InstalledAppFlow).from_client_config(
         {"installed": dict(client)}, list(scopes)

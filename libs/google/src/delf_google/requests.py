@@ -58,7 +58,7 @@ class Request:
             values = cast("Sequence[Any]", value) if is_list else (value,)
             pairs += [(name, _text(item)) for item in values if item is not None]
         for _, text in pairs:
-            utf8(text, self.what)  # raises for half of a character
+            utf8(text, self.what)  # raises an error for an unpaired surrogate
         return pairs
 
     def payload(self) -> tuple[bytes | None, dict[str, str]]:
@@ -137,8 +137,8 @@ def segment(text: str) -> str:
     Raises:
         ToolRefusedError: If the text is empty, ``.`` or ``..``, or contains an unpaired surrogate.
     """
-    # A client removes these segments from a path, which would then lead to something larger, such
-    # as a whole calendar.
+    # HTTP clients remove these segments from a path. The request would then be about something
+    # larger, such as a whole calendar.
     if text in ("", ".", ".."):
         raise ToolRefusedError(f"{text!r} is not the id of anything")
     return quote(utf8(text, "an id"), safe="")

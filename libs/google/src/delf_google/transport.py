@@ -29,7 +29,7 @@ _MAX_CONNECTIONS: Final = 16
 _WARN_SECONDS: Final = 5.0
 _SERVER_ERRORS: Final = frozenset({500, 502, 503, 504})
 _NOT_FOUND_STATUSES: Final = frozenset({404, 410})
-# The maximum number of consecutive pages without an item. A search in large data may have some.
+# The maximum number of consecutive pages without an item. A search in large data may return a few.
 _MAX_EMPTY_PAGES: Final = 100
 
 
@@ -170,7 +170,7 @@ class Transport:
             ConnectionUnavailableError: If the service does not respond.
         """
         answer = await self.send_unchecked(request)
-        if answer.status >= 300:  # also a redirect, such as that of a gateway to its login
+        if answer.status >= 300:  # a redirect fails, too: a gateway may redirect to its login
             raise self.failure(answer, request)
         return answer
 
@@ -217,7 +217,7 @@ class Transport:
         if answer.status < 400:
             return None
         if Problem(answer.status, answer.content).is_rate_limited:
-            # Also for ``send_once``, because a rate-limited request has changed nothing.
+            # Retry despite ``send_once``, because a rate-limited request has changed nothing.
             return self._retry_after_rate_limit(answer, progress)
         if answer.status not in _SERVER_ERRORS or request.send_once:
             return None
@@ -257,7 +257,7 @@ class Transport:
             target, root = urlsplit(url), urlsplit(self._root)
         except ValueError:
             return False
-        is_path = "://" not in url  # also "//host/x", which is appended to the base URL, too
+        is_path = "://" not in url  # "//host/x" is a path, too: it is appended to the base URL
         has_base_url = (target.scheme, target.netloc) == (root.scheme, root.netloc)
         if is_path or has_base_url:
             return True

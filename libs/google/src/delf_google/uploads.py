@@ -37,7 +37,7 @@ async def upload(
         if answer is None:  # ask how many bytes have arrived
             await transport.sleep(pause(attempt))
             answer = await _ask_status(transport, request, address, len(content))
-        if answer is None:  # that is unknown, too
+        if answer is None:  # the status is unknown, too
             break
         if answer.status < 300:
             return _file_in(answer, f"{transport.name}: {request.what}")

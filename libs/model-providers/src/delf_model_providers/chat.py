@@ -94,12 +94,12 @@ def _converted(message: Message) -> list[dict[str, Any]]:
     converted_results: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": result.id, "content": result.text} for result in results
     ]
-    # Results are in messages to the model, and calls in messages of the model: never in the same.
+    # A message with results has no calls: results go to the model, and calls come from the model.
     if results and not contents:
         return converted_results
     converted: dict[str, Any] = {"role": message.role, "content": _content(contents)}
     if calls:
-        converted["content"] = converted["content"] or None  # beside calls, the API has no ""
+        converted["content"] = converted["content"] or None  # beside calls, null in place of ""
         converted["tool_calls"] = [_call(call) for call in calls]
     # The provider's own fields of the message, such as ``reasoning_content``, are kept with the
     # calls, and go back into the message.

@@ -152,7 +152,7 @@ def resolve(
         return resolver.for_dialect(owner, config.model, None)
     if owner := all_providers.for_model(config.model):
         return resolver.for_litellm(owner, config.model)
-    # Any other name is one of the server whose address is in the environment.
+    # Any other name belongs to the server whose address is in the environment.
     if url_in_environment := _first_variable(context, compatible.addresses):
         return resolver.for_dialect(compatible, config.model, url_in_environment)
     # Suggest only providers that work here; the rest would need another plugin.
@@ -234,7 +234,7 @@ def _without_prefix(model: str, provider: Provider, providers: Providers) -> str
 
 def _add_installed(supported_providers: Providers, installed_providers: Providers) -> Providers:
     """Add each installed provider that uses the protocol of a supported provider."""
-    # A provider's ``dialect`` is the name of the provider that defined the protocol: ``openai``.
+    # A provider's ``dialect`` names the provider that defined its protocol, such as ``openai``.
     supported_dialects = {provider.name for provider in supported_providers.all}
     added = [each for each in installed_providers.all if each.dialect in supported_dialects]
     return Providers((*supported_providers.all, *added))

@@ -31,7 +31,7 @@ _TOO_LONG: Final = re.compile(
 )
 # Matches messages about an account without credit.
 #
-# Gemini also uses the second phrase for a rate limit, then with a time to wait.
+# Gemini uses the second phrase for rate limits, too, but then gives a time to wait.
 _NO_CREDIT: Final = re.compile(
     r"insufficient_quota|check your plan and billing|credit balance is too low", re.IGNORECASE
 )
@@ -264,7 +264,7 @@ def failure_without_response(
     where = endpoint.address or "its server"
     server_hint = f"is the server at {where} running?" if endpoint.custom else "check the network"
     retry: Retry = "no"
-    # ``class_names`` also has base classes and causes, so the most specific names come first.
+    # ``class_names`` includes base classes and causes, so test for the most specific names first.
     if class_names & {"ConnectTimeout", "ConnectionTimeoutError"}:
         message = f"{label}: no connection to {where} in time"
         retry = "few"

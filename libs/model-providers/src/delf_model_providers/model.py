@@ -180,7 +180,7 @@ class EndpointModel(ABC):
                 if not cannot_stream:
                     raise
                 # The server does not stream, so the reply is requested as a whole below.
-            self._never_streams = True  # later requests are not refused first
+            self._never_streams = True  # saves later requests the refusal
         reply = await self._complete_once(request)
         if reply.text:
             yield ModelDelta(reply.text)
@@ -192,7 +192,7 @@ class EndpointModel(ABC):
         """Return True if a server refused a request because it streams, or because it does not."""
         failure = self._explain(error, self._timeout(request))
         message = failure.message
-        # These names are in each message, and may have the word, too.
+        # Each message contains these names, and the names themselves may contain "stream".
         for name in (self._endpoint.label, self._endpoint.model, self._endpoint.name):
             message = message.replace(name, "")
         return failure.status in _REFUSALS and "stream" in message.lower()

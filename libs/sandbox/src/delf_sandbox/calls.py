@@ -127,8 +127,8 @@ class OpenCalls:
         """Cancel all calls without answering them."""
         # Iterate over a copy, because _end() removes the call from the dict.
         for call in list(self.open.values()):
-            # Calls that have not begun are cancelled, too: a call that is not journalled is one
-            # that a killed guest never made.
+            # Cancel calls that have not begun, too. They are not journalled, as if the guest had
+            # been killed before it made them.
             call.abandon()
             self._end(call)
 
@@ -159,8 +159,8 @@ class OpenCalls:
         must_queue = self._permits.locked()
         async with self._permits:
             has_script_ended = call.script_number != self._current_script_number
-            # A call without a queue is always made: whether its script has ended by now depends on
-            # the machine's speed, and a replay must make the same calls again.
+            # A call that did not queue is always made. Whether its script has ended by now depends
+            # on the machine's speed, but a replay must make the same calls again.
             if must_queue and has_script_ended:
                 return None
             try:

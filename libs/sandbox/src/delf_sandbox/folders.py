@@ -34,7 +34,7 @@ def remove_folder(folder: str) -> None:
         for entry in _entries(current):
             with suppress(OSError):
                 if entry.is_dir(follow_symlinks=False):
-                    # Also because moving a folder needs its permissions.
+                    # Moving a folder needs its permissions, and so does listing it later.
                     _make_accessible(entry.path)
                     moved = next(unused_paths)
                     Path(entry.path).rename(moved)

@@ -81,7 +81,8 @@ class SessionPool(Generic[S, K]):
         self.abandon_sessions_of_other_loop()
         if self.closed or self._size <= 0:
             return
-        # A filling for another kind goes on: the next call of this method replaces its sessions.
+        # If sessions of another kind are being started, let that go on: the next call of this
+        # method replaces these sessions.
         if self._filling is None or self._filling.done():
             self._filling = shared_task(self._fill(kind))
 
@@ -158,7 +159,7 @@ class SessionPool(Generic[S, K]):
     async def _fill(self, kind: K) -> None:
         """Close idle sessions of other kinds; start sessions of a kind until the pool is full."""
         if kind != self._kind_of_idle:
-            # Set before the first await, so that nobody takes a session of the old kind meanwhile.
+            # Set the kind before the first await, so that nobody takes an old session meanwhile.
             self._kind_of_idle = kind
             stale = list(self.idle)
             self.idle.clear()
@@ -171,5 +172,6 @@ class SessionPool(Generic[S, K]):
                 self.idle.append(session)
                 await session.ready(_START_SECONDS)
         except SandboxUnavailableError as error:
-            # Nobody waits for this session: the caller of take() starts one, and gets the error.
+            # Nobody waits for this session. A caller of take() starts a session of its own, and
+            # gets the error if this start fails, too.
             _log.debug("no session could be started ahead: %s", error)

@@ -106,7 +106,7 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     """
     if not _has_types(frame, int, str, str, list, dict, bool, int):
         raise WireError("the sandbox sent a malformed call")
-    # The whole script waits for a call that is alone.
+    # If ``is_alone`` is true, the whole script waits for this call.
     _, number, connection, method, args, kwargs, is_alone, line = frame
     for key in kwargs:
         if type(key) is not str:

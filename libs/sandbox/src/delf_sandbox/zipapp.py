@@ -68,7 +68,8 @@ def _compile_source(name: str, source: str) -> bytes:
     """Compile a source to the content of a .pyc file, which is never checked for changes."""
     # optimize=2 leaves out docstrings and assertions, which no process of a guest needs.
     code = compile(source, name, "exec", dont_inherit=True, optimize=2)
-    # PEP 552: the file has a hash of its source, and Python does not compare the hash.
+    # By PEP 552, these flags mean that the file has a hash of its source, which Python does not
+    # check.
     flags = (0b01).to_bytes(4, "little")
     unchecked_hash = bytes(8)
     return importlib.util.MAGIC_NUMBER + flags + unchecked_hash + marshal.dumps(code)

@@ -99,11 +99,11 @@ class DeclaredEffects:
     def __init__(self, effects: Mapping[str, Effect], known_actions: Path) -> None:
         self._effects = effects
         self._path = known_actions
-        # From selector to the digests of the actions that it covers; None until the file is read.
+        # The digests of the actions that each selector covers; None until the file is read.
         self._covered: dict[str, set[str]] | None = None
         # The reason why the file is unusable; None if the file is usable or missing.
         self._problem: str | None = None
-        # From selector to the digests of the actions that it matched in the last apply().
+        # The digests of the actions that each selector matched in the last apply().
         self._last_matches: dict[str, set[str]] = {}
 
     def apply(self, matches: Mapping[str, Match]) -> Applied:
@@ -152,7 +152,7 @@ class DeclaredEffects:
         The covered actions are stored in the file. A file that is damaged or open to others is
         replaced.
         """
-        self._load()  # before the next line, because it may set the problem
+        self._load()  # first, because loading the file may set the problem
         self._problem = None
         self._record(self._last_matches, is_accepted=True)
 
@@ -192,7 +192,7 @@ class DeclaredEffects:
                 actions of the same selectors. A file that is damaged or open to others is replaced.
         """
         covered = self._load()
-        covered.update(digests)  # also if the file cannot be used below
+        covered.update(digests)  # applies even if the file cannot be used below
         with locked(self._path):
             try:
                 # Another process may have written the file since this process read it.
@@ -202,8 +202,8 @@ class DeclaredEffects:
                     _log.warning("%s: %s", _NOT_STORED, error)
                     return
                 in_file = {}
-            # Only the user replaces what a selector covers in the file, which may come from the
-            # other process.
+            # If another process has stored what a selector covers, use that. Only the user may
+            # replace what the file has for a selector.
             covered.update(in_file)
             if is_accepted:
                 covered.update(digests)

@@ -104,7 +104,8 @@ def shorten_description(text: object, limit: int) -> str:
 def snake(text: str) -> str:
     """Convert a text to snake case; empty if the text has no letter or digit."""
     if not text.isascii():
-        # NFKD separates a letter from its accent, which is then left out. It keeps ß as it is.
+        # NFKD separates a letter from its accent, so that the accent can be removed. NFKD does
+        # not change ß.
         parts = normalized(text.replace("ß", "ss"), "NFKD")
         text = "".join(c for c in parts if not unicodedata.combining(c))
     # Python itself normalizes the names in scripts to NFKC.

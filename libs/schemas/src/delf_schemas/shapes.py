@@ -44,7 +44,7 @@ _MAX_MERGE_VISITS: Final = 400
 _MAX_VARIANTS: Final = 20
 # The number of properties above which an object's most important properties come first.
 _MAX_UNSORTED: Final = 16
-# Schemas that choose among each other can have exponentially many paths.
+# Schemas whose alternatives refer to each other can have exponentially many paths.
 _MAX_VISITS: Final = 4000
 _STRUCTURE: Final = frozenset(
     {"$ref", "type", "properties", "items", "enum", "const", "allOf", "anyOf", "oneOf"}
@@ -190,7 +190,7 @@ class Shapes:
             DelfError: If a reference cannot be resolved.
         """
         type_text = ""
-        for depth in reversed(range(self._extent.depth + 1)):  # the deepest type that fits
+        for depth in reversed(range(self._extent.depth + 1)):  # try the deepest type first
             self._open_refs.clear()
             self._refs_with_name.clear()
             self._visits_of_current_type = 0
@@ -265,7 +265,7 @@ class Shapes:
         """Return the name of a type that contains itself, made from the reference to it."""
         name = self._recursive_names.get(ref)
         if name is None:
-            # Of ``#/components/schemas/Pet`` and of ``schemas/pet.json#``, the name is Pet.
+            # For ``#/components/schemas/Pet`` and for ``schemas/pet.json#``, the name is Pet.
             last_segment = ref.rstrip("#").rpartition("/")[2]
             words = snake(last_segment.partition(".")[0]).split("_")
             name = "".join(word.capitalize() for word in words if word)[:40]
@@ -332,7 +332,7 @@ class Shapes:
         """
         parts = list_at(schema, "allOf")
         if len(parts) == 1 and not schema.keys() & {"properties", "oneOf", "anyOf"}:
-            return None  # the type of the part itself, which may have a name
+            return None  # the caller shows the part's own type, which may have a name
         reader = _ObjectReader(self._document)
         objects = reader.objects(schema)
         self._visits_of_current_type += reader.visits
@@ -498,7 +498,7 @@ def _quote_name(name: str) -> str:
 
 def _literal_type(values: list[Any], extent: Extent) -> str:
     """Format an enumeration as a ``Literal``, or as ``str`` if a value is too long."""
-    # Enumerations list an empty text for a missing value, so the type leaves it out.
+    # Some enumerations list an empty text for a missing value. The type leaves it out.
     plain_values = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
     none_part = " | None" if None in values else ""
     texts = [value for value in plain_values if isinstance(value, str)]
@@ -668,7 +668,7 @@ class _ObjectReader:
                 objects = _combinations(objects, part_objects, _merge_two)
             elif not all(each.is_object for each in objects):
                 return None
-            # Otherwise, the part is ignored: the value is an object, whatever the part describes.
+            # If all are objects anyway, ignore a part that describes no object.
         for keyword in ("oneOf", "anyOf"):
             if alternatives := _alternatives(resolved, keyword):
                 choices = self._choices(alternatives, depth + 1)
@@ -745,7 +745,7 @@ def _merge_two(first: Merged, second: Merged) -> Merged:
         properties,
         first.required | second.required,
         first.additional or second.additional,
-        nullable=first.nullable,  # the first is the schema around: people write nullable there
+        nullable=first.nullable,  # ``first`` is the outer schema, where people write ``nullable``
         has_type=first.has_type or second.has_type,
     )
 

@@ -41,7 +41,7 @@ _MAX_VALUE_CHARS: Final = 600
 #
 # Slack's limit is 50 blocks, including the header, notes and buttons.
 _MAX_SECTIONS: Final = 44
-# The usual number of characters of a section, because Slack collapses longer sections.
+# The usual maximum number of characters of a section. Slack collapses longer sections.
 _SECTION_CHARS: Final = 900
 _MAX_FILES: Final = 20
 _MAX_INPUT_SIZE: Final = 3_000

@@ -169,7 +169,8 @@ class SlackChannel:
         """
         client = await self.open()
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
-        # Before posting, because a person may press a button as soon as the message is there.
+        # Register the request before posting it: a person may press a button as soon as the message
+        # is there.
         self._waiting_by_request_id[request.request_id] = waiting
         decision_text: str | None = None
         posting = asyncio.create_task(self._post(client, request))
@@ -195,7 +196,7 @@ class SlackChannel:
     async def aclose(self) -> None:
         """Finish updating messages, and stop receiving button presses."""
         self._is_closing = True
-        # Before the client is dropped: these tasks replace buttons by decisions.
+        # Wait before the client is dropped: these tasks still replace buttons by decisions.
         if self._background_tasks:
             await asyncio.wait(self._background_tasks)
         receiver, self.receiver, self._client = self.receiver, None, None
@@ -491,7 +492,7 @@ class SlackChannel:
         except NotJsonError as error:
             return _field_error(error.field, "this is not JSON")
         except DelfError as error:
-            # An error about an argument contains the argument's name, which is that of its field.
+            # An error about an argument contains the argument's name, which its field has, too.
             invalid_field = next((name for name in fields if name in error.message), first_field)
             text = f"{error.message}: {error.hint}" if error.hint else error.message
             return _field_error(invalid_field, text)
@@ -536,7 +537,7 @@ class SlackChannel:
             pending.request.request_id not in self._incompletely_shown
             and lay_out(pending.request, votes_and_comments).shows_all_facts
         )
-        # A person may reject without having seen all facts, and may not approve without them.
+        # Without seeing all facts, a person may reject the request but not approve it.
         if not is_rejection and not is_shown_completely:
             return f"{incomplete_text(pending.request)} Decide on the page or with delf."
         person = str(user.get("id") or "")

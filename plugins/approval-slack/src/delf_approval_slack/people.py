@@ -103,7 +103,7 @@ class People:
         chosen_name = visible(str(user.get("username") or user.get("name") or "somebody"))
         # The colon separates the parts of a user ``NAME:ID``, so a chosen name must have none.
         name = names_by_id.get(user_id) or f"{chosen_name.replace(':', '')} ({user_id})"
-        # Only the settings give teams, because anybody can choose a name in Slack.
+        # Teams come from the settings and the journal only: anybody can choose any name in Slack.
         group_ids = await self.groups_of(client, user_id)
         teams = {names_by_id[group_id] for group_id in group_ids if group_id in names_by_id}
         known_person = await self.known(user_id)

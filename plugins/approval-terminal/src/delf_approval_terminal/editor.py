@@ -75,7 +75,7 @@ class Editor:
             if typed is None or typed == text:
                 self._invalid_inputs.pop(name, None)
                 return
-            self._invalid_inputs[name] = typed  # stays there if the next lines raise
+            self._invalid_inputs[name] = typed  # stays stored if the next lines raise an error
             changed = {**self.arguments, name: typed if is_text else json.loads(typed)}
             fit = self._request.fit
             self.arguments = changed if fit is None else fit(changed)

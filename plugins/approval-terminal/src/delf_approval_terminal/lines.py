@@ -112,7 +112,7 @@ class Terminal:
         from prompt_toolkit.input import create_input
         from prompt_toolkit.output import create_output
 
-        # A duplicate, because a stream closes its descriptor at the end.
+        # Duplicate the descriptor, because the stream closes its own one at the end.
         with os.fdopen(os.dup(self._descriptor), encoding="utf-8") as typed:
             session: PromptSession[str] = PromptSession(
                 input=create_input(typed), output=create_output(self._output)
@@ -174,7 +174,7 @@ def _ctrl_c_as_input(descriptor: int) -> Generator[None]:
     if original_mode is None or _is_in_background(descriptor):
         yield
         return
-    mode = termios.tcgetattr(descriptor)  # a second list, to be changed
+    mode = termios.tcgetattr(descriptor)  # to be changed, unlike ``original_mode``
     # VEOL is a second end-of-line character: the system passes on the line with the Ctrl-C.
     mode[_CONTROL_CHARACTERS][termios.VINTR] = _DISABLED
     mode[_CONTROL_CHARACTERS][termios.VEOL] = _CTRL_C

@@ -125,7 +125,8 @@ class ToolCall(Coroutine[Any, Any, Any]):
         try:
             return self._lazy_coroutine().send(value)
         except StopIteration as stop:
-            # A coroutine returns its result in this exception, also to the task that runs this one.
+            # A coroutine returns its result in this exception. Raise the exception again, so that
+            # the task that awaits this call gets the result, too.
             self._result = stop.value
             raise
 
@@ -166,7 +167,7 @@ def _forward_to_result(name: str) -> Callable[..., Any]:
     Args:
         name: The name of the special method, such as ``__add__``.
     """
-    # Such as ``operator.__add__`` for ``__add__``, or else the builtin ``len`` for ``__len__``.
+    # For ``__add__``, this is ``operator.__add__``; for ``__len__``, it is the builtin ``len``.
     function = vars(operator).get(name) or getattr(builtins, name.strip("_"))
 
     def method(self: ToolCall, *args: Any) -> Any:
@@ -368,7 +369,7 @@ class Caller:
         # Further calls, such as those of ``gather``, are sent together when the iteration ends.
         sends_at_once = is_only_call
         self._send(["call", number, *fields, blocks_thread, line], sends_at_once)
-        # Not registered before, because _send() raises an error for a call that is too large.
+        # Register the call only now, because _send() raises an error for a call that is too large.
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._future_by_call[number] = future
         try:
@@ -405,7 +406,7 @@ class Caller:
         again.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._unanswerable_calls.add(future)  # a task that nothing refers to is destroyed
+        self._unanswerable_calls.add(future)  # without a reference, the task would be destroyed
         try:
             await future
         finally:
@@ -673,7 +674,7 @@ def misuse_in(value: Any) -> TypeError | None:
         kind = cast("type[Any]", type(item))
         if issubclass(kind, _NoValue):
             return cast("_NoValue", item).__delf_misuse__()
-        # No more members than can still be inspected, because a collection may be huge.
+        # A collection may be huge: take only as many members as may still be inspected.
         if kind is dict:
             pending_values += itertools.islice(cast("dict[Any, Any]", item).values(), remaining)
         elif kind in (list, tuple, set, frozenset):

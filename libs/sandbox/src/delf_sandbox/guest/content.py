@@ -340,7 +340,7 @@ def _record(row: Any) -> Mapping[Any, Any] | None:
 
 def _cells(row: Any) -> list[Any]:
     """Return the items of a row; any row but a list becomes the only cell."""
-    # Some rows, such as an array of a data library, only become a list by the conversion.
+    # Convert a row that is not a list yet, such as an array of a data library.
     items = row if _is_list(row) else plain_or_as_is(row)
     return list(items) if _is_list(items) else [items]
 

@@ -26,7 +26,8 @@ _HIDDEN_TYPES = (types.ModuleType, types.BuiltinFunctionType)
 
 _MAX_CHAIN = 100
 
-# Descriptors of the built-in types: a class of the script may compute these attributes itself.
+# Read these attributes by the descriptors of the built-in types, because a class of the script may
+# override them.
 _name_of = type.__dict__["__name__"].__get__
 _cause_of = BaseException.__dict__["__cause__"].__get__
 _members_of = BaseExceptionGroup.__dict__["exceptions"].__get__
@@ -154,7 +155,7 @@ def message_of(error: BaseException) -> str:
     """
     notes: Any = attempt(lambda: getattr(error, "__notes__", None), None)
     parts: list[Any] = [error]
-    # A script may set ``__notes__`` to any object, even to a list whose methods are the script's.
+    # A script may set ``__notes__`` to any object, even to a list subclass with its own methods.
     if type(notes) in (list, tuple):
         parts += notes[:_MAX_NOTES]
     elif notes is not None:

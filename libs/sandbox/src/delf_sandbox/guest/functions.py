@@ -50,7 +50,7 @@ class Functions:
         """The names that are defined when the script starts, such as those of tools."""
         self._tool_names = names
         self.is_builtin = names.is_builtin
-        # For methods whose object is unknown: a method with the name of an action may be a tool.
+        # If the object of a method is unknown, a method with the name of an action may be a tool.
         self._normalized_action_names = {
             normalized_name(action_name)
             for action_names in self.initial_names.tools.values()

@@ -93,7 +93,7 @@ class DeferredCalls:
         The numbers are not evaluated, so all items are followed.
         """
         match node:
-            case ast.Subscript(slice=ast.Slice()):  # for ``tasks[1:][0]``, the path begins with 0
+            case ast.Subscript(slice=ast.Slice()):  # ``tasks[1:][0]`` is not ``tasks[0]``
                 path_in_collection = _to_any_item(path)
             case _:  # ``tasks[0]``, or each value of ``*tasks``, is an item of ``tasks``
                 path_in_collection = (EACH_ITEM, *path)
@@ -103,7 +103,7 @@ class DeferredCalls:
         """Mark the calls in the items of a display or comprehension, such as ``[send()]``."""
         path_in_item = path[1:]  # the first step leads from the collection to its item
         match node:
-            # Only in these two can the first step, the index, tell which item is meant.
+            # Only in a list or tuple can the first step be the index of one certain item.
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 self._mark_calls_in_items(items, scope, path)
             case ast.Set(elts=items) | ast.Dict(values=items):

@@ -36,7 +36,7 @@ class PrintLimits:
 
     def count_text(self, text: str) -> str | None:
         """Count printed text. Return a message if a limit is exceeded, else None."""
-        # Characters, because a text would have to be encoded to count its bytes.
+        # Count characters: to count bytes, the text would have to be encoded first.
         self._character_count += len(text) or 1  # an empty print counts as one character
         if self._character_count > self._max_characters:
             return f"the script printed more than {self._max_characters:,} characters"

@@ -63,7 +63,7 @@ class _Timer(asyncio.TimerHandle):
 
     def __init__(self, number: int, when: float, callback: Any, args: Any, **options: Any) -> None:
         super().__init__(when, callback, args, **options)
-        self.number = number  # of the timers of this script, in the order of their creation
+        self.number = number  # counts the script's timers in the order of their creation
 
 
 class _RecordedEvent(NamedTuple):
@@ -437,8 +437,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         """Run one iteration of the loop: handle events, then run the callbacks that are ready."""
-        # In asyncio's method, the order of descriptors and timers depends on timing, so a repeated
-        # script would see another order.
+        # This replaces asyncio's method, in which the order of descriptors and timers depends on
+        # timing: a replayed script would see another order.
         self._remove_cancelled_timers()
         # Flush before the wait, because the host can answer only calls that were sent.
         self._flush()
@@ -588,8 +588,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
         Called in a replay for an iteration without a recorded event.
         """
-        # The thread may have scheduled its callback in an earlier iteration of the replay, so that
-        # no callback comes. Hence the time limit.
+        # The wait needs a time limit: if the thread scheduled its callback in an earlier iteration
+        # of the replay, no further callback comes.
         deadline = monotonic_ns() + _MAX_THREAD_WAIT_SECONDS * 1e9
         # The number of threads is higher while a thread of a library runs.
         while not self._ready and _thread_count() != self._initial_thread_count:

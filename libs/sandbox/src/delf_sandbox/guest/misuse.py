@@ -24,7 +24,7 @@ _PLACES_FOR_TOOLS = (
     *(ast.Tuple, ast.List, ast.Set, ast.Dict, ast.withitem, ast.ExceptHandler),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
-# Builtins to which a script can pass a tool, exceptions among them. All others need a plain value.
+# Builtins, including exceptions, to which a script can pass a tool. All others need a plain value.
 _BUILTINS_FOR_TOOLS = frozenset(
     {"callable", "classmethod", "dir", "getattr", "hasattr", "hash", "help", "id", "isinstance"}
     | {"property", "staticmethod", "type", "vars"}
@@ -37,7 +37,7 @@ _LAZY_FUNCTIONS = frozenset(
         *("groupby", "zip", "enumerate", "reversed", "iter", "chain", "cycle", "repeat", "islice"),
     }
 )
-# Lazy functions that models also write as a statement, meaning that it runs like a loop.
+# Lazy functions that models also write as a statement, as if the statement ran like a loop.
 _REWRITTEN_AS_LOOP = frozenset({"map", "filter"})
 _MAX_NAMES = 12
 

@@ -197,9 +197,9 @@ class ToolNames:
                 key = ast.Constant(value=word, **position_of(node))
                 node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
                 self.uncertain.add(id(node))
-            # A local variable: Python would raise UnboundLocalError for
-            # ``weather = weather("Oslo")``. Or a function, which _remove_copied_definition() has
-            # removed.
+            # The call means the tool if the name is a local variable, because Python would raise
+            # UnboundLocalError for ``weather = weather("Oslo")``, or if the name is a function that
+            # _remove_copied_definition() has removed.
             case _:
                 node.func = tool(node.func, word)
         self.calls[id(node)] = word
@@ -392,7 +392,7 @@ class ToolNames:
         For ``datetime.date``, the result is ``{"datetime": {"date"}}``; for ``datetime`` alone, it
         is ``{"datetime": {None}}``.
         """
-        # From the ``id()`` of the node ``datetime`` to "date".
+        # For ``datetime.date``, the ``id()`` of the node ``datetime`` is mapped to "date".
         attribute_by_node_id = {
             id(place.node.value): place.node.attr for place, _ in self.syntax.attributes
         }
@@ -440,7 +440,7 @@ class ToolNames:
             elif (intended_tool := self._imported_tool(node, item)) is not None:
                 assignments += self._assignments_of_tool(node, item, intended_tool)
             elif is_in_try or self._is_used(item):
-                kept_aliases.append(item)  # the import fails, as the script has to know
+                kept_aliases.append(item)  # the script has to see that the import fails
             # Any other name is left out, because an unused import must not end the script.
         if len(kept_aliases) == len(node.names):
             return None

@@ -66,13 +66,13 @@ class Printer(io.TextIOBase):
         self.limits.begin_script()
         self._sent_at = monotonic()
         self._is_script_running = True
-        # An earlier script may have set a handler of its own, and so _handle_alarm() has never
-        # reset this.
+        # Reset this here, too: if an earlier script has replaced the signal handler,
+        # _handle_alarm() was not called.
         self._is_alarm_set = False
 
     def end(self) -> None:
         """Send the remaining text, and ignore text that the script's threads print later."""
-        # First: a thread that prints now must not add to the text that is being sent.
+        # Set this first: a thread that prints now must not add to the text that is being sent.
         self._is_script_running = False
         self.queue_buffered_text()
 
@@ -97,7 +97,7 @@ class Printer(io.TextIOBase):
         self._buffered_chars += size
         is_buffer_full = self._buffered_chars >= _MAX_BUFFERED_CHARS
         if is_buffer_full or monotonic() - self._sent_at > _MAX_BUFFER_SECONDS:
-            # At once, because the script may compute for long before its next frame.
+            # Send at once, because the script may compute for long before its next frame.
             self._send_buffered_text(at_once=True)
         elif self._can_use_alarm_signal and not self._is_alarm_set:
             self._set_alarm()
@@ -176,7 +176,8 @@ class FileSender:
             path = _find_written_file(scratch, name, content)
             if path is not None:
                 # In ``add_to_output_files("report.csv", open_file)``, ``name`` is the name for the
-                # output file. Without content, or with a path given twice, it is a written file.
+                # output file. Without content, or if both arguments are equal, ``name`` is the path
+                # of a written file.
                 is_written_file = content is NOT_GIVEN or content == name
                 output_name = path if is_written_file else name
                 return self._send_file(output_name, scratch.read(path))
@@ -194,7 +195,7 @@ class FileSender:
     def send_written(self) -> None:
         """Send the files that the script wrote and did not pass to ``add_to_output_files``."""
         if self.scratch is not None:
-            # A list, because reading a file changes the set of unsent files.
+            # Iterate over a list, because reading a file changes the set of unsent files.
             for name in list(self.scratch.unsent()):
                 self._send_file(name, self.scratch.read(name))
 
@@ -215,7 +216,7 @@ class FileSender:
         message = self.limits.count_chunk(name, size=len(data), added=len(data), complete=True)
         if message is not None:
             raise LimitReachedError("file", message)
-        # At least one chunk, so that an empty file arrives, too.
+        # Send at least one chunk, so that an empty file arrives, too.
         for start in range(0, max(len(data), 1), _CHUNK_BYTES):
             end = start + _CHUNK_BYTES
             is_last = end >= len(data)

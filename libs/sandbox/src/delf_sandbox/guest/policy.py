@@ -26,7 +26,7 @@ _REFUSED = {
 }
 _REMOVED = ("copyright", "credits", "license", "__loader__", "__spec__")
 
-# The number of allowed modules up to which an import error lists them.
+# An import error lists the allowed modules if there are at most this many.
 _MAX_LISTED_MODULES = 20
 _NO_NETWORK = "there is no network; call the tools"
 _INSTEAD = {
@@ -55,7 +55,7 @@ def make_builtins(
         stand_ins: A mapping from module name to the module that scripts get instead.
         open_file: The function that scripts see as ``open``.
     """
-    # A copy, because the sandbox's own modules still need all builtins.
+    # Copy the builtins, because the sandbox's own modules still need all of them.
     provided = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
         provided[name] = _refusing_function(name, instead)
@@ -108,9 +108,9 @@ class _Importer:
     ) -> Any:
         if level:
             raise ImportError("scripts cannot use relative imports")
-        # C code, such as that of strptime(), passes a list, and an import statement of a script
-        # passes a tuple. C code skips the check, which only gives scripts a clear error, and takes
-        # the module from ``sys.modules`` instead of the returned value.
+        # C code, such as that of strptime(), passes a list; an import statement passes a tuple.
+        # Imports by C code need no check, because the check below only gives scripts a clear error.
+        # C code ignores the returned module, and takes the module from ``sys.modules``.
         is_import_by_c_code = isinstance(fromlist, list)
         if is_import_by_c_code:
             return self._real_import(name, globals, locals)
@@ -180,7 +180,8 @@ class RestrictedOpen:
 
     def __call__(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         name = _file_name(file)
-        # Not for "a" and "r+": they continue the input file's content, and are refused below.
+        # With "a" and "r+", the link stays: these modes would change the input file's own content,
+        # so they are refused below.
         if "w" in mode or "x" in mode:
             self._remove_link_to_input(name)
         path = os.path.realpath(name)

@@ -76,8 +76,8 @@ class Rewriting:
         # The builtins any() and all() stop early. They must not skip the call of a write action,
         # which is an action that changes data.
         self._functions.raise_if_any_or_all_may_skip_write_action()
-        # The kind of result of each call, by the ``id()`` of the call's node. Only now, because
-        # DeferredCalls has found out which plain functions return awaitables.
+        # The kind of result of each call, by the ``id()`` of the call's node. DeferredCalls must
+        # come first, because it finds out which plain functions return awaitables.
         self._result_kinds = {
             node_id: self._functions.result_kind(call_place)
             for node_id, call_place in self._syntax.calls.items()

@@ -551,7 +551,7 @@ class ScriptSyntax:
             outer_scope = scope if index == 0 else inner
             self.loops.append(Place(part, outer_scope, node.generators, index))
             self._visit(part.iter, outer_scope, part, "iter")
-            # Recorded with ``inner``, because the target is a variable of the comprehension.
+            # Bind the target in ``inner``, because the target is a variable of the comprehension.
             self._record_binding(part.target, ValuePart(part.iter, inner).item(EACH_ITEM))
             self._visit(part.target, inner, part, "target")
             self._visit_all(part.ifs, inner)

@@ -22,8 +22,8 @@ class Scratch:
     """
 
     def __init__(self, folder: str, shown_folder: str | None = None) -> None:
-        # The real path: scripts may reach the folder through a link, and paths are compared as
-        # text.
+        # Resolve links, because scripts may reach the folder through a link, and paths are compared
+        # as text.
         self._folder = os.path.realpath(folder)
         self._folder_in_scripts = folder if shown_folder is None else shown_folder
         self._sent_versions: dict[str, _FileVersion] = {}
@@ -67,7 +67,7 @@ class Scratch:
         # An absolute path names the folder as scripts see it.
         is_absolute = os.path.isabs(text)
         relative_path = os.path.relpath(text, self._folder_in_scripts) if is_absolute else text
-        # Resolved before the comparison: a link or ``..`` must not lead out of the folder.
+        # Resolve the path before the comparison: a link or ``..`` must not lead out of the folder.
         real_path = os.path.realpath(os.path.join(self._folder, relative_path))
         if not real_path.startswith(self._folder + os.sep) or _file_version(real_path) is None:
             return None

@@ -73,8 +73,8 @@ class Script:
             await coroutine
         returned_value = None
         if self._is_wrapped:
-            # The script has a ``return`` outside of functions. So far, only the async function MAIN
-            # was defined, which has the script's code as its body.
+            # The script has a ``return`` outside of functions. The code above has only defined the
+            # async function MAIN, whose body is the script's code.
             main = namespace.pop(MAIN)
             returned_value = await main()
         # The compiled script stored the value of its last expression under this name.
@@ -174,7 +174,7 @@ def keep_last_value(body: list[ast.stmt]) -> None:
         return
     last = body[-1]
     match last:
-        # A last line ``...`` is a placeholder, as for ``pass``.
+        # A last line ``...`` is a placeholder like ``pass``, and no value.
         case ast.Expr(value=value) if not _is_ellipsis(value):
             target = _name(VALUE, ast.Store(), last)
             body[-1] = ast.Assign(targets=[target], value=value, **position_of(last))
@@ -189,7 +189,7 @@ def keep_last_value(body: list[ast.stmt]) -> None:
         case ast.If(body=first, orelse=second):
             keep_last_value(first)
             keep_last_value(second)
-        # The body of a ``try`` with ``else`` is not what runs last.
+        # In a ``try`` with ``else``, the statements after ``else`` run last, not the body.
         case ast.With(body=inner) | ast.AsyncWith(body=inner) | ast.Try(body=inner, orelse=[]):
             keep_last_value(inner)
         case _:

@@ -48,7 +48,8 @@ class Server:
                 self._session.end_after(error)
                 break
             except RuntimeError:  # the script closed the loop, or called loop.stop()
-                if self._loop.is_closed():  # otherwise, the session goes on
+                if self._loop.is_closed():  # after loop.stop(), the session goes on
                     break
-        # The session ends the process when the host closes the connection, so this is a failure.
+        # Reached only after a failure: the session itself ends the process when the host closes the
+        # connection.
         raise SystemExit(os.EX_SOFTWARE)

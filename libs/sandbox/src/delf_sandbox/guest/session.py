@@ -186,8 +186,8 @@ class GuestSession:
         if frame[0] in ("return", "raise", "message"):
             self._caller.accept_answer(frame)
         else:
-            # Queue a command to start a session or a script for serve(): this method may run in a
-            # callback of the event loop, where no script can run.
+            # The frame tells serve() to start a session or a script. Queue the frame, because this
+            # method may run in a callback of the event loop, where no script can run.
             self._commands.put_nowait(frame)
 
     def _flush(self) -> None:
@@ -334,13 +334,14 @@ class GuestSession:
         # rerun() ends a script with an exception, and counts as a success.
         await self._end_tasks(is_success=error is None or self._rerun_request is not None)
         self._caller.end_script()
-        # The final frame is sent after this method, but loop.end() stops the recording.
+        # Record the final frame now: it is sent after this method, but loop.end() stops the
+        # recording.
         self._loop.event_log.record_late_frame()
         self._loop.end()
-        # Only now, because the value may be a future that one of the tasks completes.
+        # Read the value after the tasks have ended: it may be a future that one of them completes.
         value = _final_value(value)
         if error is None:
-            # Unfinished calls first: a call that was never made may explain the other errors.
+            # Report unfinished calls first: a call that was never made may explain other errors.
             error = self._unfinished_call_error() or misuse_in(value)
             error = error or self._send_written_files()
         with self._lock:
@@ -396,8 +397,8 @@ class GuestSession:
             value = await script.run(self._namespace)
         except BaseException as error:
             failure = error
-            # Keep the variables of the script's main() for the next script. If this fails, too,
-            # the script's own failure is what the model has to know.
+            # Keep the variables of the script's main() for the next script. Ignore an error in this
+            # step, because the model has to see the script's own failure.
             attempt(lambda: self._store_variables_of_main(failure), None)
             return None, failure
         return value, None
@@ -429,7 +430,7 @@ class GuestSession:
                     {self._caller.when_idle(), *remaining_tasks}, return_when=FIRST_COMPLETED
                 )
             elif self._loop.has_ready_callbacks:
-                await asyncio.sleep(0)  # let the callbacks run, which may make a tool call
+                await asyncio.sleep(0)  # let the callbacks run: they may make a tool call
             else:
                 return
 
@@ -544,7 +545,8 @@ def _is_async(value: object) -> bool:
 
 def _display_value(value: Any) -> str:
     """Return a text that stands for a final value that cannot be encoded."""
-    # By the real type: isinstance() also asks the attribute ``__class__``, which a script may set.
+    # Check the real type: isinstance() also reads the attribute ``__class__``, which a script may
+    # set.
     if issubclass(type(value), (list, dict, set, tuple)):
         return f"<{describe_type(value)}>"
     try:
@@ -558,7 +560,7 @@ def _unwrap_single_exception(error: BaseException | None) -> BaseException | Non
     """Return the exception in a group of one exception; any other error unchanged."""
     while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         inner = error.exceptions[0]
-        # An exception that was never raised itself gets the group's traceback.
+        # An inner exception that was not raised on its own has no traceback: give it the group's.
         error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
     return error
 

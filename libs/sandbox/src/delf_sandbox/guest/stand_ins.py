@@ -84,7 +84,7 @@ def make_modules(output: Any, result_of: Callable[[Any], Any]) -> dict[str, type
     nest.apply = _no_op  # pyright: ignore[reportAttributeAccessIssue]
     threads = _copy_module("threading", threading)
     threads.Thread = _thread_class(result_of)
-    # A timer's function runs while the script goes on, or never runs: neither works at once.
+    # Leave out Timer: without threads, its function cannot run later while the script goes on.
     del threads.Timer
     futures = _copy_module("concurrent.futures", concurrent.futures)
     executor = _executor_class(result_of)

@@ -124,7 +124,7 @@ class ScriptHelpers:
         An async generator becomes an object that a plain ``for`` can iterate.
         """
         kind = _type_of(value)
-        # Exact types only: a script may keep tasks and futures to await them later.
+        # Wait only for these types: a script may keep tasks and futures to await them later.
         if kind is ToolCall or kind is types.CoroutineType or kind is _RepeatableCoroutine:
             return self._loop.block(as_coroutine(value))
         if kind is not types.AsyncGeneratorType:

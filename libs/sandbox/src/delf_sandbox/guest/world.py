@@ -63,8 +63,8 @@ class RecordedClockAndRandom:
         # The replayed reads count, too, because new reads continue the same recording.
         self._reads_left_to_record = _MAX_READS - len(clock)
         random.seed(seed)
-        # uuid1() contains the machine's hardware address, and continues from the time of the last
-        # call. RFC 9562 marks a random address by bit 40.
+        # Replace the values that uuid1() takes from outside of the script: the hardware address of
+        # the machine, and the time of the last call. By RFC 9562, bit 40 marks a random address.
         random_address = hashlib.sha256(b"node/" + self._seed).digest()[:6]
         _uuid._node = int.from_bytes(random_address) | (1 << 40)
         _uuid._last_timestamp = None
@@ -108,7 +108,7 @@ class RecordedClockAndRandom:
         now = self.now_ns()
         if self._first_monotonic_read_ns is None:
             self._first_monotonic_read_ns = now
-        # The wall clock may be set back, and a steady clock never goes back.
+        # The wall clock may be set back, but a steady clock must never go back.
         self._latest_monotonic_ns = max(
             self._latest_monotonic_ns, now - self._first_monotonic_read_ns
         )
@@ -116,8 +116,8 @@ class RecordedClockAndRandom:
 
     def cpu_ns(self) -> int:
         """Return the processor time that the script has used, in nanoseconds."""
-        # After a replay of the reads of another process, the time of this process may be less, and
-        # a clock of processor time never goes back.
+        # After a replay of another process's reads, the time of this process may be less than the
+        # replayed times. But a clock of processor time must never go back.
         self._latest_processor_ns = max(
             self._latest_processor_ns, self.read_clock(_real_process_time_ns)
         )
@@ -150,8 +150,8 @@ class RecordedClockAndRandom:
         self._patch_clocks()
         date_type = _date_type(self.now)
         datetime_type = _datetime_type(self.now, date_type)
-        # Both kinds of loader set their types: a module in C, for example, may import a module in
-        # Python during its own load.
+        # Both kinds of loader must set the types: while a module in C is loaded, for example, the
+        # module may import a module in Python.
         _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
         for step in ("create_module", "exec_module"):
             _patch_during_load(ExtensionFileLoader, step, _REAL_DATE, _REAL_DATETIME)
