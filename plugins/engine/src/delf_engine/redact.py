@@ -76,8 +76,9 @@ class SecretForms:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        # For speed, an index of the forms by a part that a text with such a form contains: "wolf"
-        # for the escaped forms of "wolf-12", and "" for encoded forms such as base64.
+        # The forms by a part of them, for a fast search: a text without the part does not contain
+        # the form. The part is "wolf" for the escaped forms of "wolf-12", and "" for encoded forms
+        # such as base64.
         self._forms_by_part: dict[str, set[str]] = {}
         for secret in secrets:
             longest_part = max(_NEVER_ESCAPED.findall(secret), key=len, default="")
@@ -120,7 +121,8 @@ class SecretForms:
         max_length = len(self._forms[0]) - 1 if self._forms else 0
         first_start = max(0, len(text) - max_length)
         for start in range(first_start, len(text)):
-            # By first character, for speed: a script may print thousands of lines.
+            # Look the forms up by their first character, for speed: a script may print thousands of
+            # lines.
             forms = self._by_start.get(text[start])
             if forms is not None:
                 text_end = text[start:]
@@ -155,7 +157,7 @@ class Redactor:
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Replace the secrets of a source, such as a connection, by its current secrets."""
-        # A secret may be a whole key file or URL: then each secret inside of it is one, too.
+        # If a secret is a whole key file or URL, the secrets inside of it count, too.
         new_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning_lock:
             old_union = self._declared.union(*self._learned.values())
@@ -187,7 +189,7 @@ class Redactor:
         error.message = redact(error.message)
         redacted_args: list[Any] = []
         for argument in error.args:
-            # Only a text is searched for URLs with passwords, as the message is.
+            # A text is also searched for URLs with passwords, like the message.
             redact_argument = redact if type(argument) is str else self.redact_value
             redacted_args.append(redact_argument(argument))
         error.args = tuple(redacted_args)
@@ -198,7 +200,8 @@ class Redactor:
         suppress_context = error.__suppress_context__  # setting the cause changes it
         cause = error.__cause__
         context = error.__context__
-        # Detached, because the causes may have this error as their cause: the recursion must end.
+        # Detach the causes before the recursion, which would not end if a cause has this error as
+        # its own cause.
         error.__cause__ = error.__context__ = None
         redacted_cause = self._redact_cause(cause)
         redacted_context = self._redact_cause(context)
@@ -394,7 +397,7 @@ def restore_secrets(edited: Any, shown: Any, original: Any) -> Any:
 
 def _is_unchanged(edited: Any, shown: Any) -> bool:
     """Return whether a value equals the shown value, at any depth; True does not equal 1."""
-    if edited != shown:  # fast: each item of a long list is compared with all other items
+    if edited != shown:  # fast; needed because each item of a long list is compared with all others
         return False
     if isinstance(edited, Mapping) and isinstance(shown, Mapping):
         edited_fields = cast("Mapping[str, Any]", edited)
@@ -413,7 +416,7 @@ def _restore_secrets_in_items(
     """Restore the secrets in a list that a person edited, as :func:`restore_secrets` describes."""
     if len(edited) == len(shown):
         changed_count = sum(not _is_unchanged(*pair) for pair in zip(edited, shown, strict=True))
-        if changed_count <= 1:  # the changed item is certainly the edited item of its place
+        if changed_count <= 1:  # the changed item is the edit of the item at the same place
             return [restore_secrets(*parts) for parts in zip(edited, shown, original, strict=True)]
     restored: list[Any] = []
     for item in edited:
@@ -456,7 +459,7 @@ def forms_of(secret: str) -> Iterator[str]:
     texts = {secret, *urls, *_in_markup(secret), *_in_quotes(secret), *_in_literal(secret)}
     for url in urls:
         texts |= {html.escape(url), html.escape(url, quote=False)}
-    # Once more: JSON or a repr is often nested as text within another.
+    # Escape all forms once more: JSON or a repr is often nested as text within another.
     texts |= {form for text in texts for form in _in_common_literal(text)}
     for text in texts:
         yield text
@@ -478,7 +481,7 @@ def _in_base64(data: bytes) -> Iterator[str]:
         encoded = base64.b64encode(bytes(bytes_before) + data).decode()
         first_bit = 8 * bytes_before
         end_bit = first_bit + 8 * len(data)
-        # Without the first and the last character if these also have bits of other bytes.
+        # Leave out the first and the last character if these also have bits of other bytes.
         first_character = math.ceil(first_bit / 6)
         end_character = end_bit // 6
         yield encoded[first_character:end_character]

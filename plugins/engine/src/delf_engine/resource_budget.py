@@ -36,7 +36,7 @@ class ResourceBudget:
         Args:
             used: The amounts, each under the name of the limit in :class:`Limits`.
         """
-        self._used_by_session.update(used)  # a Counter adds
+        self._used_by_session.update(used)  # Counter.update() adds
 
     @property
     def calls_left(self) -> int:

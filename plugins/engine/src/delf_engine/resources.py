@@ -227,7 +227,7 @@ class Resources:
         Each component is added to ``closing`` at once, so that a later failure leaves nothing open.
         """
         config, context = agent.config, agent.context
-        # First, so that errors of the start are redacted, too.
+        # Learn the secrets first, so that errors of the start are redacted, too.
         _learn_secrets(agent.connections, redactor)
         _check_plugins(agent)
         models = _models_of(agent, redactor, closing)
@@ -368,7 +368,7 @@ class Resources:
         for connection in connections:
             secrets = secrets_of_settings(getattr(connection, "settings", None))
             self.redactor.learn(f"a connection of a task: {connection.name}", list(secrets))
-        _learn_secrets(connections, self.redactor)  # those that connections get while they work
+        _learn_secrets(connections, self.redactor)  # secrets that connections get while they work
         files = TaskFiles(inputs, self.files.formats)
         return await _tools_of(connections, files, self.agent.context)
 
@@ -398,7 +398,7 @@ class Resources:
 
     async def warm_up(self) -> None:
         """Prepare the model while the first task loads its context."""
-        # Nobody awaits the result: the first task does not wait for the end of the warm-up.
+        # Log errors here, because nobody awaits the result.
         with _warm_up_errors_logged(self.redactor):
             await self.models.warm_up(self.config.main_llm)
 

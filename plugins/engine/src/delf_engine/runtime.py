@@ -143,7 +143,7 @@ class Runtime:
         work = asyncio.ensure_future(self._work(self._with_observer_notes(request)))
         self._accepted.add(work)
         work.add_done_callback(self._accepted.discard)
-        # Before the work begins, so that a concurrent resume finds that this agent has the task.
+        # Claim the task before the work begins, so that a concurrent resume finds the task claimed.
         self._claims.claimed.add(request.task_id)
         with self._stops.stoppable(request.task_id, work) as stop:
             try:
@@ -206,7 +206,7 @@ class Runtime:
 
         Called in the context of the task's caller, because observers read ContextVars.
         """
-        has_notes = bool(request.past)  # since the task was queued, or started for the first time
+        has_notes = bool(request.past)  # from when the task was queued or first started
         if has_notes or request.child is not None:
             return request
         noted: dict[str, Any] = {}
@@ -324,7 +324,7 @@ class Runtime:
         if request.child is None and self._permit_of_caller() is None:
             await self._descriptor_permits.acquire()
             reserved.callback(self._release_descriptors, request.task_id)
-        else:  # nothing is reserved, and the sandbox's closing is only forgotten
+        else:  # nothing is reserved: only forget that the sandbox is closing
             reserved.callback(self._closing_sandboxes.pop, request.task_id, None)
 
     def _release_descriptors(self, task_id: str) -> None:
@@ -427,7 +427,7 @@ class Runtime:
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        # In an asyncio task of its own, for which stop() waits.
+        # Claim in a separate asyncio task, for which stop() waits.
         claiming = asyncio.ensure_future(
             self._claim(task_id, even_if_ended_at_limit=even_if_ended_at_limit)
         )
@@ -514,7 +514,8 @@ class Runtime:
         """
         if self._stopped:
             return
-        # Before anything is awaited: no task may begin any more, and a second call returns at once.
+        # Set this before the first await: no further task may begin, and a second call returns at
+        # once.
         self._stopped = True
         if keep_resumable:
             self.keep_all_resumable()

@@ -48,7 +48,7 @@ _ANY_PYTHON: Final = "Python 3.11 or newer"
 
 
 _log = logging.getLogger(__name__)
-# The factor above the output limit at which delf ends a script that its sandbox did not end.
+# The multiple of the output limit at which delf ends a script that its sandbox has not ended.
 _OUTPUT_TOLERANCE: Final = 1.25
 LATE_SECONDS: Final = 10.0
 """The seconds that a script waits for unfinished calls of the previous script."""
@@ -88,8 +88,8 @@ class ScriptRunner(ScriptHost):
         self.sandbox = TaskSandbox(run, close_in_background)
         self._restarts_after_crashes = run.restarts
         self._is_running = False
-        # Belongs to the latest script. The result is the reason for which the host ends the script:
-        # a failed call or a limit.
+        # A future of the latest script. Its result is the reason for which the host ends the
+        # script: a failed call or a limit.
         self._stop_future: asyncio.Future[Exception | LimitReached] | None = None
         self._budget = self.sandbox.budget
         self.output = run.output
@@ -170,7 +170,7 @@ class ScriptRunner(ScriptHost):
                 self.variables = outcome.variables
             else:
                 self.variables = {}
-                # The script's calls end before the model or another script continues.
+                # Wait until the script's calls end, before the model or another script continues.
                 await self._gate.wait_for_calls(LATE_SECONDS)
                 await self._children.end()  # cancels the child tasks of the script's calls
             # Discard the session after a crash or at a limit: how far the script got depends on the
@@ -180,8 +180,9 @@ class ScriptRunner(ScriptHost):
                 await self.sandbox.end_session()
             await self._record_end(outcome, attempt, started, is_session_lost=is_session_lost)
         if not isinstance(outcome, Done):
-            # A call that waited for a person has released the permit, and may have been cancelled
-            # before the task got it back. The next script of the model needs it.
+            # A call that waited for a person has released the permit to run. If the call was
+            # cancelled before the task got the permit back, get it back here for the model's next
+            # script.
             await self._permit_to_run.wait_until_held()
         return outcome
 
@@ -303,7 +304,8 @@ class ScriptRunner(ScriptHost):
     async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
         """Run a script in a session until it ends, or until a limit or a failed call stops it."""
         stop_future = self._stop_future = asyncio.get_running_loop().create_future()
-        # In an asyncio task of its own, so that a call of the script can stop the script.
+        # Run the script in a separate asyncio task, so that a call of the script can stop the
+        # script.
         execution = asyncio.ensure_future(session.execute(code, self))
         self._is_running = True
         try:
@@ -346,7 +348,7 @@ class ScriptRunner(ScriptHost):
         self._budget.count(calls=1)
         try:
             if self._budget.calls_left < 0:
-                # The calls within the limit end first: their results would be lost with the
+                # Let the calls within the limit end first: their results would be lost with the
                 # sandbox.
                 await self._gate.until_idle()
                 await self._stop_in_call(self._budget.too_many_calls)  # never returns
@@ -369,8 +371,8 @@ class ScriptRunner(ScriptHost):
         """Stop the script without answering its pending call; always raise CancelledError."""
         self._request_stop(reason)
         if is_cancelled():
-            # The sandbox has cancelled this call already, while the error was on its way here. It
-            # will not do so again, and the wait below would never end.
+            # The sandbox has cancelled this call already, while the error was on its way here. The
+            # sandbox will not cancel the call again, so the wait below would never end.
             raise asyncio.CancelledError
         # Wait until the death of the sandbox cancels this call.
         await asyncio.get_running_loop().create_future()
@@ -387,8 +389,8 @@ class ScriptRunner(ScriptHost):
         # The limit is named after bytes, but it counts characters, as the sandboxes do.
         max_characters = self.sandbox.limits.output_bytes
         self._printed_characters += len(text)
-        # The sandbox ends a script at the limit itself. The tolerance lets that limit come first;
-        # delf ends only a script whose sandbox does not.
+        # The sandbox itself ends a script at the limit. Because of the tolerance, delf ends a
+        # script only if the sandbox has not.
         if self._printed_characters > max_characters * _OUTPUT_TOLERANCE:
             message = f"the script printed more than {max_characters:,} characters"
             self._request_stop(LimitReached(limit="output", message=message))

@@ -150,7 +150,7 @@ def without_secrets(settings: Any) -> Any:
     if settings is None or isinstance(settings, (str, int, float)):
         return settings  # a setting that is a secret has a type for secrets
     if isinstance(settings, _SECRET_TYPES):
-        # Empty, unless the secret is a URL.
+        # The result is empty, unless the secret is a URL.
         return _address_in(str(cast("Any", settings).get_secret_value()))
     if _is_url(settings):
         return _address_in(str(settings))
@@ -342,7 +342,7 @@ def secrets_in(text: str) -> Iterator[str]:
     Args:
         text: The text.
     """
-    # Both patterns take long in a long text without a match, which most texts are.
+    # Look for "=" and "://" first: both patterns are slow in a long text without a match.
     if "=" in text:
         for name, value in _PAIR.findall(text):
             if _NAME.search(name):

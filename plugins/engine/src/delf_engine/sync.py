@@ -46,7 +46,7 @@ class LoopThread:
         self.loop = asyncio.new_event_loop()
         self._stopping = False
         run = partial(without_context, self._run)
-        # A daemon: a program that ends without ``stop()`` must end, whatever its tools do.
+        # A daemon thread lets a program end that does not call ``stop()``, even if a tool hangs.
         self._thread = threading.Thread(target=run, name=name, daemon=True)
         self._thread.start()
 
@@ -62,7 +62,7 @@ class LoopThread:
                     _log.warning("%s was raised in the agent's event loop", type(error).__name__)
         finally:
             self.loop.run_until_complete(_end_tasks())
-            # As ``asyncio.run`` does, but limited in time.
+            # Close the generators as ``asyncio.run`` does, but with a time limit.
             generators = self.loop.create_task(self.loop.shutdown_asyncgens())
             self.loop.run_until_complete(asyncio.wait({generators}, timeout=1.0))
             self.loop.close()
@@ -72,7 +72,7 @@ class LoopThread:
 
         A thread that something blocks is left behind.
         """
-        # A second stop would end the clean-up of the loop, which runs on the loop, too.
+        # A second ``loop.stop()`` would interrupt the clean-up, which runs on the same loop.
         if not self._stopping and not self.loop.is_closed():
             self._stopping = True
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -113,8 +113,8 @@ def run_on_loop(
     except BaseException:
         # A done future has raised the exception; otherwise a signal handler has.
         if not future.done() and not loop.is_closed():
-            # The cancellation reaches the loop's task; its clean-up, such as ended calls, is
-            # awaited.
+            # This also cancels the task on the loop. Wait for the task's clean-up, such as the end
+            # of its calls.
             future.cancel()
             _wait_for_clean_up(loop, is_borrowed)
         raise
@@ -178,7 +178,7 @@ def _run_if_idle(loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
     this_thread_runs_a_loop = running_loop() is not None
     if loop.is_running() or loop.is_closed() or this_thread_runs_a_loop:
         return
-    with suppress(RuntimeError):  # another thread runs the loop since a moment ago
+    with suppress(RuntimeError):  # another thread has begun to run the loop meanwhile
         loop.run_until_complete(completion(future, loop))
 
 
@@ -321,7 +321,7 @@ class _BoundRuntime:
         if self.is_stopped:
             raise stopped_error()
         if self._future is None:
-            # Without the context of the calling task, because all tasks share the runtime.
+            # shared_task() leaves out the context of the calling task: all tasks share the runtime.
             self._future = shared_task(self._make())
         # A repeated start keeps its watcher, because a watcher that is replaced stops the runtime.
         if self._loop_watcher is None:
@@ -363,8 +363,8 @@ class _BoundRuntime:
         """
         if self.is_stopped and not self._has_loop_ended:
             return stopped_error()
-        # Only the program's own loop ends before the agent is stopped. A caller on that loop is
-        # cancelled by the end of the loop, too, and needs no explanation.
+        # Explain only the end of the program's own loop: a loop in a thread ends only when the
+        # agent is stopped. A caller on the ended loop is cancelled, too, and needs no explanation.
         if self.thread is not None or running_loop() is self.loop:
             return None
         return AgentStateError(
@@ -527,7 +527,7 @@ class RuntimeLoop:
             loop.create_task(bound.stop())
         else:
             is_borrowed = bound.thread is None
-            with suppress(TimeoutError):  # of a blocked loop, about which the log has a warning
+            with suppress(TimeoutError):  # the loop is blocked, as a logged warning says
                 run_on_loop(bound.stop(), loop, raises_when_blocked=True, is_borrowed=is_borrowed)
         if bound.thread is not None:
             bound.thread.stop()

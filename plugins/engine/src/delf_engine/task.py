@@ -266,8 +266,8 @@ def moment(now: float, zone: Zone) -> str:
     try:
         zone_info = ZoneInfo(zone.name) if zone.name else None
     except ZoneInfoNotFoundError:
-        # Only the machine where the task began knows the zone. Show UTC, which the offset +0000
-        # tells, with the name of the zone.
+        # This machine does not know the zone of the machine where the task began. Show the time in
+        # UTC, with the offset +0000, and the name of the zone.
         zone_info = UTC
     local_time = datetime.fromtimestamp(now, UTC).astimezone(zone_info)
     return f"{local_time:%a %Y-%m-%d %H:%M %z} ({zone.name or local_time.tzname()})"

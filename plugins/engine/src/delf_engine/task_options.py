@@ -276,7 +276,7 @@ class TaskRequests:
             past=events,
             # Without a recorded conversation, make() has chosen the chat's current one.
             conversation=None if conversation_id is None else request.conversation,
-            # A task whose start nobody watched waits for people.
+            # A task that was not started interactively waits for people.
             wait_approvals=not start.interactive,
             files=start.setup.get("input_files"),
             setup=start.setup,

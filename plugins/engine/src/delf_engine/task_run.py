@@ -205,14 +205,14 @@ class TaskRun:
             visible_path = resources.sandbox.backend.visible_path
             own_files = resources.config.own_files  # whose contents the user trusts
             inputs = input_files(find_inputs(request.files), visible_path, own_files)
-        elif not request.is_resumed:  # a resumed task gets what it has read from the journal
+        elif not request.is_resumed:  # a resumed task gets the contents from the journal
             check_inputs(inputs)
         if request.files is None and child_tools is None:
             # The agent's tools were loaded at its start. Since then, the program may have changed
             # ``allow``, or an MCP server may have new tools.
             await tools.renew()
         else:
-            tools = await resources.tools_with(child_tools, inputs)  # are loaded anew
+            tools = await resources.tools_with(child_tools, inputs)  # loads them anew
         if not request.is_resumed:
             check_variable_names(request.variables, tools.tools)
         return cls(resources, request, permit, tools, inputs)

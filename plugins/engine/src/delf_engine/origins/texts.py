@@ -38,7 +38,7 @@ _COMPOSED_NUMBER: Final = re.compile(
     r"|(?<!\w)(?:\d{1,2}:\d{2}(?::\d{2})?|\d{1,4}/\d{1,2}(?:/\d{1,4})?)"
     r")(?!\d|[.,:/]\d)|(?<![\w)\]])[-−.]\d"
 )
-# The maximum number of characters of a composed number beside the part that a value equals.
+# How far before and after a match, in characters, composed numbers are searched for.
 _MAX_NUMBER_LENGTH: Final = 40
 # The minimum number of digits of a code, which people group at any place.
 _MIN_CODE_DIGITS: Final = 7

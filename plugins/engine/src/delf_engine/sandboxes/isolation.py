@@ -145,7 +145,7 @@ class _HostTargets:
         for line in status.splitlines():
             name, _, field_value = line.partition(":\t")
             fields[name] = field_value
-        # A signal that the process has not handled yet was sent all the same.
+        # A pending signal was sent, too: the process just has not handled it yet.
         has_pending_signal = any(int(fields[name], 16) for name in ("SigPnd", "ShdPnd"))
         is_ending = "VmSize" not in fields  # an ending process first loses its memory
         return has_pending_signal or is_ending or fields["TracerPid"] != "0"
@@ -212,7 +212,7 @@ def _make_folder(
     if parent is not None:
         parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="delf-bait-", dir=parent))
-    # Before the folder is filled, so that it goes away even if the rest fails.
+    # Plan the removal before the folder is filled, so that it happens even if the rest fails.
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     folder.joinpath("secret").write_text(secret, encoding="utf-8")
     path = folder / "inputs" / "given.txt"
@@ -228,8 +228,8 @@ async def _close_server(server: asyncio.Server) -> None:
 
 def _start_process(environ: dict[str, str]) -> subprocess.Popen[bytes]:
     command = [own_python(), *_CANARY]
-    # In a process group of its own: Ctrl-C on the terminal must not end the process, which would
-    # look as if a script had reached it.
+    # Start the process in a process group of its own. Otherwise Ctrl-C on the terminal would end
+    # the process, as if a script had reached it.
     return subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, process_group=0)  # noqa: S603
 
 

@@ -125,7 +125,8 @@ class _Search:
                 prepare = partial(backend.prepare, libraries)
                 await within(PREPARE_SECONDS, owner, "prepare", prepare)
         except (SandboxUnavailableError, PluginError) as error:
-            # The caller names the sandbox. ``within`` names it, too, and plugins may break lines.
+            # Remove the sandbox's name, which the caller adds again, and line breaks in a plugin's
+            # message.
             reason = " ".join(error.message.split()).removeprefix(f"{owner} ")
             return Unavailable(reason, error.hint or "")
         return state
@@ -207,7 +208,7 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
         if isinstance(result, Unavailable):
             reason = result.reason.removeprefix(f"{spec.name} ")
             reasons_against_others.append(f"{spec.name}: {reason}")
-            hint = hint or result.hint  # of the strongest sandbox that has one
+            hint = hint or result.hint  # the hint of the strongest sandbox that has one
             continue
         # Sandboxes with a subset of Python come later in the list, and were not tried.
         reasons_against_others += [
