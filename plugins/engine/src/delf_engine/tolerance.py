@@ -198,7 +198,7 @@ class _Converter:
                     return self.record(record, record_schemas[0])
                 return record
             case dt.datetime() if any(each.get("format") == "date" for each in alternatives):
-                return argument.date()  # a datetime for a date
+                return argument.date()  # the parameter takes a date without a time
             case list():
                 items = cast("list[Any]", argument)
                 for each in alternatives:

@@ -38,7 +38,7 @@ RESERVED: Final = frozenset(
 )
 
 
-# The maximum number of characters of an unknown name in an error; scripts choose such names.
+# Errors truncate an unknown name to this number of characters, because a script chose the name.
 _MAX_NAME_LENGTH = 100
 
 
@@ -312,8 +312,8 @@ class Toolset:
         changing: dict[str, list[str]] = {}
         for (connection, method), bound_action in self._allowed.items():
             method_names = methods.setdefault(connection, [])
-            # A connection that is itself a function has the method "": it gets no ``methods``, and
-            # "" in ``changing`` if it has side effects.
+            # A function that is given as a tool has the method "". ``methods`` leaves out this
+            # method; ``changing`` has "" if the function has side effects.
             if method:
                 method_names.append(method)
             if bound_action.action.effect != "read":
@@ -361,8 +361,9 @@ async def _allowed_and_forbidden(
     check = connection.check if isinstance(connection, SupportsCheck) else None
     declared_actions = [_with_declarations_of_user(connection, each) for each in actions]
     if any(action.effect == "read" and action.trust == "own" for action in declared_actions):
-        # A script may store a stranger's text as a note, which a later trusted read takes for the
-        # user's own words. So people review the note's text, too, and not only its title.
+        # A script may store a stranger's text as a note. When a later task reads the note, the text
+        # is trusted as if the user had written it. So people review the note's text, and not only
+        # its title.
         declared_actions = [*map(_with_all_parameters_reviewed, declared_actions)]
     for action in declared_actions:
         method = _method_name(connection, action)
@@ -403,7 +404,8 @@ def _with_all_parameters_reviewed(action: Action) -> Action:
     declares_review = action.sinks is not None or action.contents is not None
     if action.effect == "read" or declares_review:
         return action
-    return replace(action, contents=())  # no parameter counts as content, which needs no review
+    # Content needs no review, so declare no parameter as content.
+    return replace(action, contents=())
 
 
 def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Action:

@@ -76,9 +76,9 @@ def _converted(name: str, value: Any) -> Any:
         ConfigurationError: If the value has a part of another kind, such as a function or NaN.
     """
     with suppress(UnsupportedValueError, ValueError):
-        # Encoded and decoded like the result of a tool: a named tuple, for example, becomes a dict.
+        # Encode and decode the value like a tool's result. This turns a named tuple into a dict.
         plain_value = loads(dumps(plain_or_as_is(value), named=True))
-        if is_plain(plain_value):  # unlike NaN, which can be encoded
+        if is_plain(plain_value):  # NaN, for example, can be encoded, but is not plain
             return plain_value
     raise ConfigurationError(
         f"the variable {name!r} holds a {type(value).__name__} that is not plain data",

@@ -38,8 +38,8 @@ class Permit:
         self.permits = permits
         """The semaphore that grants the permits."""
         self._held = False
-        # The asyncio tasks of the calls inside of released(): calls that wait for a person or a
-        # child task, or were cancelled meanwhile.
+        # The asyncio tasks of the calls inside of released(). Such a call waits for a person or a
+        # child task, or is being cancelled.
         self._calls_in_released: list[asyncio.Task[Any]] = []
         self.is_over = False
         """True after ``async with``: the permit is not needed any more."""
@@ -63,7 +63,7 @@ class Permit:
 
     async def __aenter__(self) -> Self:
         await self._acquire()
-        self.caller = next(self.of_callers(), None)  # read before of_task has this permit
+        self.caller = next(self.of_callers(), None)  # before of_task is set to this permit
         self.of_task.set(self)
         return self
 
@@ -87,7 +87,8 @@ class Permit:
         finally:
             self._calls_in_released.remove(call)
             if not self._calls_in_released:
-                self._begin_reacquisition()  # also for a cancelled call, which does not wait below
+                # Begin here, because a cancelled call does not reach the wait below.
+                self._begin_reacquisition()
         await self.wait_until_held()  # returns at once while another call waits in this block
 
     async def wait_until_held(self) -> None:
@@ -156,11 +157,12 @@ class TaskClock:
     ) -> None:
         self.seconds = seconds
         self._ignores_pauses = ignores_pauses
-        # The seconds that were left when the timeout was stopped last.
+        # The seconds that were left when the timeout was last stopped.
         self._remaining_seconds = seconds
         self._parent = parent
         self._pause_count = 0
-        # The timeout of the running wait(); None without one. It has no deadline during a pause.
+        # The timeout of the running wait(), without a deadline during a pause; None while no wait()
+        # runs.
         self._timeout: asyncio.Timeout | None = None
         self._is_over = False
 
@@ -188,7 +190,7 @@ class TaskClock:
                 yield
             finally:
                 self._pause_count -= 1
-                self._start_timeout()  # no-op if another pause lasts
+                self._start_timeout()  # no-op while another pause lasts
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until work is done or the time is up; pauses of the clock do not count.
@@ -222,7 +224,7 @@ class TaskClock:
         if deadline is None:  # stopped already
             return
         self._remaining_seconds = deadline - asyncio.get_running_loop().time()
-        if not timeout.expired():  # otherwise reschedule() raises
+        if not timeout.expired():  # reschedule() raises after the timeout has expired
             timeout.reschedule(None)
 
 
@@ -268,7 +270,7 @@ async def await_despite_cancellation(
     Raises:
         asyncio.CancelledError: If the wait was cancelled, even if the work failed.
     """
-    # A task of its own: a cancellation of this one does not reach it.
+    # Run the work in its own asyncio task. If the current task is cancelled, the work goes on.
     end = asyncio.ensure_future(work)
     try:
         await asyncio.wait({end})
@@ -357,8 +359,8 @@ class Stops:
             self._polling = asyncio.ensure_future(self._poll(journal))
 
         loop = asyncio.get_running_loop()
-        # Without the context of the task that came first: its values must not reach the later
-        # tasks.
+        # Start the timer without the current context variables: they belong to one task, but the
+        # timer polls for all tasks.
         self._next_poll = without_context(loop.call_later, POLL_SECONDS, poll)
 
     async def _poll(self, journal: SharedJournal) -> None:

@@ -202,5 +202,5 @@ def _append_case(path: Path, case: Mapping[str, Any]) -> None:
     text_before = "".join(lines[:end_line])
     line_break = "" if text_before.endswith("\n") else "\n"
     text_after = "".join(lines[end_line:])
-    # The target of a link, because replace_file() would replace the link itself.
+    # Resolve a symbolic link: replace_file() would replace the link instead of its target.
     replace_file(path.resolve(), f"{text_before}{line_break}{indented_case}{text_after}")

@@ -109,7 +109,8 @@ class CaseInputs(BaseModel):
             raise ConfigurationError(
                 f"{location}: {path} is not a recording: {_first_line(error)}"
             ) from None
-        # What the case itself says has precedence: the first result that fits a call is used.
+        # The case has precedence over its recording. The case's own calls come first, because the
+        # first result that fits a call is used.
         calls = [*self.calls, *recording.calls]
         context = {**recording.context, **self.context}
         update = {"files": files, "calls": calls, "context": context}
@@ -178,7 +179,7 @@ def load(
     except ExceptionGroup as error:
         text = "; ".join(_first_line(each) for each in error.exceptions)
         raise ConfigurationError(f"{path}: {text}") from None
-    except ValueError as error:  # two cases have one name
+    except ValueError as error:  # two cases have the same name
         raise ConfigurationError(f"{path}: {_first_line(error)}") from None
     if not dataset.cases:
         raise ConfigurationError(f"{path} has no case", hint="`delf evals add TASK` adds one")

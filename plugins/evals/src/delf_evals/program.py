@@ -55,6 +55,6 @@ class Evaluations:
         return read(runs[number - 1]).to_dict()
 
     def _path(self, name: str) -> Path:
-        if name not in self.names():  # a path could lead out of the project
+        if name not in self.names():  # an unknown name may be a path that leads out of the project
             raise ConfigurationError(f"there is no data set {name!r}")
         return path_of(self._root, name)

@@ -48,7 +48,7 @@ def _wanted(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> ob
         return case.expected_output
     if check.source.name == "Equals" and "value" in check.source.kwargs:
         return check.source.kwargs["value"]
-    # A single argument without its name is in a tuple.
+    # A single positional argument is the only item of the tuple ``args``.
     return check.source.args[0] if check.source.args else check.source.kwargs
 
 

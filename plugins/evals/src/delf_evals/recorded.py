@@ -120,7 +120,7 @@ class RecordedEnvironment:
 
     def answer(self, request: ApprovalRequest) -> Decision:
         """Return the recorded answer to a script's question; a rejection if there is none."""
-        # An equal question gets the same answer again, because questions change nothing.
+        # An equal question gets the same recorded answer again, because a question changes nothing.
         recorded = self.take(ASK, request.arguments, _ASK_DEFAULTS, may_repeat=True)
         if recorded is None:
             asked_arguments = {
@@ -181,7 +181,8 @@ class RecordedConnection:
         """
         if name in _HIDDEN_METHODS or name.startswith("_"):
             raise AttributeError(name)
-        member = getattr(self._inner, name)  # raises also if the connection has no context()
+        # Get the member first: a connection without context() must raise AttributeError for it.
+        member = getattr(self._inner, name)
         return self._recorded_context if name == "context" else member
 
     async def actions(self) -> Sequence[Action]:
@@ -227,7 +228,7 @@ class RecordedConnection:
             ToolExecutionError: If the recorded call failed, or if there is no result.
         """
         name = self._name_of(action)
-        # The CallContext is an argument that is not recorded.
+        # Recorded calls do not include the CallContext among their arguments.
         arguments = {key: given_arguments[key] for key in given_arguments if key != action.context}
         environment = CURRENT_ENVIRONMENT.get()
         only_reads = action.effect == "read"

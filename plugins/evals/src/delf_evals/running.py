@@ -372,7 +372,7 @@ def _with_task_results(
 
 
 def _calls_of(events: Sequence[Event]) -> list[tuple[CallStarted, CallFinished]]:
-    # A call has two starts if its sandbox died before the action was run.
+    # A call has two starts if its sandbox died before the action was run. The last start is used.
     starts = {event.call_id: event for event in events if isinstance(event, CallStarted)}
     ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
     return [(start, ends[number]) for number, start in starts.items() if number in ends]
@@ -453,7 +453,8 @@ def _result_of(
         CheckResult(name=failure.name, passed=False, reason=failure.error_message)
         for failure in result.evaluator_failures
     ]
-    has_failed_check = any(check.passed is False for check in checks)  # scores have None
+    # The ``passed`` of a score is None, so a score does not fail a case.
+    has_failed_check = any(check.passed is False for check in checks)
     return case_result.model_copy(
         update={
             "passed": not has_failed_check,

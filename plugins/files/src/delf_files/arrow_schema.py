@@ -21,8 +21,8 @@ _DURATION_TYPE: Final = 18
 _HEADER_BYTES: Final = 8
 _MAX_FIELDS: Final = 1000
 
-# The schema is in a FlatBuffer. These are the numbers of fields in its tables. A field holds a
-# number itself, but only an offset to a text, a list or another table.
+# The schema is a FlatBuffer. These constants are the positions of fields in its tables. A field
+# holds a number directly; for a text, a list or another table, it holds an offset.
 _HEADER = 2
 _FIELDS = 1
 _NAME = 0
@@ -53,7 +53,7 @@ def duration_columns(text: bytes) -> list[tuple[str, str]]:
         data = base64.b64decode(text, validate=False)[_HEADER_BYTES:]
         return list(_read_durations(data))
     except (binascii.Error, struct.error, UnicodeDecodeError, IndexError):
-        return []  # another program's metadata
+        return []  # the metadata is not an Arrow schema, but comes from another program
 
 
 def _read_durations(data: bytes) -> Iterator[tuple[str, str]]:

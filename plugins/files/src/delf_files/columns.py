@@ -21,7 +21,7 @@ _MAX_ITEMS: Final = 20_000
 _MAX_CHOICE_CHARACTERS: Final = 30
 _MAX_FIELDS: Final = 40
 _MIN_RECORDS: Final = 5
-# The minimum share of all fields that a record has on average, for records to be similar.
+# Records are similar if a record has at least this share of all fields on average.
 _SIMILAR_SHARE: Final = 0.5
 _MAX_DEPTH: Final = 8
 # The minimum share of numbers in a column of numbers, and of dates in a column of dates.
@@ -112,7 +112,8 @@ def _describe_texts(values: Sequence[str], *, is_complete: bool) -> str:
     if not stripped:
         return short(values[0])
     facts = [*_describe_notation(stripped)]
-    choices = list(dict.fromkeys(non_blank))  # unchanged, for comparisons in scripts
+    # Choices keep their blanks, because scripts compare the exact texts.
+    choices = list(dict.fromkeys(non_blank))
     example = short(non_blank[0])
     if not facts and _are_choices(choices, len(stripped)):
         example = _joined_choices(choices, is_complete)
@@ -131,7 +132,7 @@ def _are_choices(choices: Sequence[str], count: int) -> bool:
         count: The number of texts, with repetitions.
     """
     has_few_choices = 1 < len(choices) <= _MAX_CHOICES
-    repeats_choices = count >= 2 * len(choices)  # each text occurs twice on average
+    repeats_choices = count >= 2 * len(choices)  # each text occurs at least twice on average
     if not has_few_choices or not repeats_choices:
         return False
     if any(len(choice) > _MAX_CHOICE_CHARACTERS for choice in choices):
@@ -202,7 +203,7 @@ def _describe_separators(numbers: Sequence[str], notation: str) -> str:
         return _describe_commas(numbers)
     if notation == _PLAIN_NOTATION:
         return _describe_points(numbers)
-    return notation  # which is a description, such as "with commas between thousands"
+    return notation  # each key of _NOTATIONS is also its description
 
 
 def _describe_units(texts: Sequence[str]) -> str:
@@ -239,7 +240,8 @@ def _describe_commas(numbers: Sequence[str]) -> str:
     has_fraction = any(text.lstrip("+-").startswith("0,") for text in with_comma)
     if has_fraction or not all(map(_COMMA_THOUSANDS.fullmatch, with_comma)):
         return "with decimal comma"
-    # Beside 999, the comma of 1,234 separates thousands; beside 1000, it is unclear.
+    # If 999 is the longest number without a comma, the comma of 1,234 separates thousands. Beside a
+    # number such as 1000, the meaning of the comma is unclear.
     without_comma = [text for text in numbers if text.isdigit()]
     if without_comma and all(len(text) <= _THOUSANDS_DIGITS for text in without_comma):
         return "with commas between thousands"
@@ -255,9 +257,9 @@ def _describe_points(numbers: Sequence[str]) -> str:
     if not all(map(_AMBIGUOUS_POINT.fullmatch, with_point)):  # such as 1.5
         return ""
     if any(len(text) > _THOUSANDS_DIGITS for text in without_point):
-        return ""  # 5678 beside 1.234: with points between thousands, it would be 5.678
+        return ""  # 5678 has no point, so 1.234 has a decimal point
     if without_point:
-        # 567 beside 1.234: with decimals, it would probably be 567.000.
+        # 567 would probably be 567.000 if 1.234 had a decimal point.
         return "with points: likely between thousands"
     return "with points: for thousands or decimals, unclear"
 

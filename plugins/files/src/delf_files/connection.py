@@ -87,7 +87,8 @@ class Files(Connection):
         # If the user wrote all files, their descriptions are trusted text in the prompt.
         if all(file.trust == "own" for file in self._files):
             self.context_trust = "own"
-        # By the file's path, the maximum length of the description, and the file's size and mtime.
+        # A cache of descriptions, by path of the file, maximum length, and the file's size and
+        # mtime.
         self._descriptions: dict[tuple[str, int, int, int], str] = {}
 
     async def actions(self) -> Sequence[Action]:
@@ -118,7 +119,8 @@ class Files(Connection):
         header: the number of the row with the columns' names, if it is not the first; 0: none.
         """  # noqa: D205 - the model reads the whole paragraph
         file = self._find(name)
-        # Makes the reader of a file format that a plugin adds; None if no plugin reads the file.
+        # The factory makes the reader of a format that a plugin adds; None if no plugin reads the
+        # file.
         factory = self._formats.factory(file.ending)
         kind = _kind(file)
         if factory is None:
@@ -131,7 +133,7 @@ class Files(Connection):
         if kind in ("parquet", "arrow"):
             statement = "FROM '{}'".format(file.name.replace("'", "''"))
             return await self.query(statement, context=context)
-        # Before the child process starts, which would read a large file for nothing.
+        # Refuse a large file before a child process starts and reads the file for nothing.
         self._check_size(file)
         if factory is not None:
             arguments = {
@@ -271,7 +273,8 @@ class Files(Connection):
         for file in self._files:
             if name in (file.name, file.visible):
                 return file
-        # A model writes one form of "é", and a file's name may have the other.
+        # Unicode has two forms of a letter such as "é". A model may write one form, and the file's
+        # name may have the other.
         for file in self._files:
             if normalized(name) in (normalized(file.name), normalized(file.visible)):
                 return file
@@ -286,7 +289,7 @@ class Files(Connection):
         if self._formats.factory(file.ending) is not None:
             return None  # the plugin that reads the file brings its libraries
         extra, *modules = _LIBRARIES.get(_kind(file), ("",))
-        if all(map(find_spec, modules)):  # also without any modules
+        if all(map(find_spec, modules)):  # True also if the kind needs no modules
             return None
         return OptionalDependencyError(
             f"reading {file.ending} files needs a library that is not installed",

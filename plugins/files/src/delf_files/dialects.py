@@ -62,7 +62,7 @@ class Dialect:
             lines: The lines, with their line ends.
             strict: Whether a quote inside a quoted cell raises an error.
         """
-        # The limit is that of the whole process: raise Python's default, and never lower it.
+        # The limit holds for the whole process: raise it to LARGEST_CELL, but never lower it.
         csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
         options: dict[str, Any] = {"skipinitialspace": self.separator in ",;"}  # as in "a, b"
         if self.quote is None:
@@ -106,7 +106,7 @@ def dialect_of(text: str, ending: str) -> Dialect:
     usual_dialects = [Dialect(separator, start=start) for separator in separators]
     variants = [variant for dialect in usual_dialects for variant in _variants(dialect, sample)]
     scored = [(_score(dialect, sample), dialect) for dialect in usual_dialects]
-    # A variant must score clearly higher than a usual dialect.
+    # A variant wins only if it scores clearly higher than the usual dialects.
     scored += [(_score(variant, sample) * _VARIANT_FACTOR, variant) for variant in variants]
     # Of equal scores, max returns the first.
     best = max(scored, key=lambda candidate: candidate[0])[1]
@@ -208,7 +208,7 @@ def _uses_apostrophes(text: str, separator: str) -> bool:
         for cell in line.rstrip("\r").split(separator):
             word = cell.strip()
             opened += word.startswith("'")
-            closed += word.endswith("'") and word != "'"  # one apostrophe cannot do both
+            closed += word.endswith("'") and word != "'"  # a lone apostrophe counts only as opening
     return opened == closed and closed >= _MIN_QUOTED_CELLS
 
 
@@ -286,7 +286,7 @@ def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     """
     if '\\"' not in text or dialect.quote != '"':
         return False
-    # Matches a quoted cell up to its first ``\"``, after plain characters, doubled quotes, and
-    # backslashes with any other character. ``*+`` gives none of these back.
+    # Matches a quoted cell up to its first ``\"``. Before that may be plain characters, doubled
+    # quotes, and backslashes with any other character. The possessive ``*+`` prevents backtracking.
     cell_up_to_escape = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
     return not re.search(cell_up_to_escape, text, re.MULTILINE)

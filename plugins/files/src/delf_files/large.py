@@ -18,7 +18,8 @@ from delf_files.json_text import JSONLinesReader
 from delf_files.tables import SAMPLE_CHARACTERS, TableRows, columns_of, note_unlikely_names
 
 CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
-_MAX_UNPARSED_CHARACTERS: Final = len("e-")  # of a number that a chunk cuts off
+# Of ``12e-`` at the end of a chunk, only 12 is parsed: see read_value().
+_MAX_UNPARSED_CHARACTERS: Final = len("e-")
 _NO_BLANK_OR_COMMA: Final = re.compile(r"[^\ufeff \t\r\n,]")
 
 
@@ -70,7 +71,8 @@ def write_table(
             rows = TableRows(source, dialect, names_row, strict=strict)
             return rows, _write_rows(rows, out)
 
-    # Strict reading adds a note about a misplaced quote; only then, the quote is read as text.
+    # If a quote is misplaced, strict reading adds a note and raises an error. Then read again, with
+    # the quote as text.
     try:
         rows, max_row_bytes = copy(strict=True)
     except csv.Error:

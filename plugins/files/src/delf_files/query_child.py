@@ -45,7 +45,8 @@ READERS: Final = {
     "rows": "read_json({path}, format = 'newline_delimited', columns = {columns}, "
     "hive_partitioning = false)",
 }
-# Matches EXPLAIN with those options that are allowed, up to the explained statement.
+# _BLANK matches white space or a comment. _EXPLAIN matches EXPLAIN with its options up to the
+# explained statement, if all options are allowed.
 _BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)"
 _EXPLAIN: Final = re.compile(
     rf"{_BLANK}*EXPLAIN(?={_BLANK}|\()"
@@ -424,7 +425,8 @@ def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
         if may_have_broken_line or has_similar_inner_keys:
             return None
         raise
-    # For such keys of the outer objects, DuckDB raises no error, but renames a column.
+    # If keys of the outer objects differ only by case, DuckDB raises no error, but renames a
+    # column.
     has_similar_keys = bool(_probably_renamed_columns(relation.columns))
     return None if has_similar_keys else relation
 
@@ -568,7 +570,7 @@ def arrow_table(path: str) -> Any:
     source = pyarrow.memory_map(path)
     try:
         return pyarrow.ipc.open_file(source).read_all()
-    except pyarrow.ArrowInvalid:  # no file, but perhaps a stream
+    except pyarrow.ArrowInvalid:  # not in the file format, but perhaps in the stream format
         source.seek(0)
     try:
         return pyarrow.ipc.open_stream(source).read_all()

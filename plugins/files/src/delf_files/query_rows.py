@@ -30,7 +30,7 @@ def write_rows(
     names = unique_names(columns) or ["column_1"]  # the keys of the rows
     sql_names = unique_names(names, str.lower)  # SQL ignores case: "ID" beside "id" gets a number
     kinds = {name: _duckdb_type([row.get(name) for row in rows]) for name in names}
-    # Half characters (lone surrogates), which no UTF-8 has, become question marks.
+    # Lone surrogates cannot be encoded as UTF-8, and become question marks.
     with Path(path).open("w", encoding="utf-8", errors="replace") as file:
         for row in rows:
             cells = {

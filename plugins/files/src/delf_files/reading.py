@@ -200,7 +200,7 @@ async def table_of_format(
     is_sheet = peek is not None and peek.columns is None  # a row of the sheet names the columns
     if header is not None and not is_sheet:
         raise ToolRefusedError(_HEADER_REFUSAL)
-    if peek is None:  # a format that only has records
+    if peek is None:  # the format has no previews, only records
         records = await file_format.read(path, part)
         if not records:
             note_no_rows(column_names=[])
@@ -257,8 +257,9 @@ def format_of(factory: Sequence[str]) -> FileFormat:
     try:
         module_object = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # The missing module is the module itself or a package that contains it, as "tickets" for
-        # the module "tickets.format". Otherwise, the module exists, and imports a missing module.
+        # There are two cases: either the module or a package that contains it is missing, such as
+        # "tickets" for the module "tickets.format"; or the module exists, and imports a missing
+        # module.
         is_module_missing = error.name is not None and f"{module}.".startswith(f"{error.name}.")
         if not file or not is_module_missing:
             raise

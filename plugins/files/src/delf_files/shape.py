@@ -461,7 +461,8 @@ def _describe_content(
         return _describe_document(path, name, kind, max_characters)
     head = data[:DETECTION_BYTES]
     known_format = find_format(head)
-    # A page of HTML is an ordinary text file, but as a .csv, for example, a message about an error.
+    # An HTML page is an ordinary text file. As a .csv file, for example, it is probably a message
+    # about an error that was saved instead of the data.
     is_text_file = kind == "text" and is_html_page(head)
     if known_format is None or is_text_file:
         return _describe_text(path, name, ending, kind, data, size, max_characters)
@@ -528,7 +529,7 @@ def _sample_lines(path: str, start: int, size: int, encoding: str) -> list[str]:
         return []
     step = max(_PIECE_BYTES, (size - start) // _PIECES)
     last_position = size - _PIECE_BYTES
-    # Counted from the end of the file, so that one piece is its end.
+    # Count positions from the end of the file, so that the last piece ends with the file.
     positions = sorted(range(last_position, start, -step))
     pieces: list[str] = []
     with Path(path).open("rb") as file:
@@ -685,7 +686,8 @@ def _line(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    # repr() of a line break, without its quotes, is a backslash and "n".
+    # repr() escapes a control character, such as a line break as a backslash and "n". The slice
+    # removes the quotes.
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
@@ -706,8 +708,8 @@ def _describe_separated(
     rows = rows_of(text, ending)
     if not rows:
         return _Description("empty")
-    # The first row may be a title. The last row is complete, because the beginning of a large file
-    # ends with a whole line.
+    # Use the width of the last row, because the first row may be a title. The last row is complete:
+    # the beginning of a large file ends with a whole line.
     width = len(rows[-1][1])
     rows += [(_UNKNOWN_ROW_NUMBER, row) for row in _rows_of_width(later_pieces, dialect, width)]
     separator = _SEPARATORS.get(dialect.separator, repr(dialect.separator))

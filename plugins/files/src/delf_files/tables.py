@@ -62,7 +62,8 @@ def read_table(
         note_unlikely_names(text, ending)
     dialect = dialect_of(text, ending)
     body = text[dialect.start :]
-    # Strict reading adds a note about a misplaced quote; only then, the quote is read as text.
+    # If a quote is misplaced, strict reading adds a note and raises an error. Then read again, with
+    # the quote as text.
     try:
         table, rows = _read_rows(body, dialect, header, strict=True)
     except csv.Error:
@@ -73,7 +74,7 @@ def read_table(
         return []
     columns = columns_of(table.names, table.max_cells)
     named_count = len(table.names) or table.max_cells  # all columns if the file names none
-    # Each record repeats the names in JSON; each name takes about 6 more bytes, as for quotes.
+    # In JSON, each record repeats the names, each with about 6 more bytes for quotes and so on.
     bytes_of_names = sum(len(name) + 6 for name in columns[:named_count])
     bytes_of_all_names = bytes_of_names * (len(rows) + 1)  # also for the header
     if len(text) + bytes_of_all_names > most_bytes:
@@ -148,7 +149,7 @@ class TableRows:
         for number, row in self._rows:
             if number == self._header:
                 return row
-            if number > self._header:  # the row is empty, so that it is left out
+            if number > self._header:  # the header's row is empty, so the reader left it out
                 break
         raise _missing_header_error(self._header)
 

@@ -79,7 +79,7 @@ def open_beneath(folder: int, parts: tuple[str, ...], flags: int, mode: int = 0o
     if not parts:
         return os.open(".", flags, dir_fd=folder)
     if has_openat2():
-        # Other than open(), openat2() refuses a mode for a file that is not created.
+        # Unlike open(), openat2() refuses a mode unless the call may create the file.
         return _openat2(folder, "/".join(parts), flags, mode if flags & os.O_CREAT else 0)
     return _open_stepwise(folder, parts, flags, mode)
 

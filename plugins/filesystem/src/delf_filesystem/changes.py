@@ -12,7 +12,7 @@ from typing import Final
 from delf_filesystem.roots import Place, replacing
 
 _MAX_SHOWN_LINES: Final = 5000
-# The size above which a file is described, because comparing its lines would be slow.
+# A file above this size is described, because comparing its lines would be slow.
 _MAX_COMPARED_BYTES: Final = 200_000
 
 

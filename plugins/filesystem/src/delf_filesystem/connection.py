@@ -167,7 +167,7 @@ class Filesystem(Connection[FilesystemSettings]):
                 return NeedsApproval(reason=f"{asking_roots[0]} needs approval before each read")
             return Allowed()
         if not self._writes_may_need_approval():
-            return Allowed()  # nobody sees a preview, for which all files would have to be read
+            return Allowed()  # nobody sees a preview, so do not read all files for one
         changes = list(self._changes(name, arguments))
         preview = preview_of(changes)
         basis = basis_of(changes)  # the digests of the files: the approval ends if a file changes
@@ -424,7 +424,7 @@ class Filesystem(Connection[FilesystemSettings]):
         pattern = _pattern(old)
         occurrence = pattern.search(content)
         if occurrence is None:
-            # Perhaps the text is there in another encoding: this error then says so.
+            # If the file has another encoding, raise the error that says so.
             _check_encoding(place, content, old)
             raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
         _check_encoding(place, content, new)
@@ -575,7 +575,7 @@ class _LineEnds:
 
     def __init__(self, new_text: bytes, file_content: bytes) -> None:
         self._new_text = new_text
-        # A new text with CR has the line ends that the script wants.
+        # If the new text has CRs, the script has chosen the line ends.
         self._adapts_line_ends = b"\n" in new_text and b"\r" not in new_text
         self._crlf_text = new_text.replace(b"\n", b"\r\n")
         self._file_has_crlf = self._adapts_line_ends and _has_mostly_crlf(file_content)

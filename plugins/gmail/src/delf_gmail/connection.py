@@ -299,8 +299,8 @@ class Gmail(GoogleConnection):
             thread=str(message_ids["threadId"]),
         )
 
-    # The draft decides what is sent, so that its id must not come from other people's texts. The
-    # result has only ids that Gmail made.
+    # The draft decides what is sent, so its id must not come from other people's texts. The result
+    # can be trusted, because it has only ids that Gmail made.
     @action("sending", effect="irreversible", trust="own", sinks=["draft"])
     async def send_draft(self, draft: str) -> Sent:
         """Send a draft as it is, by its id."""
@@ -352,7 +352,7 @@ class Gmail(GoogleConnection):
         if not errors:
             return Changed(changed=len(ids))
         lost_answers = [error for error in errors if isinstance(error, LostAnswerError)]
-        # A message whose answer was lost may be in the trash, which the caller has to check.
+        # Report a lost answer first: its message may be in the trash, and the caller has to check.
         error = next(iter(lost_answers or errors))
         if not isinstance(error, DelfError):
             raise error

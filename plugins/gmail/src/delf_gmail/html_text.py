@@ -15,7 +15,7 @@ _BLOCK_TAGS: Final = re.compile(
     r"|hr|li|main|nav|ol|p|pre|section|table|tbody|thead|tr|ul"
 )
 _INVISIBLE_TAGS: Final = re.compile(r"noscript|object|script|style|svg|template|title")
-# The elements whose content has no tags and comments, only the end tag.
+# Elements whose content is plain text up to the end tag, without other tags or comments.
 _RAW_TEXT_END_TAGS: Final = {
     name: re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE) for name in ("script", "style", "title")
 }

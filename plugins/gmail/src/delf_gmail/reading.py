@@ -110,8 +110,8 @@ def decoded(value: str) -> str:
     text = "".join(
         piece if isinstance(piece, str) else _text(piece, charset) for piece, charset in pieces
     )
-    # decode_header() replaces characters beside encoded words that are outside of Latin-1 by
-    # escapes, such as ``€`` by ``\u20ac``. Replace these escapes by the characters again.
+    # Beside encoded words, decode_header() replaces characters outside of Latin-1 by escapes, such
+    # as ``€`` by ``\u20ac``. Replace these escapes by the characters again.
     escapes = {c.encode("raw-unicode-escape").decode(): c for c in set(value) if c > "\xff"}
     return _ESCAPE.sub(lambda match: escapes.get(match[0], match[0]), text)
 

@@ -66,14 +66,15 @@ class SqlConversations:
             JournalError: If the messages cannot be stored.
         """
         new_messages = tuple(messages)
-        # The last position before the last attempt. If the connection breaks during the commit,
-        # run_write() calls write() again, which must not append messages that are stored already.
+        # The position of the conversation's last message before the latest attempt. If the
+        # connection breaks during the commit, run_write() calls write() again, which must not
+        # append messages twice.
         last_before: int | None = None
 
         def write(connection: Connection) -> int:
             nonlocal last_before
             row = _find_row(connection, self._namespace, conversation)
-            # Not None after an attempt whose outcome is unknown.
+            # ``last_before`` is set if an earlier attempt has an unknown outcome.
             if last_before is not None and _are_stored(connection, row, last_before, new_messages):
                 return last_before + len(new_messages)
             last_before = 0 if row is None else row.last

@@ -178,7 +178,7 @@ def find_requests(
         raise errors[0]
     for error in errors:
         warn_of_unreadable("the requests of a task are not listed", error.message)
-    first = max(0, len(found) - limit)  # [-limit:] would be all of them for 0
+    first = max(0, len(found) - limit)  # for limit 0, found[-limit:] would be all
     return found[first:]
 
 

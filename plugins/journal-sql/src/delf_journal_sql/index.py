@@ -315,7 +315,8 @@ def _add_statistics(connection: Connection, batch: _Batch, row: SqlRow, data: An
             use = batch.uses[task, "action", data["action"]]
             use.questions += 1
             use.waiting += 1
-            use.waited -= row.at  # plus the time of the decision: the seconds until the decision
+            # Adding the time of the decision later gives the seconds that the request waited.
+            use.waited -= row.at
         case "ApprovalDecided":
             action = _action_of_request(connection, task, data["request_id"])
             if action is not None:

@@ -89,7 +89,7 @@ class SqlJournal:
         self._opening_lock = threading.Lock()
         self._opened = False
         self._lease_seconds: float | None = None
-        # The start positions of subscriptions that are not determined yet; reads wait for them.
+        # The futures of subscriptions' start positions that are not known yet; reads wait for them.
         self._starting_subscriptions: set[Future[int]] = set()
         self._writer: Writer | None = None
         self._watcher: Watcher | None = None
@@ -278,7 +278,8 @@ class SqlJournal:
         if watcher is not None:
             watcher.end_subscriptions()
         if (writer, watcher, threads) != (None, None, None):
-            # Shielded: nobody else could close the parts that were taken out above.
+            # Shield the close from cancellation: these parts were removed above, so nobody else
+            # could close them.
             await asyncio.shield(asyncio.to_thread(close))
 
     async def open(self) -> None:
@@ -370,7 +371,7 @@ class SqlJournal:
 
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
         """Return a mapping from each task that must stop to the person who asked first."""
-        names = tuple(task_ids)  # the threads must not iterate over what the caller changes
+        names = tuple(task_ids)  # a copy, because the caller may change it while a thread iterates
         return await self._read(lambda c: inbox.find_stops(c, names))
 
     def subscribe_notes(
@@ -419,7 +420,7 @@ class SqlJournal:
             digests: The digests of the sessions to return; None for all.
             ended: Whether to include the records of ended sessions.
         """
-        # A copy, because the thread must not iterate over what the caller changes.
+        # A copy, because the caller may change the collection while a thread iterates.
         copied = None if digests is None else tuple(digests)
         return await self._read(lambda c: sessions.find(c, time.time(), copied, ended=ended))
 
@@ -598,7 +599,6 @@ class SqlJournal:
             # A writer that was closed meanwhile takes no operation: try again with a new writer.
             if writer.put(operation):
                 return await asyncio.wrap_future(operation.done)
-            # The writer was stopped meanwhile: take a new one.
 
     def _put(self, operation: Append | Call) -> None:
         while not self._running_writer().put(operation):
@@ -645,7 +645,8 @@ class SqlJournal:
 
     def _queue_start(self, start: Call) -> None:
         """Queue the start of a subscription; reads wait until the start is done."""
-        # Before the call is queued: afterwards, the writer may execute it at any time.
+        # Register the start before the call is queued, because the writer may execute a queued call
+        # at any time.
         with self._lock:
             self._starting_subscriptions.add(start.done)
         start.done.add_done_callback(self._remove_starting)

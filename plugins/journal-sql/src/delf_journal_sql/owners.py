@@ -31,7 +31,7 @@ def machine_and_namespace() -> str:
     boot_id = _read_text("/proc/sys/kernel/random/boot_id")
     boot = boot_id.strip() if boot_id else f"{uuid.getnode():x}"
     try:
-        # Two containers of a machine may both have a process 7: pids compare only within a
+        # Two containers of a machine may both have a process 7: a pid is unique only in its
         # namespace.
         pid_namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:

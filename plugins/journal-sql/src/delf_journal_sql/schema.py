@@ -81,13 +81,13 @@ _VERSION_14: Final = f"""
 DROP INDEX delf_events_requests;
 CREATE INDEX delf_events_requests ON delf_events (task, seq) WHERE {REQUESTS};
 """
-# The ids of removed tasks: a message that comes again after its task was removed starts no other.
+# The ids of removed tasks, so that a repeated message does not start its removed task again.
 _VERSION_15: Final = """
 CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {real} NOT NULL);
 CREATE INDEX delf_removed_at ON delf_removed (at);
 """
-# No table changes: an earlier version looks for the user of an event under another name, and would
-# continue a task for the local user.
+# No table changes. The version number stops earlier versions of delf, which look for the user of an
+# event under another name, and would continue a task for the local user.
 _VERSION_16: Final = ""
 MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14, _VERSION_15, _VERSION_16)
 """The statements that create :data:`OLDEST_VERSION`, then the statements of each migration."""

@@ -32,7 +32,7 @@ from delf_journal_sql.store import EVENT, TASK, in_state, key_of, of_users, stor
 
 # The number of characters before and after a match in an excerpt.
 _EXCERPT_MARGIN: Final = 80
-# A quarter of an hour in seconds, of which the offsets of all time zones are multiples.
+# A quarter of an hour in seconds; the offset of every time zone is a multiple of this.
 _QUARTER_HOUR_SECONDS: Final = 900
 # The number of matching index keys that are read at a time.
 _BATCH_SIZE: Final = 2_000
@@ -182,7 +182,8 @@ def _matching_events(
     query = database.text_search.query(terms)
     while True:
         index_keys = _matching_index_keys(connection, database, query, before_task)
-        # The keys begin with the newest event, so the earliest event of a task is set last.
+        # The keys begin with the newest event, so each task keeps its earliest event, which is set
+        # last.
         event_by_task = {event_at(index_key)[0]: index_key for index_key in index_keys}
         is_last_batch = len(index_keys) < _BATCH_SIZE
         if not is_last_batch and len(event_by_task) > 1:
@@ -349,7 +350,7 @@ def _figures_by_use(
         f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
     )
     counts = connection.execute(_task_counts_by_use(group_expression, source), values)
-    # Calls and costs are those of the uses themselves, so these are summed over all rows.
+    # Each use has its own calls and costs, so sum these over all rows.
     sums = connection.execute(
         f"SELECT {group_expression} AS group_key, {_SUMS} {source} GROUP BY 1",
         {**values, "now": now},

@@ -59,7 +59,7 @@ def find(
         condition = f"AND digest IN ({placeholders}) "
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {condition}ORDER BY began",  # noqa: S608 - only names of this module
-        # Every session ends after time 0, so that 0 includes ended sessions.
+        # Every session ends after time 0, so 0 includes ended sessions.
         {"now": 0.0 if ended else now, **parameters},
     )
     names = [item.name for item in fields(SessionRecord)]

@@ -137,7 +137,8 @@ class SqliteConnection:
         sql = (
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'delf!_%' ESCAPE '!'"
         )
-        # LIKE ignores case in SQLite: a table DELF_X of somebody else would be copied and migrated.
+        # LIKE ignores case in SQLite. Another program's table DELF_X must not be copied and
+        # migrated.
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:

@@ -289,7 +289,7 @@ def _text_parameters(text: str) -> dict[str, str]:
     parameter ``lower`` has the lower case, and ``upper`` has the upper case in the same order.
     """
     searched = text.lower()
-    # TRANSLATE replaces each letter by a single one, so that "ß" with its upper case "SS" is left
+    # TRANSLATE replaces each letter by a single letter, so "ß" with its upper case "SS" is left
     # out.
     letters = [c for c in sorted(set(searched)) if not c.isascii() and len(c.upper()) == 1]
     upper = "".join(letters).upper()
@@ -344,8 +344,8 @@ def resolve_id(connection: Connection, text: str, users: Collection[str] | None 
     if exact:
         return text
     full_prefix = f"task_{text}"
-    # Not LIKE, which ignores case in SQLite: ids differ by case. The limit is one more than the
-    # error lists, so that the error can say that there are more.
+    # Use substr() because LIKE ignores case in SQLite, and ids differ by case. The limit is one
+    # more than the error lists, so that the error can say that there are more.
     rows = connection.execute(
         "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module
         "WHERE (substr(t.task_id, 1, :length) = :text "
@@ -405,7 +405,7 @@ def to_prune(
     return [str(row.task_id) for row in rows]
 
 
-# The place of the oldest of the newest tasks that are kept, with which other tasks are compared.
+# The start time and key of the oldest task that is kept. Only earlier tasks are removed.
 _OLDEST_KEPT_TASK: Final = (
     "SELECT started_at, id FROM delf_tasks "
     "ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET :newer_tasks"
@@ -488,7 +488,8 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         index.forget(connection, key)
     for table in ("delf_events", "delf_blobs", "delf_notes"):
         connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - only names of this module
-    # For was_removed(): a message that comes again must not start a removed task again.
+    # Remember the ids for was_removed(), so that a repeated message does not start a removed task
+    # again.
     connection.execute(
         "INSERT INTO delf_removed (task_id, at) SELECT task_id, :now FROM delf_tasks "  # noqa: S608 - only names of this module
         f"WHERE id IN {keys} AND task_id NOT IN (SELECT task_id FROM delf_removed)",

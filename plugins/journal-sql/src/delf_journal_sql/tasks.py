@@ -192,7 +192,7 @@ class Appending:
         self._connection = connection
         self._claims = claims
         self._rows: list[tuple[Any, ...]] = []
-        # The tasks that this process owns after the commit, and those that it owns no longer.
+        # The tasks that this transaction claims, and the tasks that it releases.
         self._claimed: set[str] = set()
         self._released: set[str] = set()
         self._create_tasks(events)
@@ -230,8 +230,8 @@ class Appending:
         stored = self._tasks.get(event.task_id)
         is_end = isinstance(event, (TaskFinished, TaskPostponed))
         if is_end and stored is not None and event.seq == stored.last:
-            # The transaction was committed although its connection broke, and has released the
-            # task, so that this process does not own the task any more.
+            # An earlier attempt was committed although its connection broke. It released the task,
+            # so this process does not own the task any more.
             self._require_equal(stored, packed)
             self._released.add(event.task_id)
             return

@@ -199,7 +199,7 @@ class Watcher:
                 changes.close()
         try:
             with self._database.reader() as connection:
-                # ``changes`` watches already, so that no write is missed; some may be noticed
+                # ``changes`` already watches, so no write is missed, but a write may be noticed
                 # twice.
                 position = newest_position(connection)
             self._outage.record_success()

@@ -144,8 +144,9 @@ class Writer:
             self._claims.hold(task_id)
 
         def after_failure() -> None:
-            # This process may own the task now, and its heartbeats for other tasks would keep the
-            # task from all processes. A held task belongs to another agent of this process.
+            # The claim may have been stored in spite of the failure. The heartbeats of this process
+            # would then keep the task from all other processes. A held task belongs to another
+            # agent of this process.
             if task_id not in self._claims.held:
                 self._claims.unreleased.add(task_id)
 
@@ -200,7 +201,8 @@ class Writer:
             self._stopping = True
             self._queue_changed.notify()
         self._thread.join(_STOP_CHECK_SECONDS)
-        # A slow commit is waited for; a database that is gone would block the shutdown forever.
+        # Wait for a slow commit. Waiting for a database that is gone would block the shutdown
+        # forever.
         while self._thread.is_alive() and self._database.is_responding():
             self._thread.join(_STOP_CHECK_SECONDS)
         return not self._thread.is_alive()
@@ -436,7 +438,7 @@ def _resolve_all(group: Sequence[Append]) -> None:
 
 def _resolve(operations: list[Append]) -> None:
     for operation in operations:
-        # The waiting task was cancelled; its event is kept nevertheless.
+        # The waiting task was cancelled, but its event is kept.
         if operation.done.done():
             continue
         if operation.error is None:

@@ -70,7 +70,7 @@ class Attachments:
         name, data = _name_and_bytes(item, number)
         if data is not None:
             return name, data
-        # Scripts may also use a path; several paths and names stand for one input file.
+        # Scripts may use a name or a path, so several keys stand for one input file.
         file = self._input_file_by_name.get(name)
         if file is None:
             names = sorted({*self._input_file_by_name.values()})

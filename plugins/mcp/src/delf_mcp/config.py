@@ -257,7 +257,7 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
             f"{where}: delf does not know the variable {unsupported[0]} of another program",
             hint="write the value itself, or ${NAME} for an environment variable",
         )
-    # Before the variables: an environment variable whose value has the text ``${/}`` keeps it.
+    # Replace ``${/}`` first, so that the same text in the value of an environment variable is kept.
     with_separators = value.replace("${/}", os.sep)
     expanded = _VARIABLE.sub(
         lambda match: _value_of_variable(match, environ, where), with_separators

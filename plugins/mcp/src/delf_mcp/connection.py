@@ -359,7 +359,7 @@ class MCP(Connection[MCPSettings]):
         )
         for name, action in actions.items():
             effect = applied.effects.get(name, _IRREVERSIBLE)
-            # A tool such as ``search`` changes nothing, but its arguments leave for the server.
+            # A tool such as ``search`` changes nothing, but its arguments are sent to the server.
             sends_while_reading = effect == _READ
             actions[name] = replace(action, effect=effect, egress=sends_while_reading)
         self._read_tools = frozenset(
@@ -392,7 +392,7 @@ class MCP(Connection[MCPSettings]):
         selectors_by_action: dict[str, list[str]] = {}
         for shown_name, tool_name in tool_name_by_action.items():
             script_name = action_name(tool_name)
-            # As ``get-user`` and ``get.user`` share the name ``get_user``.
+            # For example, ``get-user`` and ``get.user`` share the name ``get_user``.
             is_ambiguous = tool_count_by_name[script_name] > 1
             names = {tool_name} if is_ambiguous else {tool_name, script_name}
             if selectors := deciding_selectors(names, self.settings.effects):
@@ -622,8 +622,8 @@ class MCP(Connection[MCPSettings]):
                 server.link.end_session(run)
                 raise self._lost_session_error(what, error, rejection) from None
             if error.code == types.CONNECTION_CLOSED:
-                # The task that reads the server's messages may notice the end only later, and until
-                # then the next call would go to the ended server.
+                # Report the exit now. The task that reads the server's messages may notice the exit
+                # only later, and until then the next call would go to the ended server.
                 run.report_exit()
                 raise self._lost_connection_error(what, kind, run.exit_cause) from None
             raise self._converted_error(error, what, kind) from None
@@ -668,7 +668,7 @@ class MCP(Connection[MCPSettings]):
             )
         if isinstance(error, ListError):
             return error_type(f"{subject} cannot be used: {error}", hint=error.hint)
-        if isinstance(error, ValidationError):  # an unreadable answer says as little as none
+        if isinstance(error, ValidationError):  # the outcome is as unknown as without an answer
             faults = f"{error.error_count()} faults"
             return lost_response_type(
                 f"{subject}: the server's answer is not of the protocol: {faults}"

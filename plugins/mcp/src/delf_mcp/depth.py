@@ -22,8 +22,8 @@ _MAX_LEVELS: Final = 200  # of a message that the client library can read
 # Matches a string, also without its end, or a bracket. Its quantifiers do not backtrack, so that
 # the time is linear in the length of the text.
 _TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{\]}]', re.DOTALL)
-# The text in place of a part that was cut out, and the key of an item in place of an item that has
-# lost a part; servers can guess neither.
+# _CUT_PART is the text that replaces a part that was cut out. _CUT_ITEM is the key of an item that
+# replaces an item with a cut part. Servers can guess neither text.
 _CUT_PART: Final = f"delf/{secrets.token_hex(8)}/part"
 _CUT_ITEM: Final = f"delf/{secrets.token_hex(8)}/item"
 

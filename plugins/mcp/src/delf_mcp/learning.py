@@ -45,7 +45,7 @@ class Results:
         tool_key = _sample_key(tool)
         # A field that is declared as text may contain JSON, whose type is shown to the model.
         types_in_json_texts: set[Found] = set()
-        # The server's schema is not checked, so that its properties may also be null.
+        # The server's schema is not checked: ``properties`` may also be null.
         properties: Mapping[str, Any] = (tool.output_schema or {}).get("properties") or {}
         for field in properties:
             type_name = samples.type_of(_field_key(tool_key, field))

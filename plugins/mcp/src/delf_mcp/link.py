@@ -106,7 +106,7 @@ class ServerRun:
         try:
             with quietly():
                 async with open_client(self) as client:
-                    if not ready.done():  # otherwise the caller of start() is cancelled
+                    if not ready.done():  # the caller of start() may have been cancelled
                         ready.set_result(client)
                     await self._close.wait()
         except asyncio.CancelledError:

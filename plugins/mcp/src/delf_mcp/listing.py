@@ -95,7 +95,8 @@ class InvalidItemFilter:
     ) -> list[Any]:
         """Return the valid items of a list, and record the invalid items as omitted."""
         is_invalid_without_items = self._fault(method, {**result, kind: []}) is not None
-        if is_invalid_without_items:  # the client library will refuse it, whatever the items are
+        # The client library will refuse the result, whatever its items are.
+        if is_invalid_without_items:
             return items
         valid_items: list[Any] = []
         for index, item in enumerate(items):

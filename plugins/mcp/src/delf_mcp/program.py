@@ -162,7 +162,7 @@ def _parse(line: bytes) -> SessionMessage | None:
     """
     text = line.decode("utf-8", "replace")
     try:
-        if needs_repair(text):  # most lines do not, and a repair is slow
+        if needs_repair(text):  # most lines need no repair, and a repair is slow
             text = repaired(text)
         message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except (ValueError, RecursionError):
@@ -216,7 +216,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         return
     _send_signal(process, signal.SIGTERM)
     await _ends_in_time(process)
-    # Also if the program has ended now, because its child processes may not have.
+    # Even if the program has ended, because its child processes may still run.
     _send_signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
     await _ends_in_time(process)
 

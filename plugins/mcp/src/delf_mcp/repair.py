@@ -69,7 +69,7 @@ def repaired(text: str) -> str:
     if not is_repaired:
         return text
     repaired_text = json.dumps(value, ensure_ascii=False)
-    if is_cut(repaired_text):  # a deep part outside of the lists, which no item can stand for
+    if is_cut(repaired_text):  # a deep part is outside of the lists, where no item can replace it
         raise ValueError("the message is nested too deeply")
     return repaired_text.encode("utf-8", "replace").decode()  # without lone surrogates
 

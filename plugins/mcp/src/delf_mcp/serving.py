@@ -87,7 +87,7 @@ class Work:
                 return None
             self.open_question = next_question.result()
             request, future_decision = self.open_question
-            if not future_decision.done():  # otherwise the request has expired in the queue
+            if not future_decision.done():  # a request may have expired in the queue
                 return request
 
     async def wait_for_decision(self) -> None:
@@ -134,11 +134,11 @@ class Work:
         sender = asyncio.create_task(self._send_progress(context))
         try:
             yield
-        except BaseException:  # the client is gone, so that messages to it may wait forever
+        except BaseException:  # the client is gone, and messages to it may wait forever
             sender.cancel()
             raise
         finally:
-            self._progress.put_nowait(None)  # ends the sender, after the messages before it
+            self._progress.put_nowait(None)  # the sender sends the earlier messages, and then ends
             await asyncio.wait({sender})
             if not sender.cancelled() and (error := sender.exception()) is not None:
                 _log.debug("a client gets no more progress of its call: %s", error)
@@ -172,8 +172,8 @@ class Served:
         self._tools: dict[str, types.Tool] = {}
         self._action_names: dict[str, str] = {}
         self._outputs = Outputs()  # the files that clients may read
-        # Work that waits for the client to return with an answer, by the secret token for this, and
-        # the timer that cancels the work.
+        # By secret token, with which the client returns: the work that waits for the client's
+        # answer, and the timer that cancels the work.
         self._suspended: dict[str, tuple[Work, asyncio.TimerHandle]] = {}
         self._listing_lock = asyncio.Lock()
 
@@ -412,7 +412,7 @@ async def _elicit(context: ServerRequestContext[Any], work: Work, request: Appro
             await work.wait_for_decision()
             group.cancel_scope.cancel()
 
-        group.start_soon(withdraw)  # ends the group also after an answer, which is a decision
+        group.start_soon(withdraw)  # an answer is a decision, too, so this always ends the group
         try:
             # With the request's id, the question is sent in the response to the call. Without the
             # id, the question needs a stream that a client over HTTP does not have to open.

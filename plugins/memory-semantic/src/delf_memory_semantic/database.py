@@ -46,7 +46,7 @@ _SETUP_LOCK: Final = 0x64656C66
 #
 # SQLite allows 32,766 values in a statement.
 _MAX_BATCH: Final = 10_000
-# The maximum number of words of a query that are searched, the first of a long task.
+# The maximum number of words of a query that are searched; a longer query is cut off.
 _MAX_WORDS: Final = 48
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 
@@ -245,7 +245,7 @@ class FactDatabase:
         """
         ids = [number for number, _ in vectors]
         with self._begin() as connection:
-            # A fact has only one vector, and may still have that of another model.
+            # A fact has only one vector. Remove an old vector, which may be of another model.
             connection.execute(sa.delete(_vectors).where(_vectors.c.fact_id.in_(ids)))
             existing_ids = set(
                 connection.scalars(sa.select(_facts.c.id).where(_facts.c.id.in_(ids)))
@@ -520,7 +520,8 @@ def _make_tables(engine: sa.Engine) -> None:
             version = connection.scalar(sa.select(_meta.c.value).where(_meta.c.key == "version"))
             if version == _VERSION:
                 return
-            # None while a process creates the tables, and if it ended before it had created all.
+            # None means that a process is creating the tables, or ended before it had created all
+            # of them.
             if version is not None:
                 place = engine.url.render_as_string(hide_password=True)
                 raise MemorySetupError(
@@ -530,7 +531,7 @@ def _make_tables(engine: sa.Engine) -> None:
                 )
     with engine.begin() as connection:
         is_sqlite = engine.dialect.name == "sqlite"
-        if not is_sqlite:  # IF NOT EXISTS fails for concurrent creators
+        if not is_sqlite:  # in PostgreSQL, IF NOT EXISTS may fail for concurrent creators
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SETUP_LOCK)))
         for table in _tables.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
@@ -609,7 +610,7 @@ def digest_of(content: str) -> str:
     text = normalized(content).lower()
     words = _LETTERS.sub(lambda match: singular(match[0]), text).split()
     counted_words = [word for word in words if word != "the"]
-    # The digest of a text such as "The." is that of the text itself: no other words are left.
+    # A text such as "The." has no counted words, so its digest is that of the unchanged text.
     text = " ".join(counted_words).removesuffix(".") or content.strip()
     return hashlib.sha256(text.encode()).hexdigest()
 

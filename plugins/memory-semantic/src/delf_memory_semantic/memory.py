@@ -17,8 +17,8 @@ from delf_memory_semantic.texts import is_file_name, read_file, split_into_piece
 T = TypeVar("T")
 
 _MODEL: Final = "all-MiniLM-L6-v2"
-# The source of facts that a program saves without naming one. A fact without any source counts as
-# the user's own words if its text says so, and a program may save a stranger's mail.
+# The source of facts that a program saves without naming one. A fact with a source never counts as
+# the user's own words, and a program may save a stranger's mail.
 _UNNAMED_SOURCE: Final = "program"
 
 

@@ -142,7 +142,8 @@ class Recall(Connection[RecallSettings]):
                 self._journal = self._open_journal(context)
             if self._index is None:
                 file = context.data_dir / "recall.db"
-                # Journals share the file, and each deletes the vectors of removed messages.
+                # Journals share the file, and each deletes the vectors of messages that it does not
+                # have. So each journal has its own namespace.
                 namespace_in_file = f"{self.settings.namespace} of {self._journal.place}"
                 self._index = MessageIndex(file, namespace_in_file)
                 self._indexed_states = {}  # a new index is empty
@@ -155,7 +156,7 @@ class Recall(Connection[RecallSettings]):
         url = self.settings.url
         if url is None:
             return context.conversations(None)
-        # By the source, conversations() sees if the user's passwords may be added to the URL.
+        # The source tells conversations() whether the user's passwords may be added to the URL.
         return context.conversations(
             SourcedText(url.get_secret_value(), self.settings.source("url"))
         )

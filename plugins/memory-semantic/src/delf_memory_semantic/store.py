@@ -467,7 +467,7 @@ class SemanticStore:
             nonlocal timeout
             async with asyncio.timeout(timeout):
                 rows = await embedder.embed(batch, "passage")
-            timeout = None  # the embedder has answered, so that it works
+            timeout = None  # the embedder has answered, so it works
             return rows
 
         outcomes: list[bytes | DelfError] = []

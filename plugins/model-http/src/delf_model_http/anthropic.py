@@ -114,7 +114,8 @@ class Messages:
         if tools := _tools(parts):
             result["tools"] = tools
         must_call = request.tools and request.must_call
-        if must_call and not _has_budget(thinking):  # refused with a thinking budget
+        # The API refuses this choice with a thinking budget.
+        if must_call and not _has_budget(thinking):
             result["tool_choice"] = {"type": "any"}
         if parts.stream:
             result["stream"] = True

@@ -154,14 +154,14 @@ class LiveSession:
                 async for piece in pieces:
                     yield piece
         except Exception as error:
-            # Even if the answer is complete: the server's conversation has a turn that delf could
-            # not use, so that later turns would not fit.
+            # Close even if the answer is complete: the server's conversation has a turn that delf
+            # could not use, so later turns would not fit.
             await self.aclose()
             if isinstance(error, DelfError):
                 raise
             raise self._to_failure(error).error() from None
         finally:
-            # Also if the consumer stops early or is cancelled: the session's state is unknown.
+            # If the consumer stops early or is cancelled, the session's state is unknown.
             if not answer.has_model_finished:
                 await self.aclose()
         yield self._to_reply(answer)

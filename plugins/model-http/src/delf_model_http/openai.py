@@ -160,7 +160,8 @@ def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
     reuses_index = bool(name) and answer.is_new_call(index, call.get("id"))
     if index == next_index or reuses_index:
         return next_index
-    # A complete call gets no more pieces, so that its index then means the latest call.
+    # A complete call gets no more pieces. A piece with the call's index then belongs to the latest
+    # call.
     is_complete = index >= 0 and answer.is_emitted(index)
     return answer.last_call_index if is_complete else index
 
@@ -249,7 +250,7 @@ def _reasoning_of(message: Any) -> str | None:
     if reasoning is None:
         reasoning = ""
         for part in items(message_fields.get("content")):
-            # The value is a text or, as the content of a message, a list of parts.
+            # The value is a text, or a list of parts like the content of a message.
             thinking = _joined_parts(fields(part).get("thinking"))
             if isinstance(thinking, str):
                 reasoning += thinking

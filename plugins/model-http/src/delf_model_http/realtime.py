@@ -44,7 +44,7 @@ class Realtime:
 
     def __init__(self) -> None:
         self._session: dict[str, Any] = {}  # as last sent to the server
-        # The index in the answer of each call of the current response, by the server's item id.
+        # The calls of the current response: the index in the answer, by the server's item id.
         self._call_indexes: dict[str, int] = {}
 
     def address(self, endpoint: Endpoint, name: str) -> str:

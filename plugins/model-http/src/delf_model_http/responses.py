@@ -111,7 +111,8 @@ class Responses:
         for item in items(fields(data).get("output")):
             _start_item(fields(item), answer)
             _finish_item(fields(item), answer)
-            # Neither of these functions adds texts or arguments: a stream sends them separately.
+            # _start_item() and _finish_item() add no texts or arguments: a stream sends these
+            # separately.
             if fields(item).get("type") == "message":
                 for part in items(fields(item).get("content")):
                     answer.add_text(fields(part).get("text") or fields(part).get("refusal"))

@@ -11,7 +11,7 @@ from typing import Final
 
 from delf.protocols.search import Figures
 
-# Matches a first character that does not make a spreadsheet read a name as a formula.
+# A name that begins with a letter, a digit or ``_`` is safe: no spreadsheet takes it for a formula.
 _SAFE_START: Final = re.compile(r"\w")
 
 

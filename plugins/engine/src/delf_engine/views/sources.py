@@ -26,7 +26,8 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
         events: The task's events.
     """
     task = next((event.task for event in events if isinstance(event, TaskStarted)), "")
-    # Only the task and earlier results are searched: no other texts (an empty list), no tools.
+    # Search only the task and earlier results: no other texts (``list`` returns an empty list), no
+    # tools.
     origins = Origins(task, context_texts=list, tool_of=lambda _: None)
     sources_by_call: dict[int, dict[str, Any]] = {}
     for index, event in enumerate(events):
@@ -45,7 +46,8 @@ def _sources_of_call(call: CallStarted, origins: Origins) -> dict[str, Any]:
     for path, text in values_of(call.arguments):
         origin = origins.find(text)
         if origin.kind in ("task", "result"):
-            # data() needs a trust, which the journal does not record: set any, and remove it.
+            # data() needs a trust, but the journal records none: set any trust, and remove it
+            # again.
             sources[path] = replace(origin, trust="own").data()
             del sources[path]["trust"]
     return sources

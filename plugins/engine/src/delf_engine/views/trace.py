@@ -96,7 +96,8 @@ class Trace:
             case ev.TaskQueued() | ev.TaskStarted():
                 self.task_id = event.task_id
                 self.task = event.task
-            case ev.TaskResumed():  # the first event that a process sees of a task that it resumes
+            # When a process resumes a task, this is the first event of the task that it sees.
+            case ev.TaskResumed():
                 self.task_id = event.task_id
             case ev.SandboxOpened():
                 self.sandbox = event.backend
@@ -134,7 +135,7 @@ class Trace:
                     entry = self._add_timeline_entry("phase", event.step, started_at)
                 _finish(entry, event.duration_ms, ok=True)
                 if event.step == ev.Step.SETUP:
-                    # The whole step counts, and not only the models, which may not be asked at all.
+                    # The set-up takes as long as the whole step, which may not even call a model.
                     self._setup_trace().duration_ms = event.duration_ms
             case ev.ScriptFinished():
                 self._script_ms = event.duration_ms
@@ -186,7 +187,7 @@ class Trace:
                     approval.reason = event.reason
                     approval.edited = event.arguments
                     approval.answer = event.answer
-                    # The recorded origins are not those of the arguments that a person edited.
+                    # The recorded origins belong to the arguments before a person edited them.
                     if event.arguments is not None:
                         self._origins.pop(approval.call_id, None)
             case ev.ApprovalRemembered():
@@ -279,9 +280,9 @@ class Trace:
         call.duration_ms = event.duration_ms
         entry = self._running_entries.pop(event.call_id, None)
         if entry is None:
-            # A call that was cancelled may be made again after a resume, and ends once more.
+            # A resumed task may make a cancelled call again; the call then ends a second time.
             entry = self._cancelled_call_entries.pop(event.call_id, None)
-        if entry is None:  # the task has ended before the call, and has closed the entry
+        if entry is None:  # the task ended before the call did, and its end closed the entry
             return
         entry.duration_ms = round(event.duration_ms)
         entry.status = "success" if event.status == "ok" else "error"

@@ -84,7 +84,7 @@ def _opened(path: str) -> Generator[Any]:
         raise
     except OSError as error:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
-    except Exception as error:  # xlrd raises anything for damaged files
+    except Exception as error:  # xlrd raises exceptions of any type for damaged files
         raise no_workbook_error(path, ".xls", error) from error
 
 
@@ -95,7 +95,7 @@ def _open_workbook(path: str) -> Any:
     library: Any = xlrd
     log = io.StringIO()  # for xlrd's warnings
     options: dict[str, Any] = {"on_demand": True, "formatting_info": True, "logfile": log}
-    options["verbosity"] = 1  # reports sheets without cells
+    options["verbosity"] = 1  # xlrd then also logs sheets without cells
     try:
         book = library.open_workbook(path, **options)
     except (library.XLRDError, library.compdoc.CompDocError) as error:
@@ -119,13 +119,13 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
     """
     # For each style of the book, whether cells of this style show durations.
     shows_duration = [_is_duration_style(book, style) for style in book.xf_list]
-    # xlrd counts rows from 0, and each area ends before its last row and column.
+    # xlrd counts rows and columns from 0, and the ends of its areas are exclusive.
     areas = [Area(row + 1, left, end, right - 1) for row, end, left, right in sheet.merged_cells]
     merged_texts = MergedTexts(areas)
 
     def value_of(cell: Any) -> Any:
         is_number = cell.ctype in (_NUMBER, _DATE)
-        style_number = cell.xf_index or 0  # in ``book.xf_list``
+        style_number = cell.xf_index or 0  # an index in ``book.xf_list``
         if is_number and shows_duration[style_number]:
             return _duration(cell.value)
         return _value(cell, book.datemode)

@@ -151,7 +151,8 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
         check_archive(path)
         lost_dates: list[str] = []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and extensions, which are not read
+            # Ignore warnings about styles and extensions, which are not read.
+            warnings.simplefilter("ignore")
             warnings.filterwarnings("always", message=_UNREADABLE_DATE.pattern)
             warnings.showwarning = _record_lost_dates(lost_dates)
             source = _openpyxl_source(path)
@@ -167,7 +168,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
         raise
     except OSError as error:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
-    except Exception as error:  # openpyxl raises anything for damaged files
+    except Exception as error:  # openpyxl raises exceptions of any type for damaged files
         raise no_workbook_error(path, ".xlsx", error) from error
 
 
@@ -299,7 +300,8 @@ def _fill_formulas(
     """Write the text of each formula that has no computed value into the values of a row."""
     for index, formula in enumerate(formulas):
         if values[index] is None and (row_number, index) in scan.uncomputed_cells:
-            # An array formula is an object with a text, a data table an object without one.
+            # openpyxl returns most formulas as a text, an array formula as an object with a text,
+            # and a data table as an object without one.
             text = getattr(formula, "text", formula)
             if isinstance(text, str):
                 values[index] = text

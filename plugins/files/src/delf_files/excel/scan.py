@@ -116,11 +116,11 @@ def scan_sheet(source: str | IO[bytes], part: str) -> Sheet:
         ToolExecutionError: If reading the sheet would take too much memory.
     """
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
-        # To open a workbook, openpyxl loads only the beginning of a sheet. This scan goes to the
-        # end.
+        # To open a workbook, openpyxl loads only the beginning of a sheet, which check_archive()
+        # scans. This scan covers the whole sheet.
         scan = _XmlScan(scans_only_loaded_xml=False)
         scan.read(stream)
-        # The scan counts a cell when the next cell or row begins, and none follows the last cell.
+        # Each cell is counted when the next cell or row begins. No cell follows the last one.
         scan.end_cell()
         return Sheet(scan.computed_count, scan.uncomputed_cells, scan.merged_areas, scan.row_count)
 
@@ -212,9 +212,9 @@ class _XmlScan:
         elif kind == _MERGED:
             self._add_merged_area(attributes)
         elif kind == _DIMENSION and self._scans_only_loaded_xml:
-            # The element ``dimension``, such as ``<dimension ref="A1:D9"/>``, is before the rows.
-            # To open a workbook, openpyxl loads no more than this of a sheet. scan_sheet() scans
-            # the rest before a sheet is read.
+            # The element ``dimension``, such as ``<dimension ref="A1:D9"/>``, comes before the
+            # rows. To open a workbook, openpyxl loads a sheet only up to this element. scan_sheet()
+            # scans the rest before a sheet is read.
             raise _ScanDone
         if self._held_elements > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
@@ -280,7 +280,7 @@ class _XmlScan:
             _refuse(f"a text of the workbook has more than {MAX_TEXT:,} characters")
 
     def _refuse_document_type(self, *_given: Any) -> None:
-        # A document type may define short names for texts, nested so that they grow without limit.
+        # A document type can define nested entities, which expand to texts of unlimited size.
         raise ToolExecutionError("the workbook has a document type, which no workbook of Excel has")
 
 
