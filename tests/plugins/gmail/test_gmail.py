@@ -267,6 +267,9 @@ async def test_trash_without_a_connection_says_how_many_messages_it_moved(
         return await request(asked)
 
     monkeypatch.setattr(gmail.transport, "json", fail_for_first)
+    with pytest.raises(ConnectionUnavailableError) as caught:
+        await gmail.trash(ids[0])
+    assert caught.value.message == "the host cannot be reached"
     with pytest.raises(GoogleError, match="; 1 of 2 messages are in the trash") as caught:
         await gmail.trash(ids)
     assert caught.value.hint == "go online"

@@ -354,7 +354,8 @@ class Gmail(GoogleConnection):
         lost_answers = [error for error in errors if isinstance(error, LostAnswerError)]
         # Report a lost answer first: its message may be in the trash, and the caller has to check.
         error = next(iter(lost_answers or errors))
-        if not isinstance(error, DelfError):
+        nothing_was_moved = len(errors) == len(ids) and not lost_answers
+        if nothing_was_moved or not isinstance(error, DelfError):
             raise error
         trashed_count = f"{'at least ' if lost_answers else ''}{len(ids) - len(errors)}"
         text = f"{error.message}; {trashed_count} of {len(ids)} messages are in the trash"
