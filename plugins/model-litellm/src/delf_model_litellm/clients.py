@@ -96,8 +96,8 @@ class Clients:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        # For each event loop, litellm's HTTP handler, which has the connections, and the client for
-        # litellm that uses them.
+        # By event loop: litellm's HTTP handler, which owns the connections, and the client that is
+        # passed to litellm and uses them.
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, Any]] = (
             WeakKeyDictionary()
         )

@@ -21,7 +21,7 @@ THINKING: Final = "thinking_blocks"
 _SEARCHES: Final = {"anthropic": searches.of_anthropic, RESPONSES: searches.of_responses}
 # The names of settings that Claude refuses while thinking is enabled.
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
-# The number of characters, about 1,024 tokens, from which a system message is cached.
+# The minimum length of a cached system message in characters: about 1,024 tokens.
 _MIN_CACHED_CHARS: Final = 4000
 
 
@@ -63,7 +63,7 @@ def tools(
         result["tools"] = [*result.get("tools", ()), search_definition(search)]
     elif search is not None:
         result |= searches.of_openai()  # litellm converts OpenAI's option for other providers
-    # Without this, litellm imports its proxy, which needs packages that it does not install.
+    # Without this key, litellm imports its proxy, whose requirements litellm does not install.
     return {**result, "_skip_mcp_handler": True} if result else {}
 
 
@@ -83,7 +83,7 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     """Merge the model's and the request's settings, and convert them to litellm's arguments."""
     options = {**config, **request.settings}
     merged: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    # Claude refuses to think amid tool calls that it began without thinking.
+    # If Claude began a turn of tool calls without thinking, it refuses to think later in the turn.
     if endpoint.dialect == "anthropic" and not may_think(request):
         merged.pop("thinking", None)
         merged.pop("reasoning_effort", None)
@@ -92,7 +92,7 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
     if extra and endpoint.dialect == "anthropic":
         _check_fields(extra, endpoint)
-        # litellm has no extra_body for Claude, and sends arguments that it does not know as fields.
+        # litellm has no extra_body for Claude: it sends unknown arguments as fields of the request.
         merged |= dict(extra)
     elif extra:
         merged["extra_body"] = dict(extra)

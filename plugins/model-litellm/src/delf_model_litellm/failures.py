@@ -24,7 +24,7 @@ from delf_model_providers.failures import (
 )
 
 _CLASS_NAMES: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
-# The words after which a message of litellm repeats itself.
+# The text after these words repeats the beginning of litellm's message.
 _REPETITION: Final = " Original exception:"
 _CONNECTION_ERRORS: Final = PROXY_ERRORS | {"CertificatesError", "ClientSSLError", "SSLError"}
 _NO_COMPLETION: Final = re.compile(
@@ -130,8 +130,8 @@ def _response_status(
     top: Any = errors[0]
     headers: Any = getattr(top, "litellm_response_headers", None)
     status: Any = getattr(top, "status_code", None)
-    # The status of a malformed response explains nothing. litellm also makes up a status for a
-    # failure without a response, and then has no headers.
+    # Ignore the status of a malformed response, which does not explain the failure. Ignore it
+    # without headers, too: there was no response, and litellm made up the status.
     explains_failure = not is_malformed and bool(headers)
     if isinstance(status, int) and explains_failure:
         return status, headers

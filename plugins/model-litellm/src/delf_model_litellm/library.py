@@ -31,9 +31,9 @@ _QUIET_VARIABLES: Final = {
 _LOGGERS: Final = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _FIRST_CALL_MODULE: Final = "openai.resources.chat"
 _lock: Final = threading.Lock()
-# Set by load_now() at the end of the import; ``sys.modules`` has litellm from its beginning on.
+# Set by load_now() after the import. ``sys.modules`` has litellm as soon as the import begins.
 _imported: Final = threading.Event()
-# The import that runs now, for each event loop: a loop cannot await the task of another loop.
+# The running import of each event loop: a loop cannot await the task of another loop.
 _loading: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = (
     WeakKeyDictionary()
 )

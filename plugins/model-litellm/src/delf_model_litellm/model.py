@@ -79,12 +79,12 @@ class _StreamContent:
         if number >= len(self.calls):
             return number
         known_call = self.calls[number]
-        # Each piece of a call may have the call's name and id. A name without an id begins a new
-        # call if the known call is complete.
+        # Servers may repeat the name and id of a call in each of its pieces. So a name begins a new
+        # call only if the id differs or, without an id, if the known call is complete.
         is_of_other_call = part.id != known_call.id if part.id else known_call.is_complete
         if part.function.name and is_of_other_call:
             return len(self.calls)
-        # A complete call gets no more pieces, so that its number then means the latest call.
+        # A complete call gets no more pieces, so this piece belongs to the latest call.
         return len(self.calls) - 1 if known_call.is_complete else number
 
 
@@ -92,8 +92,8 @@ class LiteLLMModel(EndpointModel):
     """A model that is called through litellm."""
 
     def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
-        # The prefix chooses this plugin, so litellm's own name of the model is without it. Reports
-        # and prices show the name that the user gave.
+        # litellm's name of the model lacks the prefix, which only selects this plugin. Reports and
+        # prices show the name that the user gave.
         name_in_litellm = config.model.removeprefix(_LITELLM_PREFIX)
         endpoint = resolve(
             replace(config, model=name_in_litellm), context, SUPPORTED_PROVIDERS, OTHERS
@@ -134,11 +134,11 @@ class LiteLLMModel(EndpointModel):
         litellm = await library.load()
         client = self._clients.get()  # None if litellm has to use a client of its own
         arguments = self._arguments(litellm, request, client, stream=stream)
-        # check_response() then raises if the server streams, and should not, or the reverse.
+        # check_response() raises if the server streams unasked, or does not stream when asked to.
         token = wants_stream.set(stream)
         try:
             call = litellm.acompletion(**arguments)
-            if client is None:  # litellm's own client does not report the request to cancellable()
+            if client is None:  # litellm's own client lacks the hook that cancellable() needs
                 return await call
             return await cancellable(call)
         finally:
@@ -191,7 +191,7 @@ class LiteLLMModel(EndpointModel):
         """Make one call to the model, without streaming."""
         async with asyncio.timeout(self._timeout(request)):
             response = await self._call(request, stream=False)
-        # Without a choice, each getattr() of it below returns its default.
+        # If ``choice`` is None, each getattr() below returns its default.
         choice = response.choices[0] if response.choices else None
         message: Any = getattr(choice, "message", None)
         text = getattr(message, "content", None) or ""
@@ -227,7 +227,7 @@ class LiteLLMModel(EndpointModel):
                     break
                 for piece in _add_chunk(chunk, collected):
                     yield piece
-            # Without a known protocol, a complete stream may have no finish reason, too.
+            # In an unknown protocol, even a complete stream may lack a finish reason.
             has_known_protocol = self._endpoint.dialect is not None
             if has_known_protocol:
                 _check_end(response, collected)

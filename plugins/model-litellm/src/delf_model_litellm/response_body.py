@@ -22,8 +22,8 @@ _END_MARKER: Final = b"[DONE]"
 # The number of last bytes in which the end marker is sought; line breaks may follow the marker.
 _TAIL_BYTES: Final = 64
 _MAX_BYTES: Final = 8_000_000
-# The maximum number of bytes of a stream, in which each few characters are an event of some hundred
-# bytes.
+# The maximum number of bytes of a stream. It is larger because a stream sends every few characters
+# in an event of some hundred bytes.
 _MAX_STREAM_BYTES: Final = 32 * _MAX_BYTES
 # The maximum seconds to wait for the end of a body after its last event.
 _SECONDS_FOR_REST: Final = 0.1
@@ -41,7 +41,7 @@ class CheckedBody(httpx.AsyncByteStream):
 
     def __init__(self, body: httpx.AsyncByteStream, inflater: Inflater, *, is_error: bool) -> None:
         self._body = body
-        self._data = aiter(body)  # one iterator, which aclose() reads to its end
+        self._data = aiter(body)  # kept, so that aclose() can read the rest
         self._inflater = inflater
         self._is_error = is_error
         self._last_bytes = b""  # for has_end_marker
@@ -66,7 +66,7 @@ class CheckedBody(httpx.AsyncByteStream):
             if not self.has_end_marker:
                 self._inflater.finish()  # raises for an incomplete body
         except BodyError as error:
-            if not self._is_error:  # of an error, the readable start is enough
+            if not self._is_error:  # an incomplete error text is still useful
                 raise unreadable_body_error(error) from None
 
     async def aclose(self) -> None:

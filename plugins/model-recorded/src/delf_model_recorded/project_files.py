@@ -20,7 +20,7 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     """
     for text in texts_in((folder.document, folder.variables)):
         for rest in text.split(PREFIX)[1:]:
-            # The text is the name itself, or the text of a variable with a list of names: in
+            # The rest of the text may be the name. But if the text is a variable with a list, as
             # ``["recorded:a.jsonl", "gpt-4o"]``, the name ends at the quote. Try both.
             name_in_list = _END_OF_NAME.split(rest)[0]
             for name in dict.fromkeys((rest, name_in_list)):

@@ -253,7 +253,7 @@ def _describe(error: ValidationError, location: tuple[str, ...]) -> str:
     problems = error.errors(include_url=False, include_input=False)
     reported = problems[0]
     for problem in problems:
-        # Report an unknown field first: it is probably a missing field with a typing error.
+        # Report an unknown field first: it is probably a misspelt required field.
         if problem["type"] == "extra_forbidden":
             reported = problem
             break

@@ -85,7 +85,7 @@ class Answer:
             text = self.content.decode(json.detect_encoding(self.content))
             value = reader.value(text.removeprefix("\ufeff"))
         except ValueError:
-            # Also if the bytes of another charset could be decoded, but the text is not JSON.
+            # The detected encoding failed, or the text is not JSON: try the declared charset.
             value = reader.value(self._text().removeprefix("\ufeff"))
         reader.add_notes()  # about repeated keys and similar faults
         return value
@@ -141,8 +141,8 @@ def scrub(text: str, request: Request) -> str:
     # ``request.query`` has only the parameters with credentials.
     query_values = [pair.partition("=")[2] for pair in request.query.split("&")]
     for value in [*request.secret_headers.values(), *query_values]:
-        # Of ``Bearer TOKEN``, a service may repeat only the token.
+        # A service may repeat only the token of ``Bearer TOKEN``.
         for part in {value, value.partition(" ")[2]}:
-            if len(part) >= 4:  # a shorter text is in many words by chance
+            if len(part) >= 4:  # shorter texts occur in ordinary words
                 text = text.replace(part, "•••")
     return text

@@ -195,8 +195,8 @@ def _keywords_of(
         name: part for name, part in merged.properties.items() if not document.is_read_only(part)
     }
     has_only_additional = merged.additional and not writable
-    # ``{"type": "object"}`` says nothing about the properties. Only with ``additionalProperties:
-    # false``, the body is an empty object.
+    # ``{"type": "object"}`` alone says nothing about the properties. With ``additionalProperties:
+    # false``, it describes an empty object.
     is_undescribed = not merged.properties and not _forbids_additional(document, schema)
     if has_only_additional or is_undescribed or len(writable) > _MAX_FIELDS:
         return None

@@ -143,7 +143,7 @@ def _convert_to_2020(
     _convert_limits(copy)
     _convert_pattern(copy)
     if isinstance(copy.get("required"), list):
-        # In the copy, references have new names that the document does not know.
+        # Read the original's properties: the document cannot resolve the copy's new references.
         declared: Any = original.get("properties")
         properties = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
         unique_names = dict.fromkeys(name for name in copy["required"] if isinstance(name, str))
@@ -200,7 +200,7 @@ def _convert_pattern(copy: dict[str, Any]) -> None:
 
 def _nullable(copy: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that also allows null."""
-    # A type ``null`` allows null, unless another keyword of the schema may reject null.
+    # Adding the type ``null`` is enough, unless another keyword may reject null.
     may_reject_null = bool({"enum", "const", "allOf", "anyOf"} & copy.keys())
     if isinstance(copy.get("type"), str) and not may_reject_null:
         return {**copy, "type": [copy["type"], "null"]}

@@ -59,7 +59,8 @@ class Cache:
         """
         name = f"{_digest(uri)}.document"
         cached = self._read_entry(name, uri)
-        # Before the file is read: if it changes meanwhile, the entry will not be fresh.
+        # Get the version before reading the file: if the file changes during the read, the new
+        # entry counts as outdated.
         file_version = _file_version(uri)
         if cached is not None and _is_fresh(cached, file_version):
             return Source(uri, cached.tree, cached.digest)
@@ -80,7 +81,7 @@ class Cache:
             cached = _CachedDocument.model_validate(self.read(name))
         except ValidationError:
             return None
-        # The file's name has only a digest of the address.
+        # Compare the whole address, because the file's name has only a digest of it.
         return cached if cached.uri == uri else None
 
     def read(self, name: str) -> Any:

@@ -57,7 +57,7 @@ class Caller:
         self._transport: Transport | None = None
         self._responses: Responses | None = None
         self._logged_warnings: set[str] = set()
-        # The label of a response, with the path and kind of a fault that was reported for it.
+        # The reported faults: the label of the response, and the path and kind of the fault.
         self._reported_mismatches: set[tuple[str, tuple[str, ...]]] = set()
         self._known_types: dict[str, set[Found]] = {}
 
@@ -98,7 +98,7 @@ class Caller:
 
         if self._transport is None:
             self._transport = Transport(self.name, self._settings, self._hide_in_messages)
-        # An API may have a parameter of this name, which is then sent.
+        # If the API itself has a parameter of this name, the argument is sent with the request.
         if FULL_RESPONSE in call.names:
             is_full_response = False
         else:

@@ -64,7 +64,7 @@ _MAX_DEPTH: Final = 3
 # Whether a schema describes an input, as an argument does, or an output, as a result does.
 _INPUT: Final = "in"
 _OUTPUT: Final = "out"
-# The default of an optional argument in a stub, if a call without the argument sends nothing.
+# The default that a stub shows for an optional argument that is not sent if it is omitted.
 _OPTIONAL: Final = "..."
 _WORD_CHARACTER: Final = re.compile(r"[\w'’/-]")
 _VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
@@ -184,7 +184,7 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
             # An observed type replaces the type that a model guessed.
             entry.summary = entry.summary.removesuffix(GUESSED)
         else:
-            # ``Any`` covers each observed type: the specification allows all values.
+            # A declared ``Any`` allows all values, so it covers each observed type.
             is_already_covered = entry.declared_type in ("Any", sample_type)
             if is_already_covered:
                 entry.returns = entry.declared_type
@@ -208,7 +208,7 @@ def compile_operation(
     arguments = [_parameter_argument(p, shapes, document, limits) for p in operation.params]
     if operation.body is not None:
         arguments += _body_arguments(operation.body, shapes, document, limits)
-    # Raise here, where the operation is skipped, and not in each call.
+    # Raise now, so that the operation is skipped, and does not fail in each call.
     _check_encodable([endpoint.path, *(argument.name for argument in arguments)])
     arguments.sort(key=lambda a: a.default is not None)  # required arguments first
     result = _result_type(document, raw, shapes, limits.returns)
@@ -223,7 +223,7 @@ def compile_operation(
         result.text,
         tuple(arguments),
         has_undeclared_result=not result.is_declared,
-        declared_type=result.text,  # the entry's result type may later get learned types, too
+        declared_type=result.text,  # apply_samples() later adds observed types to ``returns``
         notes=notes,
         result_notes=_result_notes(document, raw) if limits.has_notes else "",
     )
@@ -237,8 +237,8 @@ def _check_encodable(texts: Iterable[str]) -> None:
 
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return an operation's summary, and the rest of its descriptions."""
-    # The summary is a first sentence. What follows that sentence in the declared summary belongs to
-    # the rest, like the descriptions.
+    # The summary is only one sentence. The remaining sentences of the declared summary are part of
+    # the rest, as the descriptions are.
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
     summary = sentence(raw.get("summary")) or sentence(raw.get("description"))
     with contextlib.suppress(SpecError):
@@ -260,7 +260,7 @@ def _without_summary(line: str, summary: str) -> str:
     rest = line.removeprefix(summary.removesuffix("."))
     if rest == line:
         return line
-    # "List user" is no beginning of "List users of a team": the last word goes on.
+    # Remove only whole words: "List user" must not be removed from "List users of a team".
     if _WORD_CHARACTER.match(rest):
         return line
     return rest.lstrip(".,:;!?…。— ")
@@ -418,7 +418,7 @@ def description_of(document: Document, schema: Any, depth: int = 0) -> str:
         description = next(filter(None, texts), "")
     values = value_texts(resolved, [document.resolve_or_empty(part) for part in parts])
     if not values and isinstance(resolved.get("items"), dict) and depth < _MAX_DEPTH:
-        # The enumeration of a list is that of its items.
+        # A list has no values of its own: use the values of its items.
         items = document.resolve_or_empty(resolved["items"])
         values = value_texts(items, [])
     return "; ".join(filter(None, [description.strip(), values]))

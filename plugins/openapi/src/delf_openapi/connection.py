@@ -116,7 +116,7 @@ class APITool(Connection[OpenAPISettings]):
         # The content of the specification, if it was not given as a path or URL.
         self._tree = spec if isinstance(spec, Mapping) else None
         if spec is not None and self._tree is None:
-            # Not str() of a text, which may be a FileText that knows the folder of its file.
+            # Keep a text as it is: it may be a FileText, whose folder str() would lose.
             settings["spec"] = spec if isinstance(spec, str) else str(spec)
         for key in ("headers", "params", "path_params", "credentials"):
             if isinstance(settings.get(key), Mapping):
@@ -132,8 +132,8 @@ class APITool(Connection[OpenAPISettings]):
         )
         self._settings: OpenAPISettings = self.settings
         # The core does not know tags and patterns such as ``GET /repos/*``. So _load_api() makes
-        # actions only of the operations that ``allow`` selects, of which the core allows all
-        # (None), and replaces ``confirm`` by names.
+        # actions only of the operations that ``allow`` selects, and replaces the selectors in
+        # ``confirm`` by names. The core allows all of these actions: its ``allow`` is None.
         self._allow_selectors: Permission = self.allow
         self._confirm_selectors: Permission = self.confirm
         self.allow = False if self._allow_selectors is False else None
@@ -286,8 +286,8 @@ class APITool(Connection[OpenAPISettings]):
             if self._caller.samples is not None:
                 apply_samples(api.entries.values(), self._caller.samples)
         configured = self._configured_parameters(api)
-        # The servers become part of the version of every action: another server makes another
-        # action, although all other fields of the action stay the same.
+        # Include the servers in the version of every action: an action of another server is another
+        # action, even if all its other fields are the same.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
         entries = api.entries.values()
         return tuple(self._action(api, entry, configured, servers) for entry in entries)
@@ -322,7 +322,7 @@ class APITool(Connection[OpenAPISettings]):
             return False
 
         def keep(improvements: Improvements) -> None:
-            previous.update(improvements)  # also those in self._improved, the same dict
+            previous.update(improvements)  # the same dict as self._improved
             self._cache().write(f"{api.version}.summaries", previous)
 
         try:

@@ -15,7 +15,7 @@ from delf_openapi.failures import SpecError
 from delf_openapi.operations import Endpoint, locate_operation
 from delf_schemas.effects import description_digest
 
-# In JSON, a quote within a string has a backslash before it, so that only keys match.
+# Matches only keys: JSON puts a backslash before a quote within a string.
 _REFERENCE: Final = re.compile(r'"\$ref": ("(?:[^"\\]|\\.)*")')
 _FIELDS: Final = ("summary", "description", "parameters", "requestBody")
 
@@ -44,11 +44,11 @@ class OperationDigests:
         self._document = document
         self._has_base_url = has_base_url
         self._targets: dict[str, _Part] = {}  # by reference
-        # By the references in an operation, which many operations have in common: a digest of all
-        # that these references lead to, directly or by other references.
+        # By the set of an operation's references: a digest of everything that they lead to, also
+        # through other references. Many operations have the same references.
         self._digests: dict[frozenset[str], str | None] = {}
-        # The same digest by all references that are reachable from those of an operation. Different
-        # operations often reach the same references.
+        # The same digests, by the set of all references that an operation reaches. Operations with
+        # different references often reach the same set.
         self._digests_of_targets: dict[frozenset[str], str | None] = {}
 
     def digest(self, endpoint: Endpoint) -> str | None:

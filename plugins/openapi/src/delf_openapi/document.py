@@ -49,7 +49,7 @@ class Trees:
         self.documents: dict[str, dict[str, Any]] = {MAIN: tree}
         self._allowed_roots = tuple(allowed_roots)
         self._read = read
-        # By address, the reason and the hint of the error with which loading failed.
+        # The documents that could not be loaded: the error's reason and hint, by address.
         self._failures: dict[str, tuple[str, str | None]] = {}
 
     @property
@@ -125,7 +125,7 @@ class Trees:
         return any(path.is_relative_to(expand_home(folder).resolve()) for folder in folders)
 
     def _allows_origin(self, origin: str) -> bool:
-        allowed_urls = [root for root in self._allowed_roots if "://" in root]  # without paths
+        allowed_urls = [root for root in self._allowed_roots if "://" in root]  # no plain paths
         return origin in {origin_of(url) for url in (*allowed_urls, self.uri)}
 
 
@@ -137,7 +137,7 @@ def _make_absolute(tree: Any, base: str, main_uri: str) -> None:
         base: The address of the referenced document.
         main_uri: The address of the main document; references to this document become ``#/…``.
     """
-    # A list and no recursion: a hostile document nests deeper than the interpreter's stack.
+    # Use a list, not recursion: a hostile document may nest deeper than the interpreter's stack.
     pending: list[Any] = [tree]
     visited: set[int] = set()  # YAML's aliases share nodes
     while pending:

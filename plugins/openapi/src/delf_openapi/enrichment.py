@@ -15,7 +15,7 @@ from delf.protocols.connection import SetupAsk
 from delf.tools.json_schema import clean
 from delf_openapi.compiler import GUESSED, Entry
 
-# A batch is some 4,000 tokens and its answer 2,000: small models take and give that.
+# A batch has about 4,000 tokens, and its answer 2,000. Small models can handle both.
 _BATCH_CHARS: Final = 12_000
 _BATCH_ENTRIES: Final = 60
 _MAX_CONCURRENT: Final = 4

@@ -90,7 +90,7 @@ def load_api(
     endpoints = find_operations(document, warnings)
     chosen, left_out = _choose(name, endpoints, allow, settings)
     entries = compile_endpoints(document, chosen, warnings)
-    # A specification that nests too deeply has no digest, under which enrichments are stored.
+    # Enrichments are stored by digest, and a specification that nests too deeply has none.
     if settings.enrich and not source.digest:
         raise SpecError("the specification is nested too deeply, or contains itself")
     api = API(

@@ -158,7 +158,7 @@ class RequestBuilder:
                 problems.append(problem)
             else:
                 problems += self._warn_or_refuse([problem])
-        # A problem found above would appear a second time as a fault of the whole body.
+        # Skip this check after a problem above, which it could report a second time.
         if body is not None and not problems:
             problems += self._warn_or_refuse(self._check_body(body, validated))
         if problems:
@@ -200,7 +200,7 @@ class RequestBuilder:
         """
         if arg in self._params:
             return self._store_parameter(self._params[arg], value, arguments)
-        # The other arguments are not refused here: check() validates the whole body later.
+        # Arguments of the body are not validated one by one: check() validates the whole body.
         body = self.operation.body
         if arg in self._fields:
             self._store_field(self._fields[arg], value, arguments)
@@ -416,7 +416,7 @@ class RequestBuilder:
         configured_names = {name.lower() for name in configured}
         secret = {k: v for k, v in credentials.headers.items() if k.lower() not in configured_names}
         secret |= configured
-        # A request has only one header with cookies: a configured one gets the other cookies, too.
+        # A request has only one Cookie header, so add the other cookies to a configured one.
         pairs = [*cookies, *credentials.cookies.items()]
         if pairs:
             texts = [f"{name}={value}" for name, value in pairs]

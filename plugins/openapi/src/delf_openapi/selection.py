@@ -41,7 +41,7 @@ def choose(
     for selector in selectors:
         names = [*matcher.find(selector)]
         if setting == "confirm":
-            # Ask for approval whatever is meant: ``pets`` may be a tag in addition to a name.
+            # ``pets`` may be both a name and a tag: ask for approval in either case.
             names += matcher.tagged(selector)
         if not names:
             raise _unknown_selector_error(selector, endpoints, setting, connection_name)

@@ -15,7 +15,7 @@ from delf_schemas.plain import Misfit, without_bytes
 Pairs = list[tuple[str, str]]
 
 _UNRESERVED: Final = "-._~"
-# What may stay in a query without ending it or beginning another pair.
+# Characters that need no quoting in a query, as they neither end it nor begin another pair.
 _RESERVED: Final = _UNRESERVED + ":/?@!$'()*,;"
 _DELIMITERS: Final = {
     "form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"
@@ -59,7 +59,7 @@ def _styled_path_text(param: Param, value: Any) -> str:
         return quote(_json(value), safe=_UNRESERVED)
     # Only Swagger 2.0 allows other delimiters than a comma in a path.
     if param.style in _SWAGGER_DELIMITERS and isinstance(value, list):
-        separator = _DELIMITERS[param.style]  # percent-encoded, as all of the path
+        separator = _DELIMITERS[param.style]  # percent-encoded, like the rest of the path
         return separator.join(map(_quoted, cast("list[Any]", value)))
     if param.style == "label":  # /.5
         return "." + _expand(value, param.explode, ".")
@@ -74,8 +74,8 @@ def _has_dot_segment(quoted_text: str) -> bool:
     Many servers decode a quoted slash before they split a path into segments.
     """
     for segment in re.split(r"%2F|%5C", quoted_text, flags=re.IGNORECASE):
-        # Some servers ignore a semicolon, and the text after it, in each segment: plain semicolons
-        # are of the style ``matrix``, quoted ones of the value.
+        # Some servers ignore a semicolon, and the text after it, in each segment. A plain semicolon
+        # comes from the style ``matrix``, a quoted one from the value.
         if re.split("%3B|;", segment)[0] in (".", ".."):
             return True
     return False

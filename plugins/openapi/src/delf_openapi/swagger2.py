@@ -264,7 +264,7 @@ def _response(document: Document, raw: Any, produces: list[str]) -> Any:
         shape = cast("dict[str, Any]", schema)
         if shape.get("type") == "file":
             shape = {"type": "string", "format": "binary"}
-            # The same operation may declare JSON for its errors.
+            # A JSON type in ``produces`` may be that of the operation's errors.
             file_types = [media_type for media_type in produces if "json" not in media_type]
             produces = file_types or ["application/octet-stream"]
         result["content"] = {media_type: {"schema": shape} for media_type in produces}

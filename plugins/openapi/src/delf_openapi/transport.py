@@ -23,7 +23,7 @@ from delf_openapi.tokens import Tokens
 _TEMPORARY_STATUSES: Final = frozenset({429, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
-# As many as httpx keeps open.
+# The default of httpx.
 _MAX_CONNECTIONS: Final = 100
 _MIN_SECRET: Final = 8
 
@@ -134,8 +134,8 @@ class Transport:
         token = await self._tokens.get(request.token_url)
         _use_token(request, token)
         answer = await self._send_with_retries(request)
-        # A refused request has done nothing. But the answer may be that to a GET after a redirected
-        # write: then the write itself has been received, and must not be sent again.
+        # A request refused with 401 has done nothing, so it may be sent again. But a redirect may
+        # have replaced a write by a GET: then the server has received the write already.
         may_send_again = request.is_repeatable or not answer.replaces_write
         if answer.status == 401 and may_send_again:
             # The token was revoked early.
@@ -237,7 +237,7 @@ class Transport:
             if request.is_repeatable or not message.replaces_write:
                 raise
             raise NoAnswerError(error, may_have_taken_effect=True) from None
-        except OutcomeUnknownError:  # a ToolExecutionError that already says so
+        except OutcomeUnknownError:  # it already says what is unknown
             raise
         except ToolExecutionError as error:
             raise _redirect_error(message, request, error.message) from None

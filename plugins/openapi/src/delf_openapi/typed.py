@@ -88,7 +88,7 @@ class Typed:
             value: The body.
             reason: The reason why the body is not validated; the result has it as its only fault.
         """
-        # The fault has no place. As its kind, the reason lets each reason be reported once.
+        # The fault has no path. Each kind of fault is reported once, so the reason is the kind.
         return cls(value, (Fault(reason, kind=reason),))
 
 
@@ -233,7 +233,7 @@ class _Dates:
 
     def __init__(self, validator: Validator) -> None:
         self._validator: Any = validator
-        # By the last part of the reference.
+        # The schemas by the last part of a reference to them.
         self._schemas: Mapping[str, Any] = self._validator.schema["components"]["schemas"]
 
     def converted(self, value: Any, schema: Any) -> Any:

@@ -49,7 +49,6 @@ class Checker:
     def _checker(self, schema: Any) -> json_schema.Checker | None:
         cached = self._checkers.get(id(schema))
         if cached is None:
-            # Keep a reference to the schema, so that its id is not reused.
             cached = (schema, self._make_checker(schema))
             self._checkers[id(schema)] = cached
         return cached[1]
@@ -63,7 +62,7 @@ class Checker:
             if not isinstance(root_schema, dict):  # True: every value is valid
                 return None
             root = {**cast("dict[str, Any]", root_schema), "components": bundle["components"]}
-            # The owner is named in the message of a ToolDefinitionError, which is logged below.
+            # A ToolDefinitionError, which is logged below, names "the schema" in its message.
             return json_schema.Checker(root, "the schema")
         except (SpecError, ToolDefinitionError, RecursionError) as error:
             reason = error.message if isinstance(error, DelfError) else "it nests too deeply"

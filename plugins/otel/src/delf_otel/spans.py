@@ -42,7 +42,8 @@ from delf_otel.context import Parent, parent_in
 
 _OTHER: Final = "_OTHER"
 _MILLISECOND: Final = 0.001
-# The maximum number of tasks without an end. Interrupted tasks end in another process, or never.
+# The maximum number of unfinished tasks to remember. Tasks that end in another process, or never,
+# would otherwise pile up.
 _MAX_OPEN_TASKS: Final = 10_000
 # The names of providers in OpenTelemetry's conventions that differ from delf's names.
 _CONVENTIONS: Final = {

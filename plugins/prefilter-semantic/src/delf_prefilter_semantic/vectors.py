@@ -67,7 +67,7 @@ class CatalogVectors:
                     errors[0].describe(),
                 )
             matrix = _matrix_of(outcomes)
-            # After another failure, such as a timeout, the next start embeds all texts again.
+            # Do not cache a failure such as a timeout: the next start has to embed the texts again.
             if all(map(is_refusal, errors)):
                 await asyncio.to_thread(_write_cached, path, matrix)
         return cls(matrix, embedder)

@@ -609,7 +609,7 @@ def remove(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
 @click.pass_context
 def history(ctx: click.Context, name: str, as_json: bool) -> None:
     """List the tasks that ran a routine of this project, newest first."""
-    task_start = f"{name}("  # the text of a run's task
+    task_start = f"{name}("  # the task of each run begins with this text
     project = CurrentProject.of(state_of(ctx))
 
     async def find(journal: SharedJournal) -> list[TaskRecord]:

@@ -84,7 +84,7 @@ class RoutineTools(Connection):
             call=_caller(routine.name),
             schema=lambda: _schema(routine),
             defaults={name: item.default for name, item in routine.parameters.items()},
-            # The parameter of the function that _caller() returns, which gets the CallContext.
+            # The name of the parameter that receives the CallContext; see _caller().
             context="context",
             # The routine runs as a child task. If the call is interrupted and made again, it
             # continues the child task instead of repeating the routine's calls.

@@ -115,7 +115,8 @@ def _compare_action(
     old = {_name(text): text for text in before.parameters}
     new = {_name(text): text for text in after.parameters}
     yield from _compare_parameters(name, old, new)
-    # ``schema`` is a digest. It covers more than the parameters, whose changes are reported above.
+    # ``schema`` is a digest of the parameters and more. If the parameters are the same, report that
+    # something else in the schema has changed.
     if before.schema and old == new and after.schema != before.schema:
         yield Drift(action=name, what="the schema of its arguments has changed", matters=True)
     if after.returns != before.returns:
@@ -181,7 +182,7 @@ def _name(parameter: str) -> str:
 def _type(parameter: str) -> str:
     """Return the type of a parameter: ``int`` for ``limit: int = 50``."""
     _, _, type_and_default = parameter.partition(":")
-    # The texts of a Literal may have "=", too, so they are masked by as many other characters.
+    # Mask the texts of a Literal, which may contain "=", without changing their lengths.
     masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), type_and_default)
     masked_type, _, _ = masked.partition("=")
     return type_and_default[: len(masked_type)].strip()

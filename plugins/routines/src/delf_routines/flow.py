@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from delf.events import ASK
 
-# Regex lookahead that refuses options, comments, ``.`` and ``..`` in a part of a path.
+# Regex lookahead that refuses options (``-x``), comments (``--``), and the paths ``.`` and ``..``.
 _SAFE_PREFIX: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
 VALUE_WITHOUT_QUOTES: Final = rf"{_SAFE_PREFIX}[\w .@-]+"
 """Regex of the parameter values that are safe between quotes in a text that a script builds.
@@ -31,7 +31,7 @@ _QUOTES: Final = "'\""
 _BUILT_IN_ACTIONS: Final = frozenset(
     {"add_to_output_files", "files.read", "files.list", "llm", ASK}
 )
-# Functions whose result does not contain the text that they get, or that only print it.
+# Functions that only print their argument, or whose result does not contain its text.
 _DISPLAY_FUNCTIONS: Final = frozenset({"print", "len", "int", "float", "bool"})
 # Methods that search for their argument.
 _SEARCH_METHODS: Final = frozenset({"get", "startswith", "endswith", "count"})
@@ -279,8 +279,8 @@ class _VariableUses:
             return False
         full_name = ast.unparse(function)
         if full_name in self._actions:
-            # The argument of an action stays as it is. But a script may assign something else to
-            # the name of a connection, such as ``gmail``. The call is then not one of an action.
+            # The argument of an action is harmless. But if the script assigns something else to the
+            # name of the connection, such as ``gmail``, then the call may not be one of an action.
             connection = full_name.partition(".")[0]
             is_reassigned = self._assignment_counts[connection] > 0
             return not is_reassigned
@@ -297,7 +297,8 @@ class _VariableUses:
             case ast.Attribute(attr=method):
                 if method not in _SEARCH_METHODS:
                     return False
-                # Such as text.count(name). A further argument may be the result: d.get(key, name).
+                # The first argument is only searched for, as in text.count(name). A second one may
+                # be the result, as in d.get(key, name), so check how the result is used.
                 return node in call.args[:1] or self._is_harmless_use(call)
             case _:
                 return False

@@ -10,7 +10,7 @@ from delf_routines.routine import Parameter, Routine
 from delf_routines.saving import whole_word
 
 _LONGEST_LINE: Final = 120
-# A text of two letters, such as ``AT``, has to be equal in case, too: ``at`` is a common word.
+# Texts of at most this length must match in case, too: ``AT`` must not match the word ``at``.
 _SHORT: Final = 2
 _MONTH_NAMES: Final = (
     *("January", "February", "March", "April", "May", "June"),

@@ -101,7 +101,7 @@ class Parameter:
             raise self._value_error(
                 given, "it takes a date of the calendar, as 2026, 2026-10 or 2026-10-31"
             )
-        # The default comes from the task that was saved as the routine, and may not match.
+        # The default value, which comes from the saved task, need not match the pattern.
         if self.pattern is None or text == self.default:
             return text
         if not re.fullmatch(self.pattern, text):
@@ -271,8 +271,8 @@ class Routine:
             given: The values that differ from the original task, by name.
             script: A script that replaces the routine's own; None to use the routine's own.
         """
-        # The constructor chooses regexes that suit the script, and values() checks the values with
-        # them. So the other script needs a routine of its own.
+        # The constructor derives the regexes that values() uses from the script. So another script
+        # needs another Routine.
         routine = self if script is None else replace(self, script=script)
         head = [f"{name} = {value!r}" for name, value in routine.values(given).items()]
         return "\n".join([*head, routine.script])

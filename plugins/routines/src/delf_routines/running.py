@@ -173,7 +173,7 @@ async def _warn_of_unexpected_results(
     """Warn of empty results, of results reused in a repair, and of an answer of another shape."""
     for action in guard.unexpectedly_empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
-    # The repaired script got the results of the failed script for these calls.
+    # The repaired script did not repeat these calls: it got the results of the failed script.
     if guard.reused_change_count:
         await host.warn(
             f"calls from before the repair that were not repeated: {guard.reused_change_count}"

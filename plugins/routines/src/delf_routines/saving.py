@@ -228,8 +228,8 @@ def propose(
     used_names |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
     # Two passes, because a literal may occur before the place that gives its parameter a name, such
-    # as a keyword argument. The first pass keeps no literal: a name in ``fixed`` is one of the
-    # second pass, and may belong to another literal in the first.
+    # as a keyword argument. The first pass gets no names from ``fixed``: these are names of the
+    # second pass, and the first may give them to other literals.
     first_pass = _LiteralFinder(task, used_names, frozenset(), signatures)
     first_pass.visit(tree)
     finder = _LiteralFinder(
@@ -523,8 +523,8 @@ class _LiteralFinder(ast.NodeVisitor):
         if key in self._kept_names:
             return None
         name = self._name(value, kind)
-        # Also the name of a literal that is kept: the other parameters keep the names that the
-        # person has seen.
+        # Reserve the name even if the literal is kept, so that the other parameters keep the names
+        # that the user has seen.
         self._unavailable_names.add(name)
         if name in self._refused_names:
             self._kept_names[key] = name

@@ -73,7 +73,7 @@ class Agents:
                 hint=f"start a runner in {folder_of(setup)}; if the project was moved here, name "
                 "that folder in former_folders under [agent]",
             )
-        # Tasks that differ in other fields share an agent.
+        # Tasks that differ only in the other fields share an agent.
         agent_setup = {name: setup[name] for name in _AGENT_FIELDS if name in setup}
         key = json.dumps(agent_setup, sort_keys=True, default=str)
         async with self._lock:
@@ -85,7 +85,7 @@ class Agents:
             self._agents.move_to_end(key)
             self._use_counts[key] = self._use_counts.get(key, 0) + 1
         try:
-            # Within ``try``: if the caller is cancelled while an agent stops, the use must end.
+            # This is within ``try``, so that the use also ends if the caller is cancelled here.
             async with self._lock:
                 await self._stop_idle_agents()
             yield agent

@@ -120,9 +120,9 @@ async def _work(
     from delf_runner_dbos.runner import Runner
     from delf_runner_dbos.watching import WATCHER_OPTIONS
 
-    # What is opened registers its closing at once: whatever fails or is cancelled later, everything
-    # is closed, the last one first. After an orderly end, run() has closed the agents and DBOS
-    # already.
+    # Register the closing of each resource as soon as it is open. If a later step fails or is
+    # cancelled, all open resources are closed, the last one first. After an orderly end, run() has
+    # already closed the agents and DBOS.
     async with AsyncExitStack() as stack:
         journal = _journal(state, project, options.lease)
         stack.push_async_callback(journal.aclose)

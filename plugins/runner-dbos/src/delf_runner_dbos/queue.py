@@ -92,7 +92,7 @@ def user_queue_name(queue: str) -> str:
     DBOS limits the number of running tasks of each user, such as ``customer-7``, only in a queue in
     which all tasks have a user.
     """
-    return f"{queue}/keys"  # as earlier versions called users: their tasks may still wait there
+    return f"{queue}/keys"  # the suffix of earlier versions, whose tasks may still be queued
 
 
 def task_id_of(workflow_id: str) -> str:
@@ -106,7 +106,7 @@ def folder_of(setup: Mapping[str, Any]) -> str:
     For the task of a command, this is the command's folder; for the task of a program, the folder
     of the program's project.
     """
-    folder = setup.get("folder", setup.get(PROJECT_FOLDER))  # a program may keep anything there
+    folder = setup.get("folder", setup.get(PROJECT_FOLDER))  # a program may store any type
     return folder if isinstance(folder, str) else ""
 
 
@@ -125,7 +125,7 @@ def belongs_to_project(setup: Mapping[str, Any], former_folders: Collection[str]
     if not folder or folder in former_folders:
         return True
     own_folders = [Path.cwd().resolve()]
-    if "folder" not in setup:  # of a program's project, below whose root this process may work
+    if "folder" not in setup:  # a program submitted the task, and recorded the project's root
         own_folders.append(project_folder(Path.cwd()))
     return Path(folder).resolve() in own_folders
 

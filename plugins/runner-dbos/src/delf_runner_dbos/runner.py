@@ -121,8 +121,8 @@ class Runner:
         # The workflows that this process runs now. work() adds and removes them. A workflow may be
         # in the list twice, if it was requeued and starts again before its first run has returned.
         self._current_runs: list[_Run] = []
-        # For each workflow of other processes at the last sweep(), by id and DBOS's start time: the
-        # monotonic time of the first sweep() that saw the workflow.
+        # The running workflows of other processes, as of the latest sweep(). The key is the id and
+        # DBOS's start time, the value the monotonic time at which a sweep() first saw the workflow.
         self._first_seen: dict[tuple[str, int | None], float] = {}
         self._shutdown_requested = asyncio.Event()
         self._is_shutting_down = False
@@ -154,7 +154,7 @@ class Runner:
             work.cancel()
         await asyncio.wait(background_work)
         await workflows.stop(self._options.grace)
-        # Before the agents stop: each run leaves the list when its agent ends the task.
+        # Copy the list before the agents stop, because each run then leaves the list.
         unfinished = {run.workflow_id: run.dbos_queue_name for run in self._current_runs}
         self._is_shutting_down = True
         try:
@@ -437,8 +437,8 @@ class Runner:
         watches_call = context.get("each") is not None
         is_test = bool(context.get("test"))
         if watches_call and not is_test:
-            # This method handles errors itself: even the result of a failed firing needs the known
-            # items, which the next firing reads from the result.
+            # _fire_for_new_items() handles its own errors, because even the result of a failed
+            # firing must contain the known items for the next firing.
             return await self._fire_for_new_items(workflow_id, context)
         try:
             await self._check_user_of_schedule(context)
@@ -529,7 +529,8 @@ class Runner:
         try:
             people = await self._journal.people()
         except JournalUnavailableError as error:
-            # A ConfigurationError, too: callers would take the outage for a user without rights.
+            # JournalUnavailableError is a ConfigurationError, and callers would take it for that of
+            # a user without rights.
             raise JournalFailedError(error.message, hint=error.hint) from error
         check_may_run(user, people)
 
@@ -661,7 +662,7 @@ class Runner:
         seen_before = self._first_seen
         now = monotonic()
         self._first_seen = {key: seen_before.get(key, now) for key in running}
-        # Not at first sight: a workflow that has just started has perhaps not claimed its task yet.
+        # Skip workflows that are seen for the first time: their tasks may not be claimed yet.
         for key in running.keys() & seen_before.keys():
             workflow_id, _ = key
             if await self._is_abandoned(workflow_id, now - seen_before[key]):

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Options of ``delf run`` that a schedule does not store: those that may hold a secret, which DBOS's
-# tables would show; the journal, because runners read the project's; and those of the terminal.
+# Options of ``delf run`` that a schedule does not store: options that may hold a secret, because
+# DBOS's tables would show it; the journal, because runners use the project's journal; and options
+# of the terminal.
 _NOT_SHARED: Final = frozenset(
     {"base_url", "overrides", "journal", "calls", "verbose", "as_json", "events"}
 )
@@ -112,7 +113,7 @@ def add(
     state: State = ctx.find_root().obj
     options = Options(flags=flags_of(run_options), **remaining_options(run_options))
     if state.load_project(options.overrides, options.flags).agent.strategy == ROUTINE:
-        # The strategy may be set in delf.toml. Runners look for it only in the schedule.
+        # The strategy may come from delf.toml, but runners read it only from the schedule.
         options = replace(options, flags={**options.flags, "strategy": ROUTINE})
     new_schedule = Schedule(
         name=name,

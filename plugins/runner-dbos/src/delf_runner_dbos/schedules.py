@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from delf_engine.project.any_project import AnyProject
 
-# The fields of a schedule that DBOS stores only in its context.
+# The fields of a schedule that are stored only in the context of DBOS's schedule.
 _CONTEXT_FIELDS: Final = ("name", "task", "queue", "setup", "each", "id_field", "user")
 # The maximum number of firings without tasks that each schedule keeps in its history.
 _MAX_IDLE_FIRINGS: Final = 20
@@ -121,7 +121,7 @@ class DbosSchedules:
                     f"there is a schedule {name!r} already",
                     hint=f"delf schedule remove {shlex.quote(name)}",
                 )
-            # The random text is different for a later schedule of the same name.
+            # The random text tells this schedule from a later one of the same name.
             context = {**self._context(schedule, stored_name), "made": secrets.token_hex(8)}
             try:
                 client.create_schedule(

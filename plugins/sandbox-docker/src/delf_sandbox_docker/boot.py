@@ -138,8 +138,9 @@ def _install_seccomp_filter() -> None:
         return
     arch, make_socket = machine
     load, equal, mask, end = 0x20, 0x15, 0x54, 0x06
-    # An instruction has an opcode, an operand, and where to go on if its comparison is true and if
-    # it is false: with the next instruction, or with one of the last two, as a negative index.
+    # An instruction has an opcode, an operand and two targets: where to continue if its comparison
+    # is true, and where if it is false. A target is the next instruction, or one of the last two,
+    # which have negative indexes.
     following, refuse, allow = 0, -2, -1
     instructions = (
         (load, 4, following, following),  # the architecture

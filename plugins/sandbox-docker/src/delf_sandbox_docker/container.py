@@ -138,7 +138,7 @@ def create(
         environment={"HOME": SCRATCH, "USER": "sandbox", "PYTHONHASHSEED": "0"},
         hostname="sandbox",
         stdin_open=True,
-        detach=False,  # so that Docker closes standard input when we are gone
+        detach=False,  # so that Docker closes standard input when this process ends
         labels=labels,
         host_config=host_config,
         network_disabled=True,  # creating even an empty network takes 0.1 s
@@ -260,8 +260,8 @@ class ContainerProcess:
         """Remove the container and its folder; log if the container could not be removed."""
         removal = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container))
         try:
-            # A container that is left over is no error, because the next process removes the
-            # container: track() logs a DelfError instead of raising the error.
+            # track() logs a DelfError and does not raise it: the next process removes a container
+            # that is left over.
             with self._engine.removal_outage.track(DelfError):
                 has_ended = await self._engine.wait_while_responding({removal})
                 if not has_ended:  # the engine no longer responds

@@ -138,7 +138,7 @@ class Engine:
         Return False if some requests are not done.
         """
         while True:
-            # After a failed ping, only look which requests are done already.
+            # If a ping failed a moment ago, do not wait: see which requests are done already.
             timeout = 0 if self._failed_ping_recently() else self._ping_seconds
             _, unfinished = await asyncio.wait(requests, timeout=timeout)
             if not unfinished:

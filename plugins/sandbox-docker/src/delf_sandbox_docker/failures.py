@@ -47,7 +47,7 @@ class FailedBuilds:
             hint = str(stored["hint"])
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return  # no readable record: build
-        # More time than a record lasts remains if the machine's clock was set back.
+        # Delete an expired record, or one that lasts too long because the clock was set back.
         if not 0 < remaining_seconds <= _RECORD_SECONDS:
             with suppress(OSError):
                 path.unlink()

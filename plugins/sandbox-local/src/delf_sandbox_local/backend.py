@@ -114,8 +114,8 @@ class LocalBackend:
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
-            # A test takes the time to start a process, and is skipped where the system's settings
-            # seem to allow mount namespaces. If they do not work, the first session fails.
+            # Test only if the system's settings seem to forbid mount namespaces, because a test has
+            # to start a process. If the settings are misleading, the first session fails.
             if not self._on_disk and not namespaces.seem_available():
                 await self._confining_server()  # raises if scripts cannot run
         except SandboxUnavailableError as error:

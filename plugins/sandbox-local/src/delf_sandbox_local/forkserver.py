@@ -86,8 +86,8 @@ class ForkServer:
         # The child process, called the template, imports Python's modules once. It then forks a
         # process for each script: a guest. The key is a guest's process id.
         self._guests: dict[int, LocalProcess] = {}
-        # The exit of a short-lived guest may be reported before the answer to its fork: its exit
-        # status and processor time, by process id.
+        # The exit status and processor time of guests whose exit was reported before the answer to
+        # their fork, by process id.
         self._early_ends: dict[int, list[Any]] = {}
         self._buffer = b""  # the beginning of a message of the template, until its rest arrives
         self._scratch = ScratchFolders()
@@ -230,7 +230,7 @@ class ForkServer:
         Returns:
             The process id of the guest.
         """
-        # Outside the lock: a request with many files takes a while, and forks wait in line.
+        # Encode outside the lock, for which other forks wait: many files take a while to encode.
         payload = json.dumps(request).encode()
         async with self._request_lock:
             if not self.is_connected:
@@ -358,8 +358,7 @@ class ForkServer:
         pipe = self._process.stderr
         if pipe is None or pipe.closed:
             return ""
-        # Do not block: a script's process, forked from this process, may still hold the other end
-        # of the pipe.
+        # Do not block: a guest forked by the template may still hold the other end of the pipe.
         os.set_blocking(pipe.fileno(), False)
         text = (pipe.read(8000) or b"").decode("utf-8", "replace").strip()
         return f": {text.splitlines()[-1]}" if text else ""
@@ -367,7 +366,7 @@ class ForkServer:
     def kill(self) -> None:
         """Kill the template process and all guests."""
         self._process.kill()
-        # Also one by one, so that each knows that it was killed, and its whole group goes.
+        # Kill each guest, too: it then knows that it was killed, and its process group is killed.
         for guest in list(self._guests.values()):
             guest.kill()
 
@@ -389,7 +388,7 @@ class ForkServer:
         """Kill the template and all guests, and wait until they are gone. Idempotent."""
         self.kill()
         if self._process.returncode is None:
-            # Reaped before the folders go: a dying process may still write into them.
+            # Reap the template before removing the folders: a dying process may still write there.
             await asyncio.to_thread(self._process.wait)
         self._disconnect()
         if self._process.stderr is not None:

@@ -39,7 +39,7 @@ def _reason_against(library: str) -> str | None:
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        # Such as ``sklearn``, a module of the package scikit-learn.
+        # The name may be that of a module, such as ``sklearn`` of the package scikit-learn.
         if not requirement.specifier and _is_module(import_names(name)[0]):
             return None
         return f"it is not installed; install it with {remedy}"

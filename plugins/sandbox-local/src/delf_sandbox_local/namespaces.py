@@ -97,7 +97,7 @@ def enter() -> list[str]:
         created.append("network")
     if "network" in created:
         libc.sethostname(_HOST_NAME, len(_HOST_NAME))
-    # Some systems refuse mounts even in the new namespaces, which only a mount on /tmp shows.
+    # Try a mount on /tmp, because some systems refuse mounts even in the new namespaces.
     if (
         libc.unshare(_NEWNS) == 0
         and libc.mount(None, b"/", None, _REC | _PRIVATE, None) == 0

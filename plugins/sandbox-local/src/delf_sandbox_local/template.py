@@ -91,8 +91,8 @@ def serve(descriptor: int, parent: int, linux_namespaces: list[str], server: Ser
         linux_namespaces: The names of the namespaces, from :func:`make_ready`.
         server: The server, from :func:`make_ready`.
     """
-    # Only now, after make_ready() has changed this process's credentials: such a change would reset
-    # the death signal.
+    # Set the death signal after make_ready(), which changes this process's credentials and so would
+    # reset the signal.
     system.die_with_parent(parent)
     # The host ends guests one by one; a Ctrl-C here would end all of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -122,7 +122,8 @@ class _TemplateProcess:
         self._server = server
         self._host_socket = host_socket
         self._linux_namespaces = linux_namespaces
-        # A signal, as for the exit of a guest, writes a byte to this pipe and so ends a poll().
+        # Each signal, such as SIGCHLD when a guest ends, writes a byte to this pipe, which ends a
+        # poll().
         self._wake_up_reader, self._wake_up_writer = os.pipe()
         os.set_blocking(self._wake_up_reader, False)
         os.set_blocking(self._wake_up_writer, False)
@@ -208,10 +209,10 @@ class _TemplateProcess:
             _make_libraries_importable(request["libraries"])
             max_threads = request["max_threads"]
             confine(limits, request["readable"], scratch, max_threads=max_threads)
-            # Not before, because errors of the steps above are written to standard error.
+            # Redirect standard error last, because errors of the steps above are written to it.
             os.dup2(null_device, 2)
             os.close(null_device)
-            # Ends the process itself at the end of the session, and so never returns.
+            # serve() ends the process at the end of the session, so it never returns.
             self._server.serve(wire, wire, threads=max_threads > 0)
         except BaseException as error:
             sys.excepthook(type(error), error, error.__traceback__)

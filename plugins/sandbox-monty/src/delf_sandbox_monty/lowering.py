@@ -158,7 +158,7 @@ class MontyRewriting(Rewriting):
         label = self._names.calls[id(node)]
         connection, _, method = label.partition(".")
         # ``fetch(x)`` becomes ``LATER("fetch(…) on line 3", fetch)(x)``. If the script never awaits
-        # the call, an error message quotes this text.
+        # the call, an error message quotes the text in double quotes.
         function = node.func
         if method:
             # Monty cannot pass ``mail.send`` as an argument, so pass the plain function that stands
@@ -250,8 +250,8 @@ class Lowering(ast.NodeTransformer):
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
         self._modules_and_classes: set[str] = set()
-        # The names passed to ``functools.wraps``, each of a wrapped function. They show that other
-        # names of the script may mean wrappers.
+        # The names of the functions that are passed to ``functools.wraps``. If there are any, other
+        # functions of the script may be wrappers.
         self._functions_passed_to_wraps: set[str] = set()
         # The number of context managers rewritten so far, for unique names of variables.
         self._context_manager_count = 0
@@ -392,7 +392,8 @@ class Lowering(ast.NodeTransformer):
         self.generic_visit(node)
         node.iter = await_node(call(AS_AWAITABLE, node.iter))
         plain: Any = node
-        # In place: other parts of the tree refer to this node, and the fields are the same.
+        # Change the node in place, because other parts of the tree refer to this node. Both classes
+        # have the same fields.
         plain.__class__ = ast.For
         return plain
 
@@ -417,7 +418,7 @@ class Lowering(ast.NodeTransformer):
         self, node: Any, item: ast.withitem, body: list[ast.stmt]
     ) -> list[ast.stmt]:
         """Build the statements that replace ``async with MANAGER as TARGET: BODY``."""
-        # Numbered variables, because statements nest: an inner one must not overwrite an outer one.
+        # Number the variables, so that a nested statement does not overwrite the outer one's.
         self._context_manager_count += 1
         template = _EXPANDED_ASYNC_WITH.format(number=self._context_manager_count)
         statements: list[Any] = list(ast.parse(template).body)

@@ -183,7 +183,8 @@ class MontySession:
         await self._restore_tool_names()
         self._script_names.add(prepared)
         self._reassigned_tools.update(prepared.reassigned_tools)
-        # Monty's name of the next text that it runs. _restore_tool_names() above may have run one.
+        # The key is Monty's file name for the next text. Compute the name only here, because
+        # _restore_tool_names() may have run a text.
         self._sources[f"<python-input-{self._run_count}>"] = Source(code, prepared.lines)
         self._script = _ScriptState(host)
         self._budget.begin_script()
@@ -313,7 +314,7 @@ class MontySession:
     async def _run_in_monty(self, code: str) -> Any:
         """Run code in the interpreter; return the value of its last expression."""
         self._run_count += 1
-        # Monty's threads keep the current context, for a while even after the end of the run.
+        # Without this, Monty's threads would keep the current context for a while after the run.
         return await without_context(
             self._pool_session.feed_run,
             code,

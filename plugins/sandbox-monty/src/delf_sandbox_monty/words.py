@@ -129,8 +129,8 @@ def describe(
         limits: The limits of the session.
     """
     inner: BaseException = error.exception()
-    # Cut the message first: it may be very long, and the replacement searches all of it. The one
-    # character too many lets the outcome mark the message as truncated.
+    # Cut the message first: it may be very long, and the replacement searches all of it. Leave one
+    # character too many, so that the outcome marks the message as truncated.
     text = replace_type_names(str(inner)[: MAX_MESSAGE + 1])
     line, source = _innermost_line(error, sources)
     if isinstance(inner, MemoryError):

@@ -154,8 +154,8 @@ class Application:
             ):
                 self._background_tasks.add(shared_task(work))
             self._loop_end_watcher = _LoopEndWatcher(self.agent)
-            # A loop that is closed cancels all tasks, so also this task, which then cancels the
-            # future that it awaits: the watcher.
+            # A closed event loop cancels all tasks. The cancelled task then cancels the watcher,
+            # the future that the task awaits.
             self._background_tasks.add(shared_task(self._loop_end_watcher.wait()))
             self._started = True
             for task in self.first_tasks:
@@ -386,7 +386,7 @@ def _refuse_wildcards_without_keys(settings: ServeSettings, *, has_keys: bool) -
 
 def _files_folder(settings: ServeSettings) -> Path:
     if settings.files_folder is not None:
-        # As tasks record the paths of their files, which are compared with this one.
+        # Use an absolute path, because it is compared with the paths of files that tasks record.
         return expand_home(settings.files_folder).absolute()
     return user_folder("data") / "files"
 

@@ -291,7 +291,7 @@ class Approvals:
 
     async def _action(self, record: RequestRecord) -> Action | None:
         """Return the action of a request; None if this process does not have the action."""
-        # Requests name the only action of a function by the function's name, without a dot.
+        # A request for a call of a plain function has only the function's name, without a dot.
         owner, _, method = record.requested.action.partition(".")
         for connection in self._agent.tools:
             if connection.name != owner:

@@ -146,7 +146,7 @@ class Budgets:
         own_ledger = await self._own_ledger(caller)
         ledgers = [] if own_ledger is None else [(caller.name, own_ledger)]
         for team in sorted(caller.teams & self._limits.keys()):
-            # Read again for each refresh, because the team may change during the month.
+            # A function, called at each refresh, because the team may change during the month.
             members = partial(self._keys.users_of_team, team)
             ledger = await self._up_to_date_ledger(("team", team), team, members)
             ledgers.append((team, ledger))
@@ -163,7 +163,7 @@ class Budgets:
             return None
         if caller.user is None and self._keys:  # a webhook, which only budgets of teams cover
             return None
-        # Without a user, the server has no keys: all tasks of the journal belong to its local user.
+        # If the caller has no user, the server has no keys, and all tasks belong to its local user.
         users = None if caller.user is None else (caller.user,)
         ledger_key: _LedgerKey = ("user", caller.user)
         return await self._up_to_date_ledger(ledger_key, caller.name, lambda: users)

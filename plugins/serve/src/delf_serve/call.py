@@ -190,7 +190,7 @@ class Call:
         size = 0
         more = True
         while more:
-            # Each received byte extends the deadline, but too little for a client that stalls.
+            # Each received byte extends the deadline, but too little for a client that is too slow.
             deadline = began + self.service.settings.body_seconds + size / _MIN_BYTES_PER_SECOND
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):

@@ -84,7 +84,7 @@ class Uploads:
         failed and removed uploads.
         """
         async with self._counting_lock:
-            # The unwritten bytes of another upload in progress would not be measured.
+            # Do not measure during another upload, whose unwritten bytes would be missing.
             if self._upload_count == 0:
                 self._used_bytes = await asyncio.to_thread(self._measure_usage)
             self._upload_count += 1

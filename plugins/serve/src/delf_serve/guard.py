@@ -74,7 +74,7 @@ _UNREPEATABLE_HEADERS: Final = frozenset(
 _KEY_HEADERS: Final = frozenset({b"authorization", b"x-api-key"})
 _FORWARDED: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 _HOST: Final = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-# The maximum number of wrong keys per minute from one client, and of attempts with one key.
+# The maximum number of wrong keys per minute from one client, and of attempts with one wrong key.
 _MAX_WRONG_KEYS: Final = 30
 _MAX_COUNTED: Final = 10_000
 POLICY: Final = (
@@ -194,8 +194,8 @@ class Guard:
             return
         caller = await self._authenticate(scope, headers, path, method)
         scope["delf.caller"] = caller
-        # The page, which sends no key, loads a dozen files at once: they do not count. A program,
-        # which sends its key, is limited at every path.
+        # Do not count the page's files, because a browser loads a dozen of them at once, without a
+        # key. A program sends its key, so its requests count at every path.
         has_no_key = headers.keys().isdisjoint(_KEY_HEADERS)
         is_page_asset = _is_public(path) and has_no_key
         if self._settings.rate and not is_page_asset:
@@ -214,8 +214,8 @@ class Guard:
             sender.origin = origin
             return
         is_harmless = scope["method"] in _SAFE or _is_same_origin(scope, origin)
-        # A preflight request has a safe method, but asks for another one. Browsers send none for
-        # a page of the same origin.
+        # Refuse a preflight request although its method is safe: it asks for another method, and
+        # browsers do not send it for pages of the same origin.
         if is_preflight or not is_harmless:
             raise ProblemError(403, "pages of this origin may not use the API")
 
@@ -366,7 +366,7 @@ class Guard:
         """
         client = client_of(scope.get("client"))
         client_count = self._count_wrong(f"client {client}")
-        # A program with an old key may run on many machines.
+        # Count the attempts by key, too: a program with an old key may run on many machines.
         key_count = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")
         if client_count <= _MAX_WRONG_KEYS:
             _log.warning("a wrong API key was shown by %s, for %s", client, ascii(path_of(scope)))

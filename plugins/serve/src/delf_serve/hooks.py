@@ -89,7 +89,7 @@ class Hooks:
             RunRequest.model_construct(task=await self._task_text(hook, message)),
             caller,
             idempotency_key=message_id,
-            # Not the user, who may be replaced before the message comes again.
+            # The hook, not the user, who may be replaced before the message comes again.
             key_scope=f"hook\n{name}",
             strategy=ROUTINE if hook.routine else None,
             client=client,
