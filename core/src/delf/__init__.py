@@ -153,7 +153,7 @@ def _warn_of_namesake() -> None:
     if namesake.is_installed_beside(__file__):
         import warnings
 
-        # Show the line that imports delf; level 2 would be the call in this module.
+        # Level 3 shows the line that imports delf. Level 2 would show the call in this module.
         warnings.warn(f"{namesake.WARNING}: {namesake.REMEDY}", stacklevel=3)
 
 
@@ -179,7 +179,8 @@ if not TYPE_CHECKING:  # a checker that saw __getattr__ would accept any name
 def _import_from_plugin(name: str) -> Any:
     """Return a public name that an installed plugin exports; raise AttributeError for others."""
     exports = list(__all__)
-    # Tools that inspect all modules ask each for private names, which no plugin exports.
+    # Tools that inspect modules ask for private names. No plugin exports these names, so such a
+    # request does not discover the plugins.
     if not name.startswith("_"):
         from delf.packages.official import packages
         from delf.plugins.host import PluginHost

@@ -19,7 +19,8 @@ _WORD: Final = (
     r"(?:[a-z]+[:_])?(?:ant)?"
     r"(?:think(?:ing)?|thoughts?|reasoning|reflection|scratch_?pad|(?:inner_)?monologue)"
 )
-# The opening mark of each form, and its closing mark, with the word of the opening mark as ``{}``.
+# Pairs of the pattern of an opening mark and the template of its closing mark. In the template,
+# ``{}`` stands for the word that the pattern matched.
 _MARK_PATTERNS: Final = (
     (rf"<({_WORD})(?:\s[^<>\n]*)?>", r"</{}>"),  # a tag
     (rf"\[({_WORD})\]", r"[/{}]"),  # a tag in square brackets
@@ -137,7 +138,7 @@ class Opening(NamedTuple):
 
 def find_reasoning_opening(text: str) -> Opening | None:
     """Return the opening mark of reasoning if the text starts with such a mark, else None."""
-    start = len(text) - len(text.lstrip())  # the index of the first character but blanks
+    start = len(text) - len(text.lstrip())  # the index of the first character that is not a blank
     for opening_pattern, closing_template in _MARK_PATTERNS:
         opening_match = re.compile(opening_pattern, re.IGNORECASE).match(text, start)
         if opening_match is not None:
@@ -183,7 +184,7 @@ def _find_unopened_closing(text: str) -> tuple[int, int] | None:
     if last is None:
         return None
     start, _ = last
-    # With an opening mark before the closing mark, the answer merely talks about such marks.
+    # If an opening mark precedes the closing mark, the answer merely talks about such marks.
     if _ANY_OPENING.search(text, 0, start):
         return None
     return last
@@ -211,7 +212,7 @@ def _split_channels(text: str) -> SplitAnswer:
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]
-    thoughts = [unlabelled_text.strip()]  # only the channel "final" and tool calls are the answer
+    thoughts = [unlabelled_text.strip()]  # text outside of all channels counts as reasoning
     final_texts = list[str]()
     call_arguments = list[str]()
     for part in _HARMONY.finditer(text):
@@ -287,7 +288,7 @@ def join_continuation(first: str, second: str) -> str | None:
     if code_start is not None:
         return _join_code(first, code_start, second)
     repeated_start = first.strip()[:_COMPARED_CHARACTERS]
-    repeats_answer = second.lstrip().startswith(repeated_start)  # or the first text is empty
+    repeats_answer = second.lstrip().startswith(repeated_start)  # True for an empty repeated_start
     return second if repeats_answer else first + second
 
 
@@ -314,8 +315,8 @@ def _join_code(first: str, code_start: int, second: str) -> str | None:
     *whole_lines, broken_line = code.split("\n")
     if broken_line.strip():
         return _join_at_broken_line(first, broken_line, second)
-    # With ``page = next_page()`` at the end of the first text and at the start of the second, the
-    # model may repeat the line, or the code may have the line twice.
+    # If the first text ends with the line ``page = next_page()`` and the second begins with the
+    # same line, either the model repeated the line, or the code really has the line twice.
     last_line = whole_lines[-1].strip() if whole_lines else ""
     is_ambiguous = last_line != "" and last_line == _first_line(second)
     return None if is_ambiguous else first + second

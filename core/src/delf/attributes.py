@@ -26,7 +26,7 @@ class FixedAttributes:
     # The hint of the error for assigning an attribute; ``{name}`` stands for the attribute.
     _fixed_hint: ClassVar[str] = "make another one with this option"
 
-    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+    if not TYPE_CHECKING:  # a type checker that saw this would allow any name
 
         def __setattr__(self, name: str, value: object) -> None:
             """Set an attribute; raise for a public attribute that is fixed or unknown.

@@ -180,7 +180,8 @@ class EnvFile:
 
         values: dict[str, str] = {}
         for name, value in self.entries:
-            # A variable of the process overrides an earlier line, as for settings themselves.
+            # ``${NAME}`` in a value means the variable of the process, or else an earlier line of
+            # the file. Settings themselves have the same precedence.
             known_variables: dict[str, str | None] = {**values, **environ}
             parts = (atom.resolve(known_variables) for atom in parse_variables(value))
             values[name] = SourcedText("".join(parts), "project")

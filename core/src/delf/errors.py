@@ -512,9 +512,9 @@ class UnrecordedCallError(TaskLeftError):
     default_hint = "the task stopped there; resume it when the journal can be written"
 
 
-# Matches the beginning of a URL with a password, which may have a slash in it.
+# Matches a URL with a password, from ``://`` to the ``@`` after the password.
 #
-# A password that has been redacted already stays as it is.
+# The password may contain a slash. A password that has been redacted already does not match.
 _PASSWORD: Final = re.compile(r"(://[^\s/:@]*:)(?!\[redacted\]@)[^\s@]+@")
 _WORD: Final = re.compile(r"\S+")
 
@@ -551,7 +551,7 @@ def describe_exception(error: BaseException) -> str:
         return "; ".join(map(describe_exception, members))
     try:
         text = without_passwords(str(error))
-    except Exception:  # a class of a library's author may raise anything
+    except Exception:  # ``__str__`` of a library's class may raise anything
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -633,7 +633,7 @@ def check_above_zero(subject: str, value: object) -> None:
     Raises:
         ConfigurationError: If the value is not a number above zero.
     """
-    # NaN is neither above 0 nor below.
+    # ``not value > 0`` is True for NaN; ``value <= 0`` would be False.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ConfigurationError(f"{subject} is {value!r}", hint="give a number above 0")
 

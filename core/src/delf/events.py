@@ -1004,8 +1004,8 @@ _FIXED_WORDS: Final = frozenset(
     {"CallStatus", "ScriptStatus", "Cancellation", "DecisionKind", "DecisionSource", "Remember"}
     | {"Covers", "Effect", "Isolation", "Purpose", "Trust"}
 )
-# The fields of each class of events that may contain other text, and so a secret. A digest is text,
-# but of hexadecimal digits.
+# For each class of events, the fields that may contain free text, and therefore a secret. Digests
+# are left out, because they consist of hexadecimal digits.
 _TEXTS: Final = {
     cls: tuple(
         f.name
@@ -1016,7 +1016,7 @@ _TEXTS: Final = {
     )
     for cls in _TYPES.values()
 }
-# The fields of each class of events whose values may be mutable, and so are copied and frozen.
+# For each class of events, the fields whose values may be mutable, and are copied and frozen.
 _MUTABLE_FIELDS: Final = {
     cls: tuple(
         f.name
@@ -1090,10 +1090,11 @@ def decode(record: Mapping[str, Any]) -> Event:
     data = from_jsonable(record["data"])
     if "user" in _FIELDS[cls]:
         data = with_user(data)
-    # A field that was added or removed since the event was stored has its default, or is dropped.
+    # Another version of delf may have stored the event: a missing field gets its default, and an
+    # unknown field is dropped.
     known_data = {name: data[name] for name in _FIELDS[cls] if name in data}
     known_fields = frozen_fields(cls, known_data)
-    # These two fields have objects of delf's classes, which JSON can only hold as tables.
+    # These two fields hold objects of delf's classes, which JSON stores as tables.
     if "usage" in known_fields:
         known_fields["usage"] = Usage(**known_fields["usage"])
     if "calls" in known_fields:
@@ -1109,7 +1110,7 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 
 def size_of(event: Event) -> int:
     """Estimate the bytes of memory that an event takes; counting stops at 64 MB."""
-    size = _EVENT_BYTES  # of all other fields
+    size = _EVENT_BYTES  # for the fields that are not counted below
     for name in _TEXTS[type(event)]:
         value = getattr(event, name)
         if type(value) is str:

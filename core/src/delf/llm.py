@@ -204,7 +204,7 @@ def _values_without_fallbacks(config: LLMConfig) -> list[Any]:
 
     The values are the type, the secrets and all other fields.
     """
-    # The key and the headers are no fields, so that their values are shown nowhere.
+    # The key and the headers are not dataclass fields, so they are added to the list.
     values = [getattr(config, item.name) for item in fields(config) if item.name != "fallbacks"]
     return [type(config), config.api_key, config.headers, *values]
 
@@ -213,7 +213,8 @@ def _secret(name: str) -> property:
     return property(lambda self: self._secrets.value[name])
 
 
-# Set after the class is created: a dataclass would take the properties for default values.
+# These properties are set after the class is created, because ``@dataclass`` would take properties
+# in the class body for default values.
 LLMConfig.api_key = _secret("api_key")  # pyright: ignore[reportAttributeAccessIssue]
 LLMConfig.headers = _secret("headers")  # pyright: ignore[reportAttributeAccessIssue]
 

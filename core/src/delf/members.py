@@ -23,7 +23,7 @@ class ProtocolMeta(_TypeOfProtocol):
         """Return whether an object implements the protocol, itself or by ``__getattr__``."""
         if super().__instancecheck__(instance):
             return True
-        is_protocol = getattr(cls, "_is_protocol", False)  # False for a class that implements one
+        is_protocol = getattr(cls, "_is_protocol", False)  # False for an implementing class
         forwards = hasattr(type(instance), "__getattr__")
         return is_protocol and forwards and all(hasattr(instance, name) for name in members(cls))
 

@@ -34,7 +34,7 @@ else:
         """
 
         def make(cls: type) -> type:
-            # A class without a docstring would get its signature as the docstring.
+            # Set a missing docstring, because ``dataclass`` would set it to the signature.
             cls.__doc__ = cls.__doc__ or cls.__name__
             cls = _with_fields(cls, frozen=frozen, slots=slots, kw_only=kw_only)
             for name, method in _methods(cls, frozen=frozen, slots=slots).items():
@@ -48,7 +48,8 @@ else:
         return make
 
 
-# Modules are imported in several threads, and _with_fields() changes the marks of base classes.
+# Modules are imported in several threads, and _with_fields() changes the ``frozen`` flags of base
+# classes for a moment.
 _BASES_LOCK: Final = threading.RLock()
 
 
@@ -72,7 +73,7 @@ def _with_fields(cls: type, *, frozen: bool, slots: bool, kw_only: bool) -> Any:
             made = add_fields(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
         finally:
             for params in base_params:
-                params.frozen = frozen  # as before: the check above compared the values
+                params.frozen = frozen  # the old value, by the check above
     made.__dataclass_params__.frozen = frozen
     return made
 

@@ -326,7 +326,7 @@ def _check_addresses(
             continue
         declared_fields = _declared_addresses(cls, field)
         for key in keys_from_project:
-            if declared_fields is None:  # then the name and value of a field decide
+            if declared_fields is None:  # judge by the setting's name and value
                 is_address = _is_address(key, values[key])
             else:
                 is_address = key in declared_fields

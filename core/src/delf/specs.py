@@ -361,8 +361,8 @@ class Provider:
         Args:
             at_address: Whether the user gives a ``base_url``.
         """
-        # The server at a ``base_url`` may have models of any name, even ``acme/mini``. Only if the
-        # provider has a protocol of its own, ``acme/*`` selects the provider there, too.
+        # The server at a ``base_url`` may have models of any name, even ``acme/mini``. There,
+        # ``acme/*`` selects the provider only if the provider has a protocol of its own.
         if not at_address or self.own_protocol:
             yield from (f"{name_or_alias}/*" for name_or_alias in self.words)
         if not at_address:

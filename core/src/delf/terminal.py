@@ -13,7 +13,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final, TextIO
 
-# The patterns are compiled when a text first needs them: most runs show ASCII alone.
+# The patterns below are strings, compiled when a text first needs them: most runs show only ASCII.
+
 # Invisible characters that Unicode classifies as letters, marks or spaces.
 _INVISIBLE: Final = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u205f\u2800\u3164\ufe00-\ufe0f\uffa0"
@@ -117,7 +118,7 @@ def _escape_marks(marks: re.Match[str]) -> str:
 
 def _escape_hidden(text: str) -> str:
     """Escape each invisible or misleading character; spaces of any kind become plain spaces."""
-    # In a file from Windows, each line would otherwise end in an escaped character.
+    # Lines of Windows files end with "\r\n". The "\r" is dropped, and not shown escaped.
     text = text.replace("\r\n", "\n")
     if _is_all_visible(text):
         return text

@@ -26,5 +26,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # The names of the kit: ``__all__`` is no global variable of this module.
+    # This module has no variable ``__all__``; __getattr__() returns the kit's.
     return sorted(__getattr__("__all__"))

@@ -17,8 +17,8 @@ _RESEND_SECONDS = 0.02
 
 def main() -> int:
     """Run the ``delf`` program, and return its exit status."""
-    # A start makes hardly any garbage. Collecting after each 700 objects, and again at the exit,
-    # would take a quarter of a short run.
+    # Starting the program makes hardly any garbage. The default collections, after every 700 new
+    # objects and at the exit, would take a quarter of a short run.
     gc.set_threshold(_GC_THRESHOLD)
     try:
         return _run()
@@ -39,7 +39,8 @@ def _run() -> int:
     except ModuleNotFoundError:
         return _without_commands(sys.argv[1:])
     program = importlib.import_module("delf_cli.main")
-    # Python passes a KeyboardInterrupt in a finalizer to this hook instead of the program.
+    # If Ctrl-C arrives during a finalizer, Python passes the KeyboardInterrupt to this hook and
+    # does not raise it in the program.
     sys.unraisablehook = _interrupt_again
     try:
         signal.signal(signal.SIGINT, handler_in_main)

@@ -24,7 +24,8 @@ class ResetsAfterFork(Protocol):
 
 
 _objects: Final[weakref.WeakSet[ResetsAfterFork]] = weakref.WeakSet()
-# The state that forked objects had in the parent. Its deletion could end the parent's connections.
+# In a forked process, the state that its objects had in the parent. This list keeps the state
+# alive, because deleting the state could close the parent's connections.
 _left_to_parent: Final[list[dict[str, Any]]] = []
 
 

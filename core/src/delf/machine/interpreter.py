@@ -59,7 +59,7 @@ def _find_python(configured_path: str | None, program: str | None, frozen: bool)
             f"{VARIABLE} is {configured_path!r}, which is not a Python {_VERSION}",
             hint=f"give the path of a Python {_VERSION}, or unset it",
         )
-    # The name of an ordinary interpreter shows what the program is, without running it once more.
+    # A program with the name of an ordinary interpreter is one; it need not be run to find out.
     if program and not frozen and _NAME.fullmatch(os.path.basename(program)):  # noqa: PTH119
         return program
     for candidate in _candidates(frozen):

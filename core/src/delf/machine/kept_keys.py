@@ -140,7 +140,7 @@ def own_variables() -> dict[str, str]:
     process = dict(os.environ)
     try:
         stored_keys = KeptKeys.here().values(process)
-    except ConfigurationError:  # without a home folder, the user cannot have stored any
+    except ConfigurationError:  # without a home folder, no key can have been stored
         return process
     return {**stored_keys, **process}
 
@@ -159,7 +159,7 @@ def _keyring() -> Any:
         return None
     try:
         backend = keyring.get_keyring()
-        # The backend that always fails has priority 0, and the one in plain text less than 1.
+        # The backend that always fails has priority 0; the plain-text backend is below 1, too.
         usable = backend.priority >= 1
     except Exception as error:  # keyrings raise errors of any type
         _log.debug("no keyring can be used: %s", error)

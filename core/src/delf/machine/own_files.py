@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from delf.errors import ConfigurationError
 
-# A file or link that somebody else left under this name is an error, and is not written to.
+# Opening fails if the name exists, so that nothing is written to somebody else's file or link.
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """The flags to read a file that a stranger may have made: follow no link, and wait for no pipe."""
@@ -69,8 +69,9 @@ def make_private_file(path: Path) -> None:
     """
     make_private_folder(path.parent)
     with suppress(FileExistsError):
-        # realpath(), because O_EXCL refuses a link even if its target is missing. The library that
-        # opens the link later would create the target so that others can read it.
+        # If the path is a link, realpath() makes open() create the missing target: O_EXCL refuses
+        # the link itself, and the library that opens the link later would create a target that
+        # other users can read.
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 

@@ -11,7 +11,7 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-# Public addresses that lead into the network of a cloud: its services for its machines.
+# Public addresses at which a cloud serves only its own machines. This one belongs to Azure.
 _INNER_V4: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
 _LAST_32: Final = 0xFFFF_FFFF
 
@@ -36,7 +36,7 @@ def is_private(host: str) -> bool:
 
 def _addresses_of(host: str) -> set[Address]:
     """Return the IP addresses of a host; none if the host cannot be resolved."""
-    with suppress(ValueError):  # raised for a name
+    with suppress(ValueError):  # the host is a name, not an address
         return {ipaddress.ip_address(host.strip("[]"))}
     try:
         resolved = socket.getaddrinfo(host, None)

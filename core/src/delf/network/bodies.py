@@ -20,7 +20,7 @@ ACCEPTED: Final = "gzip, deflate"
 
 _PIECE: Final = 64 * 1024
 _PIECES_PER_TURN: Final = 16
-_GZIP: Final = zlib.MAX_WBITS | 16  # gzip header; a negative value: no header
+_GZIP: Final = zlib.MAX_WBITS | 16  # expect a gzip header; a negative value expects no header
 _RAW: Final = -zlib.MAX_WBITS
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 # Servers send "deflate" with zlib's header or without; the first byte of the data shows which.
@@ -95,7 +95,7 @@ class Inflater:
             raise BodyEncodingError(f"it is compressed as {encoding[:40]}, which was not asked for")
         self._encoding = encoding
         self._decompressor: Any = None
-        self._start_of_member = b""  # received after the end of a gzip member
+        self._start_of_member = b""  # the first bytes after the end of a gzip member
         self._max_bytes = max_bytes
         self._received_bytes = self._inflated_bytes = 0
 
@@ -110,15 +110,15 @@ class Inflater:
             BodyEncodingError: If the compressed data is corrupt.
         """
         self._received_bytes += len(data)
-        # In parts, because zlib copies all remaining bytes at the end of each gzip member. For many
-        # small members in one long ``data``, that would take quadratic time.
+        # Split the data, because zlib copies all remaining bytes at the end of each gzip member.
+        # Many small members in one long ``data`` would take quadratic time.
         parts = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
         for piece in itertools.chain.from_iterable(map(self._inflate, parts)):
             self._inflated_bytes += len(piece)
             if self._inflated_bytes > self._max_bytes:
                 break
             yield piece
-        # Received bytes may be more than the inflated ones, for example if gzip members are empty.
+        # The received bytes are limited, too, because empty gzip members inflate to nothing.
         if max(self._received_bytes, self._inflated_bytes) > self._max_bytes:
             raise BodyTooLargeError(f"it has more than {self._max_bytes:,} bytes")
 

@@ -22,9 +22,10 @@ _OFTEN_VALID_UTF8: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
 _NO_CHARSETS: Final = frozenset(
     {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"}
 )
-# The codec to use for a label.
+# The codec that replaces the one named by a label.
 #
-# Texts with these labels often contain characters of a larger charset, which the codec supports.
+# Texts with these labels often contain characters of a larger charset, which the replacement can
+# decode.
 _SUPERSETS: Final = {
     **dict.fromkeys(("gb2312", "gbk", "euc-cn", "gb-2312-80", "chinese", "cn-gb"), "gb18030"),
     **dict.fromkeys(("shift-jis", "sjis", "ms-kanji", "windows-31j"), "cp932"),
@@ -54,7 +55,7 @@ def codec_of(label: str | None) -> str | None:
     name = _SUPERSETS.get(name.removeprefix("x-"), name)
     try:
         codec = codecs.lookup(name).name
-        "".encode(codec)  # raises for a codec of bytes, such as "hex"
+        "".encode(codec)  # raises for a codec that does not encode text, such as "hex"
     except (LookupError, ValueError):
         return None
     return None if codec in _NO_CHARSETS else codec

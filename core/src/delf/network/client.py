@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-# httpx logs every address, including credentials in queries and addresses of uploads.
+# True during a request of delf. httpx's log messages about such a request are dropped, because they
+# contain its URL, and the query of a URL may contain credentials.
 _is_own_request: ContextVar[bool] = ContextVar("delf_network_request", default=False)
 _httpx_log: Final = logging.getLogger("httpx")
 

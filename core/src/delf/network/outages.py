@@ -8,7 +8,7 @@ from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
-# The :class:`Outage` that writes the log messages about each service, as weak references.
+# For each service, a weak reference to the :class:`Outage` that logs the service's failures.
 _reporting_outages: WeakValueDictionary[Hashable, Outage] = WeakValueDictionary()
 
 
@@ -64,7 +64,7 @@ class Outage:
             # This object becomes the reporter, unless the service has one already.
             reporter = _reporting_outages.setdefault(self._service, self)
         else:
-            # Without a reporter, which ends with the reporter's own success, use this object.
+            # A reporter is removed when it records a success. Use this object if none is left.
             reporter = _reporting_outages.get(self._service, self)
         reporter.shared_failures += 1
         begins_outage = is_first and reporter is self

@@ -92,7 +92,7 @@ class Proxies:
         self._direct_entries = re.findall(r"[^,\s]+", proxy_urls.get("no", "").lower())
         self._proxy_by_scheme: dict[str, Proxy] = {}
         for scheme in _PORTS:
-            # The variable of a scheme comes after ALL_PROXY, so that it takes precedence.
+            # ALL_PROXY comes first, so that the variable of the scheme overrides it.
             for name in ("all", scheme):
                 url = proxy_urls.get(name)
                 if url:
@@ -155,7 +155,7 @@ def _is_exempt(entry: str, host: str, address: Any, port: int) -> bool:
     """Return True if an entry of ``NO_PROXY`` exempts a host and port from the proxy."""
     if entry == "*":
         return True
-    # More than one colon without brackets is an IPv6 address, whose last part is no port.
+    # Several colons without brackets mean an IPv6 address; its last part is not a port.
     is_bare_ipv6 = entry.count(":") > 1 and not entry.startswith("[")
     if "/" in entry or is_bare_ipv6:
         return _is_within(entry, address)

@@ -25,7 +25,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return float(header)
     try:
         return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    except (ValueError, OverflowError):  # the second for a date with too large a number
+    except (ValueError, OverflowError):  # OverflowError if a number in the date is too large
         return None
 
 

@@ -27,7 +27,7 @@ def is_installed_beside(file: str) -> bool:
     try:
         site_packages = os.path.dirname(os.path.dirname(file))  # noqa: PTH120 - quick
         names = os.listdir(site_packages)  # noqa: PTH208 - quick
-    except OSError:  # in an archive nothing is installed
+    except OSError:  # delf is imported from an archive, not a folder
         return False
     for name in names:
         if name.startswith(prefix):

@@ -39,9 +39,9 @@ ErrorT = TypeVar("ErrorT", bound=DelfError)
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 
-# The fit of a fallback plugin, the same as for a pattern ``*`` of one character.
+# The score of a fallback plugin, the same as for ``*``, a pattern of one character.
 _FALLBACK_SCORE: Final = 1.0
-# The fit of a plugin for compatible servers, if the model has an address; above a fallback.
+# The score of a plugin for compatible servers if the model has an address: higher than a fallback.
 _ADDRESS_SCORE: Final = 1.5
 
 _MAX_LISTED_FAILURES: Final = 3
@@ -80,7 +80,7 @@ class Catalog:
         for record in records:
             if record.state == "loaded":
                 plugins_by_name.setdefault(record.name, []).append(record.plugin)
-        # After the offers are complete, because a conflict is with the offer of any other plugin.
+        # Conflicts are between the offers of all plugins, so the offers must be complete here.
         self.records = tuple(self._with_conflicts(record, plugins_by_name) for record in records)
         """The records of all plugins, in the order of the constructor's ``records``."""
 
@@ -117,7 +117,7 @@ class Catalog:
         every error about an unknown name.
         """
         faulty_records = [record for record in self.records if record.fault]
-        # Plugins that are not installed come first, because somebody is developing them.
+        # Plugins without a distribution come first, because somebody is probably developing them.
         faulty_records.sort(key=lambda record: record.distribution is not None)
         messages = [f"plugin {each.name!r}{_package(each)} {each.fault}" for each in faulty_records]
         omitted_count = len(messages) - _MAX_LISTED_FAILURES
@@ -230,7 +230,7 @@ class Catalog:
         if requested_client is None or model.base_url is not None:
             return
         pattern, client_name = requested_client  # such as "recorded:*"
-        # The client's spec would match by this pattern, and would score at least its length.
+        # The client's spec would match this pattern, and score at least the pattern's length.
         is_client_missing = best_fit < len(pattern)
         if is_client_missing:
             raise self.with_load_failures(self._unknown_name_error("model", client_name))
@@ -276,7 +276,7 @@ class Catalog:
             # pattern is unknown while the plugin is broken or not installed.
             recommended_package = packages(kind)[recommended_plugin(kind)]
             broken = _unusable_plugin_for(kind, name, recommended_package, self.records)
-            if not spec_names:  # otherwise the user mistyped the name of an installed plugin
+            if not spec_names:  # if names are installed, one of them was probably mistyped
                 package = recommended_package
         if broken is not None:
             return PluginError(f"no {kind} {name!r}: {_state_text(broken)}")
@@ -312,7 +312,7 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
     winner = _winning_plugin(plugins, prefer)
     if winner is not None:
         return winner
-    # The hint names a distribution, or else, for plugins in single files, a plugin.
+    # The hint's example is a distribution, or a plugin if no plugin has a distribution.
     distributions = [plugin.distribution for plugin in plugins if plugin.distribution]
     example = distributions[-1] if distributions else plugins[-1].name
     raise PluginError(

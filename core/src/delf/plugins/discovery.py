@@ -143,7 +143,8 @@ def from_file(path: str) -> tuple[str, object]:
     spec = util.spec_from_file_location(name, Path(path).resolve())
     if spec is None or spec.loader is None:
         raise PluginError(f"{path} is not a Python file")
-    # Stored before the code runs, as by an import: a dataclass, for example, looks its module up.
+    # Store the module before its code runs, as an import does: ``@dataclass``, for example, looks
+    # up the module.
     module = sys.modules[name] = util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -271,7 +272,7 @@ def _entry_points(text: str) -> _EntryPoints:
         ValueError: If a line is invalid.
     """
     entry_points: dict[str, list[tuple[str, str]]] = {}
-    points: list[tuple[str, str]] = []  # of the section; those before any section are dropped
+    points: list[tuple[str, str]] = []  # of the current section; any before it are dropped
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
             points = entry_points.setdefault(line[1:-1].strip(), [])

@@ -63,7 +63,8 @@ def make(
     offered_arguments["context"] = context
     accepted_arguments = {k: v for k, v in offered_arguments.items() if k in signature.parameters}
     arguments = {**plugin_options, **accepted_arguments, **extras}  # later ones override
-    # Before the call: a TypeError of the call itself may also come from inside the factory.
+    # Check the arguments before the call, because a TypeError of the call may come from inside the
+    # factory.
     try:
         signature.bind(**arguments)
     except TypeError as error:
@@ -76,8 +77,8 @@ def make(
     subject = f"the {spec.kind} {spec.name!r}"
     failure = f"{subject} of {host.origin(spec)} cannot be made"
     try:
-        # In an empty context, because other tasks may use the object, too: a task that the object
-        # starts in the background must not see the ContextVars of the first one.
+        # Tasks share the object. In an empty context, an asyncio task that the object starts does
+        # not see the ContextVars of the task for which the object is made.
         instance = call_in_empty_context(factory, **arguments)
     except DelfError:
         raise

@@ -58,10 +58,10 @@ class PluginHost:
         self._environ = os.environ if environ is None else environ
         self._prefer = tuple(prefer)
         self._candidates = tuple(candidates)
-        # Reentrant: a plugin's import may ask this host.
+        # Reentrant, because a plugin may use this host while the plugin is imported.
         self._lock = threading.RLock()
         self._catalog: Catalog | None = None
-        self._resolved: dict[str, Any] = {}  # by factory: fields of specs may be unhashable
+        self._resolved: dict[str, Any] = {}  # by factory; some specs are unhashable
 
     @classmethod
     def discover(
@@ -89,7 +89,7 @@ class PluginHost:
         """
         variables = os.environ if environ is None else environ
         disabled_plugins = [(name, "disabled by the caller") for name in disabled]
-        # Plugins that the caller disables come first, as a plugin shows only its first reason.
+        # The caller's names come first, because a plugin shows only its first reason.
         variable_names = variables.get(DISABLE_VARIABLE, "").replace(",", " ").split()
         disabled_plugins += [(name, f"disabled by {DISABLE_VARIABLE}") for name in variable_names]
         if no_plugins:

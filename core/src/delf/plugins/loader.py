@@ -25,7 +25,7 @@ from delf.specs import CommandSpec, ConnectionSpec, ModelSpec, Provider, Sandbox
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
-# The API number is a keyword, because an entry point cannot hold a number.
+# A distribution has its API number in a keyword, because an entry point cannot hold a number.
 _API = re.compile(r"delf-plugin-api-(\d+)", re.IGNORECASE)
 _PROJECT: Final = "delf"
 
@@ -216,7 +216,7 @@ def _call_hook(hook: str, function: Any) -> list[Spec]:
     try:
         specs: Any = function()
         is_collection = isinstance(specs, Iterable) and not isinstance(specs, (str, bytes))
-        # A single value, such as None, is the only item: a spec, or refused by _check_spec().
+        # A single value becomes the only item. If it is not a spec, _check_spec() refuses it.
         items: list[object] = list(cast("Iterable[object]", specs)) if is_collection else [specs]
     except KeyboardInterrupt:
         raise
@@ -246,7 +246,7 @@ def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
     if not _is_name(name, max_words):
         raise _BadPluginError(f"{hook}: {name!r} is not a name: a name is a text without blanks")
     subject = f"{hook}: the spec {name!r}"
-    if not isinstance(cast("Any", item.summary), str):  # lists and command help show it
+    if not isinstance(cast("Any", item.summary), str):  # shown in lists and in the help of commands
         raise _BadPluginError(f"{subject} has no summary")
     factory: Any = item.factory
     if not isinstance(factory, str) or not _FACTORY.fullmatch(factory):
@@ -282,7 +282,7 @@ def _is_setting(pair: tuple[Any, ...]) -> bool:
     return len(pair) == 2 and isinstance(pair[0], str)
 
 
-# The check of a field's value and the name of the type in messages, by the field's annotation.
+# For each annotation of a field: the check of the field's value, and the type's name in messages.
 _FIELD_TYPES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "str": (lambda value: isinstance(value, str), "a text"),
     "str | None": (lambda value: value is None or isinstance(value, str), "a text or None"),

@@ -40,7 +40,7 @@ def optional_protocols(kind: str) -> Mapping[type, str]:
     module = (spec.protocol or "").partition(":")[0]  # "delf.journals:Journal" -> "delf.journals"
     protocols: dict[type, str] = {}
     for name, feature in spec.optional.items():
-        # A bare name is that of a protocol in the module of the main protocol.
+        # A name without a module is in the module of the main protocol.
         target = name if ":" in name else f"{module}:{name}"
         protocols[import_target(target)] = feature
     return protocols

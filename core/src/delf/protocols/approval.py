@@ -237,7 +237,8 @@ class RememberedDecision:
             user=user,
             project=project,
             at=at,
-            # Later calls may have other arguments, and data from these sources in them.
+            # A later call may have other arguments, with data from the same sources. The decision
+            # approves such data, too.
             flow_rules=_flows_of(request) if covers_all_calls else (),
             files_digest=request.files_digest,
         )

@@ -35,7 +35,7 @@ async def embed_or_refuse(
             raise
         await embed([_PROBE_TEXT])  # raises if the embedder fails for any text
         if len(texts) <= 1:
-            return [error for _ in texts]  # without a text, there is no result
+            return [error for _ in texts]  # an empty list if there is no text
     # The embedder works, but refuses at least one of several texts.
     middle = len(texts) // 2
     first_half = await embed_or_refuse(embed, texts[:middle])

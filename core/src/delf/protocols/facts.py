@@ -44,7 +44,8 @@ The call is then not made again.
 _LONG_TEXT: Final = 80
 _MAX_NAMED: Final = 5
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
-# The line ends of Python source: unlike ``str.splitlines``, a form feed does not end a comment.
+# The line ends of Python source besides ``\n``. ``str.splitlines`` would also split at a form feed,
+# which does not end a comment.
 _LINE_ENDS: Final = re.compile("\r\n|\r")
 
 
@@ -282,7 +283,7 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[RequestFact]:
             label="made before",
             text=f"the very same call was made before in this task (call {request.made_before})",
         )
-    if request.flow is not None:  # untrusted data reached an argument
+    if request.flow is not None:  # untrusted data reached an argument or the model
         label, text = _describe_flow(request, request.flow)
         yield RequestFact(
             kind=FactKind.OTHERS_WORDS, weight="danger", label=visible(label), text=visible(text)
@@ -528,7 +529,7 @@ def _argument_texts(name: str, value: Any) -> Iterator[str]:
             yield part
         elif isinstance(part, _CONTAINERS) and id(cast("object", part)) not in seen_ids:
             seen_ids.add(id(cast("object", part)))
-            values_to_visit += cast("Iterable[Any]", part)  # of a mapping, the keys
+            values_to_visit += cast("Iterable[Any]", part)  # a mapping yields its keys
             if isinstance(part, Mapping):
                 values_to_visit += cast("Mapping[Any, Any]", part).values()
 

@@ -184,7 +184,8 @@ def keeps_right(user: str, right: Right, people: Iterable[Person]) -> bool:
         people: All people of the journal, also removed ones.
     """
     for person in people:
-        # A new person of the same name has neither the tasks nor the decisions of the removed one.
+        # This user is a removed person. A new person of the same name gets neither the tasks nor
+        # the decisions of the removed person.
         if user in person.former_users:
             return False
         if user == person.user:

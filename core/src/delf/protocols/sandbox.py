@@ -51,7 +51,7 @@ def _short(text: str, max_length: int) -> str:
     short_text = text if len(text) <= max_length else f"{text[: max_length - 1]}…"
     try:
         short_text.encode()
-    except UnicodeEncodeError:  # lone surrogates, halves of characters: U+FFFD replaces each
+    except UnicodeEncodeError:  # replace lone surrogates, halves of characters, by U+FFFD
         return short_text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return short_text
 

@@ -27,7 +27,7 @@ from delf.values.sequences import one_or_more
 EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 TRUSTS: Final[tuple[Trust, ...]] = ("own", "outside")
 _MARK = "__delf_action__"
-_read_method = lru_cache(1000)(read_signature)  # equal for all connections of a class
+_read_method = lru_cache(1000)(read_signature)  # all connections of a class share its methods
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -275,7 +275,8 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
     marks_by_name: dict[str, _Mark] = {}
     for cls in reversed(owner.__mro__):
         for name, member in vars(cls).items():
-            # A static or class method may have the mark itself, or its function has the mark.
+            # Depending on the order of the decorators, a static or class method has the mark, or
+            # the function inside the method has it.
             function_inside = getattr(member, "__func__", None)
             mark = getattr(member, _MARK, getattr(function_inside, _MARK, None))
             # A method without a mark that overrides an action keeps the mark of the base class.
@@ -355,7 +356,7 @@ def action_from_function(
         parameters=signature.parameters,
         returns=signature.returns,
         returns_doc=signature.returns_doc,
-        notes="" if summary else signature.notes,  # they continue the docstring's summary
+        notes="" if summary else signature.notes,  # notes continue the docstring's summary
         validate=validator,
         call=call or function,
         handle_error=handle_error,

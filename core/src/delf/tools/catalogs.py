@@ -143,7 +143,7 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
     for position, word in enumerate(words_of(step)):
         word_positions.setdefault(stem(word), position)
     words_after_preposition = _words_after_preposition(step)
-    # Words of most names, such as ``v1``, name no resource.
+    # Words that most actions have in their names, such as ``v1``, do not name a resource.
     shared = shared_words(entry.name for entry in catalog)
     changes: list[_RankedChange] = []
     for catalog_position, entry in enumerate(catalog):

@@ -139,7 +139,7 @@ def _attribute_docstrings_in_file(path: str) -> Mapping[str, Mapping[str, str]]:
                 child_prefix = f"{prefix}{child.name}."
             elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 child_prefix = f"{prefix}{child.name}.<locals>."
-            elif not isinstance(child, (ast.If, ast.Try, ast.With)):  # it has no class inside
+            elif not isinstance(child, (ast.If, ast.Try, ast.With)):  # no class inside
                 continue
             pending.append((child_prefix, child))
     return docs_by_class

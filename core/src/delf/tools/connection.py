@@ -31,7 +31,7 @@ else:  # only type checkers use bound and default
     S = TypeVar("S")
 
 _MAX_SECRETS: Final = 32
-# The names of methods that delf calls on a connection, which actions may not have.
+# Names that actions may not have, because delf itself calls these methods of a connection.
 _RESERVED_METHODS: Final = frozenset(
     {"actions", "aclose", "check", "context", "inspect", "is_stale", "keep_secret", "setup"}
     | {"tell_secrets", "type_name", "use_context"}
@@ -171,7 +171,8 @@ class Connection(Generic[S]):
         self.contents = _checked_contents(contents, self.name)
         self.summary = type(self).summary or _first_line(type(self))
         self.settings = self._make_settings(positional_settings, settings)
-        # Two underscores, so that a subclass may have an attribute of any name.
+        # Python adds the class's name to an attribute with two underscores, so a subclass cannot
+        # replace this attribute by accident.
         self.__kept_secrets = _KeptSecrets()
         self._check_actions()
 
@@ -251,7 +252,7 @@ class Connection(Generic[S]):
     def _check_actions(self) -> None:
         """Raise for invalid names and permissions of actions that the class defines."""
         has_dynamic_actions = type(self).actions is not Connection.actions
-        if has_dynamic_actions:  # which are not known yet
+        if has_dynamic_actions:  # the actions are not known yet
             return
         actions = actions_of(type(self), None, self.name)
         if not actions:
@@ -304,7 +305,7 @@ def _checked_trust(trust: Any, name: str) -> Trust | Mapping[str, Trust] | None:
     try:
         return check_flow(f"connection {name!r}", trust)["trust"]
     except (ToolDefinitionError, TypeError, AttributeError) as error:
-        # The other two errors come from a value that is neither a text nor a table of texts.
+        # A TypeError or AttributeError means that the value is neither a text nor a table of texts.
         message = error.message if isinstance(error, ToolDefinitionError) else f"trust is {trust!r}"
         raise ConnectionConfigurationError(
             message, hint='"own", "outside", or one of these for each field: {"id": "own"}'

@@ -235,7 +235,7 @@ class CallContext:
     def _call_on_loop(self, function: Callable[..., None], *args: object) -> None:
         """Call a function on the agent's event loop: at once if this code already runs there."""
         if running_loop() is self._loop:
-            # Not later, because a caller without an ``await`` would end before its text is shown.
+            # Call at once, because a caller that never awaits would end before its text is shown.
             function(*args)
         else:
             self._loop.call_soon_threadsafe(function, *args)
@@ -356,7 +356,7 @@ def read_once(
         content_by_name[name] = (
             _read_task_file(path_by_name, name, max_bytes) if reader is None else reader()
         )
-    # A content that was read earlier may exceed the limit of this call, and so may that of
+    # The content may exceed this call's limit if the content was read earlier, or comes from
     # ``reader``.
     size = len(content_by_name[name])
     if size > max_bytes:

@@ -48,7 +48,7 @@ def _is_date(text: str) -> bool:
         date.fromisoformat(text)
     except ValueError:
         return False
-    return _DATE.fullmatch(text) is not None  # Python reads 20261031, too
+    return _DATE.fullmatch(text) is not None  # fromisoformat() accepts 20261031, too
 
 
 def _is_date_time(text: str) -> bool:

@@ -35,7 +35,7 @@ _FIELD: Final = re.compile(
     r"(?P<text>.*(?:\n+[ \t]+\S.*)*)",
     re.MULTILINE,
 )
-# The section of each kind of field that becomes a section.
+# Maps kinds of fields to the section that a field of the kind becomes.
 _SECTION_OF_FIELD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("param", "parameter", "arg", "argument"), "Args"),
     **dict.fromkeys(("ivar", "cvar", "var"), "Attributes"),
@@ -142,7 +142,7 @@ def _sections(doc: str) -> Iterator[tuple[str, str]]:
     first_nonempty_line = ""
     for line in doc.splitlines():
         header = _HEADER.fullmatch(line)
-        # An unindented line ends a section, unless the first line is not indented either.
+        # An unindented line ends a section whose first line is indented.
         is_unindented = line != "" and not _is_indented(line)
         ends_section = is_unindented and name != "" and _is_indented(first_nonempty_line)
         if header is not None or ends_section:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P", default=...)
     R = TypeVar("R", default=Any)
-else:  # only type checkers use the defaults, with which `list[Tool]` is a complete type
+else:  # only type checkers need the defaults, which make `list[Tool]` a complete type
     from typing import ParamSpec, TypeVar
 
     P = ParamSpec("P")
@@ -180,7 +180,7 @@ def _with_function_metadata(partial: functools.partial[Any]) -> functools.partia
     """
     new_partial: Any = functools.partial(partial.func, *partial.args, **partial.keywords)
     function = inspect.unwrap(partial.func)
-    # typing.get_type_hints() looks up the names in hints in __globals__.
+    # typing.get_type_hints() needs __globals__ to look up the names in hints.
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__globals__"):
         if hasattr(function, name):
             setattr(new_partial, name, getattr(function, name))

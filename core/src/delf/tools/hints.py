@@ -18,11 +18,11 @@ _DEEPEST: Final = 6
 # The maximum length of a type's text. In a longer type, nested records become ``dict``.
 _MAX_CHARACTERS: Final = 6_000
 _MAX_NOTES: Final = 40
-# The maximum number of fields written for a type, with the fields of nested records.
+# The maximum number of fields written for a type, including the fields of nested records.
 _MAX_FIELDS: Final = 400
-# Names of type qualifiers, because typing and typing_extensions have different objects.
+# Type qualifiers are known by name, because typing and typing_extensions have different objects.
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
-# The names of the types that scripts get for values of other collection types.
+# Collection types, mapped to the type that scripts get in place of each.
 _NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("Sequence", "MutableSequence", "Iterable", "Collection", "deque"), "list"),
     **dict.fromkeys(("Mapping", "MutableMapping", "OrderedDict", "defaultdict"), "dict"),
@@ -205,7 +205,7 @@ def _fields_of(hint: Any, *, as_input: bool) -> list[RecordField] | None:
 
 def _field_reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
     """Return the function that reads the fields of a record type; None for other types."""
-    if hasattr(owner, "__required_keys__"):  # of typing or typing_extensions
+    if hasattr(owner, "__required_keys__"):  # a TypedDict of typing or typing_extensions
         return _typed_dict_fields
     if isinstance(owner, type) and tuple in owner.__mro__ and hasattr(owner, "_fields"):
         return _named_tuple_fields
@@ -302,7 +302,7 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
         fields.append(
             RecordField(shown_name, field.annotation, is_always_present, doc, attribute=name)
         )
-    if not as_input:  # computed fields are in results alone
+    if not as_input:  # only results have computed fields
         computed = cast("dict[str, Any]", getattr(hint, "model_computed_fields", {}))
         for name, item in computed.items():
             alias = item.alias if config.get("serialize_by_alias") else None
@@ -399,9 +399,9 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
     if _is_alias(origin):
         return _alias_text(hint, origin, args, context)
     if isinstance(origin, type) and _field_reader_of(origin) is not None:
-        return _class_text(origin, hint, context)  # a record with a type variable: ``Page[str]``
+        return _class_text(origin, hint, context)  # a record with type arguments: ``Page[str]``
     name = getattr(origin, "__name__", str(origin))
-    if name == "Callable":  # whose first argument is a list of types, and no type
+    if name == "Callable":  # the first argument is a list of types, not a type
         return name
     if origin is type:
         return "type"
@@ -495,7 +495,7 @@ def _substitute(hint: Any, type_arguments: Mapping[Any, Any]) -> Any:
     if typing.get_origin(hint) is None:  # a class without arguments
         return hint
     variables: tuple[Any, ...] = getattr(hint, "__parameters__", ())
-    # A variable of another kind, such as a ParamSpec, has no single type in its place.
+    # A variable of another kind, such as a ParamSpec, cannot be replaced by a single type.
     has_other_kinds = any(not isinstance(each, typing.TypeVar) for each in variables)
     if not variables or has_other_kinds:
         return hint
@@ -516,7 +516,7 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         hint = typing.get_args(hint)[0]
     cls = typing.get_origin(hint) or hint  # ``Page`` for ``Page[int]``
     fields = _fields_of(hint, as_input=context.as_input) if isinstance(cls, type) else None
-    if fields is None:  # no record: a plain type, or one with arguments, as ``dict[str, Order]``
+    if fields is None:  # not a record: a type such as ``int`` or ``dict[str, Order]``
         yield from _argument_notes(hint, context, path)
     elif _is_root_model(cls):  # a pydantic model whose only field, ``root``, is no key of the data
         root_hint = fields[0].hint
@@ -531,7 +531,7 @@ def _argument_notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[s
     ``Order`` is the type argument of ``list[Order]``. A type without arguments yields nothing.
     """
     origin = typing.get_origin(hint)
-    if origin is typing.Literal:  # whose arguments are values, not types
+    if origin is typing.Literal:  # the arguments of a Literal are values, not types
         return
     for arg in typing.get_args(hint):
         if arg is not Ellipsis:
@@ -584,8 +584,8 @@ def _hints_of(owner: Any) -> dict[str, Any]:
     arguments = _arguments_of_bases(owner)
     if not arguments:
         return hints
-    # An annotation has the type variables of the class that declares it. If several classes declare
-    # the same name, the class that is most derived counts: this loop reaches it last.
+    # A hint contains the type variables of the class that declares the name. If several classes
+    # declare the name, the most derived class counts, which this loop reaches last.
     declaring_class: dict[str, Any] = {}
     for cls in reversed(owner.__mro__):
         for name in inspect.get_annotations(cls):
@@ -605,8 +605,8 @@ def _arguments_of_bases(owner: Any) -> dict[Any, dict[Any, Any]]:
     for base in getattr(owner, "__orig_bases__", ()):
         origin: Any = typing.get_origin(base) or base
         arg_by_variable = arguments[origin] = _arguments_of(base)
-        # With ``class Page(Items[list[T]])``, the argument for ``Items`` is ``list[T]``: replace
-        # ``T``, so that the result for ``Names`` has ``list[str]``.
+        # If ``Page`` above is ``class Page(Items[list[T]])``, its argument for ``Items`` is
+        # ``list[T]``. For ``Names``, replace ``T``: the argument for ``Items`` is ``list[str]``.
         for outer_base, outer_args in _arguments_of_bases(origin).items():
             arguments[outer_base] = {
                 variable: _substitute(type_argument, arg_by_variable)
@@ -677,7 +677,7 @@ def _limits_of(item: Any) -> str:
         value = getattr(item, name, None)
         # An annotation may be any object, with a method of the same name as a limit.
         if value is not None and not callable(value):
-            limit = getattr(value, "pattern", value)  # of a compiled pattern, its text
+            limit = getattr(value, "pattern", value)  # the text of a compiled pattern
             texts.append(words.format(limit))
     return ", ".join(texts)
 

@@ -22,13 +22,15 @@ MAX_BYTES: Final = 1_000_000
 """The maximum number of bytes of a schema as JSON."""
 MAX_PARTS: Final = 20_000
 """The maximum number of subschemas of a schema."""
-# The maximum number of subschemas of a schema that is checked without counting steps first.
+# Only schemas with at most this number of subschemas check values without counting steps first.
 #
-# Counting the steps for a million values, such as the rows of an answer, takes seconds.
+# Counting the steps for a value with a million parts, such as the rows of an answer, takes seconds.
 _MAX_QUICK_PARTS: Final = 50
-# The library has no time limit, so the steps are counted before each check.
+# The maximum number of steps of a check, apart from the steps that the value's parts add.
+#
+# The library has no time limit, so the steps are estimated before the check.
 _STEPS: Final = 20_000
-# The number by which the step limit of a check grows for each part of the value.
+# The number of steps by which each part of the value raises the maximum.
 _STEPS_PER_PART: Final = 50
 _PATTERN_STEPS: Final = 100
 _ENUM_VALUES_PER_STEP: Final = 20
@@ -37,13 +39,14 @@ _MAX_BACKTRACKS: Final = 10_000
 #
 # The library checks the part against all the subschemas again for such a keyword.
 _MAX_APPLIED_SCHEMAS: Final = 2000
-# The number of parts up to which all faults of a value are listed, as listing faults is slow.
+# The maximum number of parts of a value whose faults are all listed. Listing all faults is slow.
 _MAX_PARTS_FOR_ALL_FAULTS: Final = 10_000
 _MAX_MESSAGE_CHARACTERS: Final = 400
 # The maximum length of a message that lists allowed values or keys.
 _MAX_LIST_CHARACTERS: Final = 1_200
 
-# Keywords whose subschemas apply to the same part of a value, and to its children.
+# The subschemas of the keywords in _IN_PLACE… apply to the same part of a value, and those in
+# _CHILD… apply to the children of the part.
 _IN_PLACE: Final = ("not", "if", "then", "else")
 _IN_PLACE_LISTS: Final = ("allOf", "anyOf", "oneOf")
 _IN_PLACE_MAPS: Final = ("dependentSchemas", "dependencies")
@@ -55,7 +58,8 @@ _CHILD_LISTS: Final = ("prefixItems", "items")
 _CHILD_MAPS: Final = ("properties", "patternProperties")
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _EXPENSIVE: Final = ("pattern", "patternProperties", *_UNEVALUATED)
-# Refused, because the targets depend on the path of the check: steps cannot be counted.
+# Schemas with these keywords are refused: the target of the reference depends on the path of the
+# check, so the steps cannot be counted beforehand.
 _DYNAMIC_REFERENCES: Final = ("$dynamicRef", "$recursiveRef")
 # Matches HTML tags, but not placeholders such as ``<id>``.
 _TAGS: Final = re.compile(
@@ -206,7 +210,7 @@ class Checker:
             _check_pattern(subschema.get("pattern"))
             for pattern in _as_dict(subschema.get("patternProperties")):
                 _check_pattern(pattern)
-            # Counted for each subschema, because count() also raises if the subschema applies
+            # Call count() for every subschema, because count() raises if a subschema applies
             # itself.
             applied_count = applied_schemas.count(subschema)
             # Each "unevaluated" keyword checks a value again against all subschemas that apply.
@@ -225,7 +229,7 @@ class Checker:
             return
         is_draft_4 = "draft-04" in str(self._root.get("$schema"))
         name = schema.get("id" if is_draft_4 else "$id")
-        # An $id such as ``#item`` only names the subschema: it moves no reference.
+        # An $id such as ``#item`` only names the subschema; references lead to the same targets.
         if isinstance(name, str) and not name.startswith("#"):
             raise ValueError("a subschema has its own $id, which is not supported")
 
@@ -514,8 +518,8 @@ def _check_pattern(pattern: object) -> None:
         ValueError: If the pattern has such repeats.
     """
     if isinstance(pattern, str):
-        # The largest number of each repeat: 5 of ``{5}`` and ``{5,}``, and 9 of ``{5,9}``. A 0
-        # counts as 1, because it would hide the repeats around it.
+        # Multiply the largest numbers of all repeats: 5 for ``{5}`` and ``{5,}``, and 9 for
+        # ``{5,9}``. A 0 counts as 1, because a product of 0 would hide the other repeats.
         repeats = _REPEATED.finditer(pattern)
         times = math.prod(max(int(match[1]), int(match[2] or 0), 1) for match in repeats)
         if times > _MAX_REPEATED:
@@ -572,7 +576,7 @@ def clean(text: object, limit: int = 120) -> str:
         return ""
     text = text[: limit * 8]  # a long text is not searched to its end
     if not text.isascii():
-        # The categories that begin with C have no visible characters, such as control characters.
+        # Characters of the categories that begin with C, such as control characters, are invisible.
         text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in text)
     elif not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)

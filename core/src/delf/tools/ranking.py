@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from delf.values.unicode import normalized
 
-# The number of words of a name from which one of the words may be missing in a text.
+# If a name has at least this number of words, one of the words may be missing in a text.
 _LONG_NAME_WORDS: Final = 3
 # BM25's k1 and b: saturation of repeated words, and penalty of long texts.
 _SATURATION: Final = 1.2
@@ -135,7 +135,7 @@ def stem(word: str) -> str:
 
 @functools.cache
 def _stemmer() -> Callable[[str], str]:
-    import snowballstemmer  # only where tools do not fit a prompt, or are searched for
+    import snowballstemmer  # needed only for searches and for prompts without all tools
 
     library: Any = snowballstemmer
     return library.stemmer("english").stemWord
@@ -294,7 +294,7 @@ class Ranking:
         if self._names:
             for number in scores:
                 found_share = _found_share(self._names[number], weights)  # of the name's words
-                # Divided, so that the factor is 1 if the search has all words of the name.
+                # Divide, so that the factor is 1 if the search has all words of the name.
                 scores[number] *= (1 + _NAME_BONUS * found_share) / (1 + _NAME_BONUS)
         ideal_score = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))

@@ -221,7 +221,7 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
         nouns = _without_connection(read_actions.nouns) - words_in_most_names
         task_has_all_nouns = nouns <= first_positions.keys()
         if nouns and task_has_all_nouns:
-            # The place of ``order_item`` in the task is that of its later noun.
+            # The position of ``order_item`` in the task is the position of the later noun.
             position = max(first_positions[noun] for noun in nouns)
             shortest_name = read_actions.names[0]  # the names are sorted by length
             positions_and_names.append((position, shortest_name))

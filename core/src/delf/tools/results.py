@@ -10,7 +10,7 @@ from delf.protocols.strategy import ToolDescription
 from delf.tools.resources import nouns_of
 
 _RECORD: Final = re.compile(r"(?P<before>list\[)?(?P<record>\{.+\})(?P<after>\]?(?: \| None)?)")
-# The minimum number of characters of a record that gets a name; shorter records get none.
+# The minimum number of characters of a record's text for which the record gets a name.
 _MIN_NAMED_LENGTH: Final = 80
 
 
@@ -75,7 +75,7 @@ def _complete_result_type(tool: ToolDescription) -> str:
 
 def _record_name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:
     """Return an unused name, such as ``Message``, for the type of a result."""
-    # Of the tools ``send_message`` and ``find_unread_message``, the first has fewer nouns.
+    # Take the name with the fewest nouns: ``send_message``, not ``find_unread_message``.
     words = min((nouns_of(tool.name) for tool in tools), key=len)
     name_of_nouns = "".join(word.capitalize() for word in words)
     base = name_of_nouns or tools[0].connection.title() or "Result"

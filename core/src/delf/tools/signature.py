@@ -187,7 +187,7 @@ def _is_context(hint: Any) -> bool:
 
 def _check_self(first_parameters: Sequence[inspect.Parameter], place: str) -> None:
     """Raise for a method whose first parameter has a type, and so is not ``self``."""
-    # An untyped parameter of another name, such as ``this``, is also the object.
+    # An untyped first parameter of another name, such as ``this``, counts as ``self``.
     has_self = any(
         item.name == "self" or item.annotation is inspect.Parameter.empty
         for item in first_parameters
@@ -288,7 +288,7 @@ class ArgumentValidator:
         """
         if self._model is None:
             self._model = self._make_model()
-            # _make_model() numbers the fields of the model.
+            # _make_model() gives the fields of the model the same numbered names.
             self._field_and_parameter_names = tuple(
                 (f"p{i}", name) for i, name in enumerate(self._signature.hints)
             )
@@ -356,7 +356,7 @@ class ArgumentValidator:
         validator = self.build().__pydantic_validator__
         try:
             checked = validator.validate_python(dict(arguments))
-        except (Exception, SystemExit) as error:  # by the author's own validator
+        except (Exception, SystemExit) as error:  # raised by the author's own validator
             from pydantic import ValidationError
 
             if isinstance(error, ValidationError):
@@ -366,7 +366,7 @@ class ArgumentValidator:
             ) from error
         passed_names = checked.__pydantic_fields_set__
         values = checked.__dict__
-        # In the order of the signature, in which people read the arguments.
+        # Keep the order of the signature, because people read the arguments in this order.
         return {
             name: values[key]
             for key, name in self._field_and_parameter_names
@@ -383,7 +383,8 @@ class ArgumentValidator:
         fields: dict[str, Any] = {}
         for index, (name, hint) in enumerate(self._signature.hints.items()):
             default = self._signature.defaults.get(name, ...)
-            # A parameter may be called model_config or json, which mean something to pydantic.
+            # The fields have numbered names, because a parameter's name, such as model_config or
+            # json, may have a meaning in pydantic.
             fields[f"p{index}"] = (validatable(hint), Field(default=default, alias=name))
         config = ConfigDict(extra="forbid", hide_input_in_errors=True)
         try:

@@ -33,8 +33,9 @@ FIND_TOOLS: Final = "find_tools"
 _MIN_RESULT_KEYS: Final = 16
 # The same for a record that several tools return.
 _MIN_RECORD_KEYS: Final = 24
-# The shares of the budget for the names of tools whose stubs are not shown: for all names, or, if
-# these need more, for the names that match the task best. The rest of the names is counted.
+# The shares of the budget for the names of tools whose stubs are not shown. The first share is for
+# all names. If all names need more, the second share is for the names that match the task best, and
+# the other names are only counted.
 _ALL_NAMES_SHARE: Final = 0.3
 _SOME_NAMES_SHARE: Final = 0.15
 # The counts for a connection take at most this part of the characters for names: a quarter.
@@ -49,7 +50,7 @@ _MIN_PARAMETER_KEYS: Final = 60
 _TEXT_END: Final = re.compile(r"(?:[^.\s][^.\s][.!?]|;)(?=\s|$)")
 _MAX_VALUES_IF_SHORT: Final = 5
 _SHORT_LIMIT: Final = 1_000
-# The maximum length of the description of a parameter or result, without those of its keys.
+# The maximum length of the description of a parameter or result. Descriptions of keys do not count.
 _MAX_DESCRIPTION: Final = 1_500
 
 
@@ -89,7 +90,7 @@ class StubLimits(NamedTuple):
 
 _NO_LIMIT: Final = 1_000_000
 WHOLE: Final = StubLimits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT, notes=6_000)
-# The limits that must suffice for all tools, or else the prompt shows only some of the tools.
+# If the stubs of all tools with these limits exceed the budget, the prompt shows only some tools.
 _COMPLETE_TYPES: Final = WHOLE._replace(notes=0)
 _MIN_LIMITS: Final = StubLimits(400, 60, 300, 120, is_detailed=False, max_stub=1_000)
 # The limits for the best matching actions, if not all tools are shown.
@@ -145,7 +146,7 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         best_names = _best_names(choice, is_mentioned, matches)
         shown_names = {tool.name for tool in shown_tools}
         other_names = (name for name in matches if name not in shown_names)
-        # select_fitting() has chosen the tools with this budget, too.
+        # Take the same budget as select_fitting(), which has chosen the shown tools.
         text_of_omitted_names = omitted_names_text(
             other_names, _budget_without_notes(choice.budget)
         )
@@ -205,11 +206,13 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
         tools = [tool for name, tool in by_name.items() if name in shown_names]
         return _size(tools, limits, is_mentioned, max_size) > max_size
 
-    # The complete types of tools take long to make: look at few tools that are not shown.
+    # Making the complete types of tools takes long. Doubling the count from 1 makes the types of
+    # few tools that are not shown.
     max_count = 1
     while max_count < len(wanted_names) and not is_too_long(max_count):
         max_count = min(2 * max_count, len(wanted_names))
-    # The number of counts before the first that is too long is the largest count that fits.
+    # The counts start at 1, so the index of the first count that is too long is the largest count
+    # that fits.
     counts = range(1, max_count + 1)
     fitting_count = bisect.bisect_left(counts, True, key=is_too_long)
     return frozenset(wanted_names[:fitting_count])
@@ -391,7 +394,7 @@ def omitted_names_text(names: Iterable[str], budget: int) -> str:
     if not all_names_fit:
         max_chars = int(budget * _SOME_NAMES_SHARE)
     listed: dict[str, dict[str, list[str]]] = {}  # method names by connection and resource
-    unlisted_counts: dict[str, Counter[str]] = {}  # of the names that do not fit, likewise
+    unlisted_counts: dict[str, Counter[str]] = {}  # the same for names that do not fit
     size = 0
     for name in all_names:
         connection, _, method = name.rpartition(".")
@@ -509,7 +512,7 @@ def _stub_within(
     needs_approval = tool.asks
     if needs_approval:
         summary += " [asks]"
-    # The result comes last, and apart, because a parameter may be called "returns".
+    # The result is not a key in doc_by_name, because a parameter may be called "returns".
     docs = (*doc_by_name.items(), ("returns", result_doc))
     descriptions = tuple(f"{name}: {doc}" for name, doc in docs if doc)
     return _Stub(indent, head, summary, descriptions)
@@ -610,7 +613,7 @@ def _is_important(
     if parameter.required or _is_simple(parameter.type_text, limits.other_parameter):
         return True
     is_in_task = is_mentioned(parameter.name)
-    if limits == _SHORTEST:  # there is only room for the parameter ``ticket`` of ``update_ticket``
+    if limits == _SHORTEST:  # keep only parameters such as ``ticket`` of ``update_ticket``
         return is_in_task and is_about_resource(parameter.name, action)
     return is_in_task or is_only_record
 

@@ -35,7 +35,7 @@ _INCLUDING_TYPES: Final = {
 }
 # The limits to try, from long to short: the depth of nested records, and the number of keys.
 _SHORTENING_STEPS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60))
-# The numbers of keys to try after these, if only the outermost records are shown.
+# The numbers of keys to try last, when only the outermost records are shown.
 _KEYS_OF_OUTERMOST: Final = (60, 30)
 
 
@@ -340,7 +340,7 @@ def _limits_inside(group: _Group, limits: _Limits) -> _Limits:
     """Return the limits for the items of a group: usually one level less."""
     if group.opening == _LIST:
         return limits
-    # The outermost envelopes, such as ``{"data": {…}}``, only wrap the data, and are no levels.
+    # The outermost envelopes, such as ``{"data": {…}}``, only wrap the data, and do not count.
     if limits.is_in_envelopes_only and _is_envelope(group):
         return limits
     return limits._replace(depth=max(limits.depth - 1, 0), is_in_envelopes_only=False)

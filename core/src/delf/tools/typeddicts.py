@@ -29,7 +29,7 @@ def validatable(hint: Any) -> Any:
     return _translate(hint, {})
 
 
-_SUPPORTS_TYPING_TYPEDDICT: Final = sys.version_info >= (3, 12)  # by pydantic
+_SUPPORTS_TYPING_TYPEDDICT: Final = sys.version_info >= (3, 12)  # as pydantic requires
 
 
 def _literal_of_values(hint: Any, members: tuple[Any, ...]) -> Any:

@@ -178,7 +178,8 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
     if own_path.is_relative_to(root):
         if not is_target_in_folder:
             raise ConfigurationError(f"{own_path} is a link out of {root}")
-        # Also for a link to another file of the folder: the user trusts the file under this name.
+        # The path may be a link to another file of the folder. The user trusts the file under the
+        # name of the link.
         known_path = own_path
     elif is_target_in_folder:
         # A link from outside into the folder, or a path whose folders are links.
@@ -273,7 +274,7 @@ def remember(root: Path, items: Items) -> None:
 def _extended_record(root: Path, items: Items) -> str:
     """Return the text of a folder's record, with the given files in addition to earlier ones."""
     before = load_trusted(root)
-    # The same salt for all parts of a record, or the earlier digests would no longer match.
+    # Keep the salt of an earlier record, because its digests contain this salt.
     salt = secrets.token_hex(16) if before is None else before.salt
     digests = {} if before is None else dict(before.digests)
     for file, parts in items.items():
@@ -306,7 +307,7 @@ def _file(folder: Path, root: Path) -> Path:
 
 
 def _digest(salt: str, file: str, key: str, value: str) -> str:
-    # Without the salt, a secret that somebody guesses could be found in the record.
+    # The salt prevents a lookup of the digest in a table of precomputed digests of likely secrets.
     text = json.dumps([salt, file, key, value])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -118,7 +118,7 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
     if kind in PLAIN:
         is_too_long = kind is int and abs(value) >= MIN_LONG_INT
         return convert_unsupported(value) if is_too_long else value
-    if kind is not list and kind is not dict:  # for speed
+    if kind is not list and kind is not dict:  # for speed: these two belong to no library
         converted = _convert_library_value(value, convert_unsupported)
         if converted is not _NOT_CONVERTED:
             return converted
@@ -145,7 +145,7 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
 
 def _plain_unencodable(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value that cannot be encoded, and is neither a list nor a record, to plain data."""
-    if isinstance(value, (set, frozenset)):  # with an item such as an object
+    if isinstance(value, (set, frozenset)):  # with an item that cannot be encoded
         return [_plain(item, convert_unsupported) for item in cast("Collection[Any]", value)]
     # A subclass of a library, such as DatetimeWithNanoseconds.
     if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
@@ -342,7 +342,7 @@ def unique_names(names: Iterable[str], fold: Callable[[str], str] = str) -> list
     """
     all_names = list(names)
     given_names = set(map(fold, all_names))
-    next_numbers: dict[str, int] = {}  # of each name so far: the number for its next repeat
+    next_numbers: dict[str, int] = {}  # for each name so far, the number of its next repeat
     unique: list[str] = []
     for name in all_names:
         key = fold(name)
@@ -428,7 +428,7 @@ def _is_default_index(index: Any) -> bool:
 
 
 def _pandas_cells(column: Any) -> list[Any]:
-    # Iterating over a sparse column would yield scalars of numpy among Python's own.
+    # Iterating over a sparse column would yield a mix of numpy's scalars and Python's.
     if kind_name(column.dtype) == "SparseDtype":
         return list(column.astype(object))
     return [*column]
@@ -495,7 +495,7 @@ def _numpy_scalar(value: Any, dtype: Any, convert_unsupported: Converter) -> Any
         dtype: The data type of the scalar or array.
         convert_unsupported: Converts a part of an unsupported type, or returns the part unchanged.
     """
-    # First the types whose item() returns no plain data, or loses some.
+    # First convert the types for which item() returns no plain data, or loses data.
     if kind_name(value) in _MISSING:
         return None
     if dtype.kind in _DATES:

@@ -43,7 +43,9 @@ from typing import Any, cast
 
 TAG = "$t"
 _MAX_REPR = 1000
-_MAX_COLLISIONS = 40  # collisions beyond this are an attack; 61 powers of two share a hash
+_MAX_COLLISIONS = (
+    40  # more keys of one hash are an attack; every 61st power of two has the same hash
+)
 _MAX_SHORT = 10_000
 _MAX_SET = 4_000_000  # 40,000 pairs, sorted in a third of a second
 _MAX_POWER = 6144  # largest exponent of IEEE 754's decimal128
@@ -56,7 +58,8 @@ A limit in bytes would not do, because a value of two encoded bytes can take 70 
 MAX_DEPTH = 500
 """The maximum depth of nested containers, which host and sandbox can both decode."""
 _TOO_DEEP = f"the value is nested too deeply (the limit is {MAX_DEPTH} levels), or contains itself"
-# The memory of a value without its parts, beyond one ``VALUE_BYTES``, in units of ``VALUE_BYTES``.
+# For each type, the units of ``VALUE_BYTES`` that a value takes beyond the first unit. The parts of
+# the value are not included.
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
 # The same for a value of any other type.
 _DEFAULT_COST = 12
@@ -156,7 +159,7 @@ def estimate_size(value: Any, max_size: int) -> int:
             kind = _type_of(part)
             if kind is str or kind is bytes:
                 total += len(part)
-            elif kind not in PLAIN:  # a number or None has no more than its unit
+            elif kind not in PLAIN:  # a number or None takes only its unit, counted above
                 pending.append(part)
     return total
 
@@ -218,7 +221,7 @@ class _Sizes:
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
         parts, units = _parts_of(value)
-        self._check_limits(units, 0)  # before the visits of many parts
+        self._check_limits(units, 0)  # raise before many parts are visited
         kind = _type_of(value)
         cost = 1 + _COSTS.get(kind, _DEFAULT_COST)  # without the parts, which are added below
         characters = 0
@@ -369,7 +372,7 @@ def encode_mapping(value: Mapping[Any, Any]) -> Any:
             # JSON objects have only text keys, and an object with the key TAG is a tagged value.
             pairs = [[_encode_key(k), _encode(v)] for k, v in value.items()]
             return {TAG: "dict", "v": pairs}
-        # A subclass of str, as a member of an enumeration, is the text that it holds.
+        # A key of a subclass of str, such as a member of an enum, is encoded as its text.
         name = key if type(key) is str else str.__str__(key)
         encoded_values[name] = item if type(item) in PLAIN else _encode(item)
     return encoded_values
@@ -416,10 +419,12 @@ def _encode_other(value: Any) -> Any:
         return [_encode(item) for item in cast("list[Any]", value)]
     if kind_name(value) in _MISSING:  # before the encoders: a NaT of pandas is a datetime, too
         return None
-    if isinstance(value, enum.Enum):  # before texts and numbers, which a member may be, too
+    if isinstance(
+        value, enum.Enum
+    ):  # a member may also be a text or number: test for an enum first
         return _encode(value.value)
-    # A Timestamp or Timedelta of pandas is a datetime or timedelta of Python, whose encoder would
-    # drop the nanoseconds.
+    # A Timestamp or Timedelta of pandas is also a datetime or timedelta of Python. The encoder for
+    # these types would drop the nanoseconds.
     if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
         raise UnsupportedValueError("a time with nanoseconds cannot be passed; pass it as text")
     for base, encoder in ENCODERS.items():
@@ -624,7 +629,8 @@ def _dict_of(pairs: list[list[Any]]) -> dict[Any, Any]:
 
 DECODERS: dict[str, Callable[[Any], Any]] = {
     "tuple": lambda v: tuple(_checked_list(v)),
-    # Looked up at each call: a sandbox replaces the classes by ones with the script's clock.
+    # The classes are looked up at each call, because a sandbox replaces them by classes with the
+    # script's clock.
     "datetime": lambda v: dt.datetime.fromisoformat(_short(v)),
     "date": lambda v: dt.date.fromisoformat(_short(v)),
     "time": lambda v: dt.time.fromisoformat(_short(v)),
@@ -664,8 +670,8 @@ def _make_writer() -> Callable[[Any], str]:
     if make_encoder is None:
         return encoder.encode
     encode_string: Any = json.encoder.encode_basestring
-    # By position: markers (None: no check for cycles), default, encoder, indent, key_separator,
-    # item_separator, sort_keys, skipkeys, allow_nan.
+    # The positional arguments are markers (None: no check for cycles), default, encoder, indent,
+    # key_separator, item_separator, sort_keys, skipkeys, allow_nan.
     encode_pieces = make_encoder(
         None, encoder.default, encode_string, None, ":", ",", False, False, True
     )

@@ -189,7 +189,7 @@ def decided_data(record: RequestRecord, decision: ApprovalDecided | ApprovalVote
     row["answer"] = decision.answer
     row["others"] = list(decision.others)
     rule = ApprovalRule.from_data(record.requested.rule)
-    # Under such a rule, the person who edited a call may not approve it, so another one has to.
+    # Under such a rule, another person has to approve the call after it was edited.
     needs_another = rule is not None and rule.needs_others and decision.decision == "edited"
     row["is_final"] = not needs_another
     return row
@@ -465,7 +465,7 @@ async def _wait_for_event(
     current = record
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:
-        # Read the state first: if the task is over, the events that are read then are complete.
+        # Read the state before the events: if the task is over, the events are then complete.
         current = replace(current, task=await journal.task(task_id))
         for event in await journal.read(task_id, last_seq):
             last_seq = event.seq

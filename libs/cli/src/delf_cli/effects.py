@@ -38,7 +38,8 @@ KINDS: Final[Mapping[Kind, str]] = {
 """The heading of each kind of effect, in display order."""
 
 _COMMAND_KEYS: Final = frozenset({"command", "commands", "args", "rules", "cwd", "env"})
-# Keys of connections, plugins and workers; the fields of ``AgentConfig`` declare their effects.
+# Matches keys that may loosen a permission. The fields of ``AgentConfig`` declare their effects, so
+# their names are not tested.
 _PERMISSION_KEY: Final = re.compile(
     r"allow|approv|confirm|isolation|sandbox|effects|annotations|sampling|others|trust|flows|mode$"
     r"|^unpriced|budget|learn|default|libs|^own_"
@@ -58,7 +59,7 @@ _MAX_PATH_PARTS: Final = 3
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _MAX_YAML_BYTES: Final = 256 * 1024
 _MAX_BRACKETS: Final = 200
-# The maximum number of values in a YAML document whose aliases are replaced by copies.
+# The maximum number of values in a YAML document after its aliases are replaced by copies.
 _MAX_YAML_VALUES: Final = 100_000
 
 

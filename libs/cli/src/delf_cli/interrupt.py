@@ -62,7 +62,7 @@ def run_until_done(
         raise InterruptedRunError(stop.signal_number or signal.SIGINT) from None
     finally:
         _close(runner)
-        stop.close()  # last, because a signal during _close() is still written to its pipe
+        stop.close()  # after _close(), during which a signal is still written to the pipe
 
 
 def _keep_terminal_mode() -> Callable[[], None]:
@@ -79,7 +79,7 @@ def _keep_terminal_mode() -> Callable[[], None]:
 
     def restore() -> None:
         with suppress(OSError, termios.error):  # the terminal was closed
-            if os.tcgetpgrp(descriptor) == os.getpgrp():  # otherwise the system stops the process
+            if os.tcgetpgrp(descriptor) == os.getpgrp():  # in the background, tcsetattr() stops us
                 termios.tcsetattr(descriptor, termios.TCSANOW, mode)
 
     return restore
@@ -121,7 +121,7 @@ class _Stop:
         self._keep_resumable = keep_resumable  # called at any signal but Ctrl-C
         # The number of the signal that the event loop has handled; None before.
         self.signal_number: int | None = None
-        self._signal_count = 0  # also of signals that the event loop has not handled yet
+        self._signal_count = 0  # including signals that the event loop has not handled yet
         self._task: asyncio.Task[Any] | None = None  # the task to cancel
         self._restore_terminal = _keep_terminal_mode()
         # A signal handler may interrupt code that holds a lock. The handler therefore starts no
