@@ -69,7 +69,7 @@ class TerminalLock:
                 loop, future = self._waiting.popleft()
                 try:
                     loop.call_soon_threadsafe(_wake, future)
-                except RuntimeError:  # its loop was closed
+                except RuntimeError:  # the waiter's event loop is closed
                     continue
                 return
             self._is_held = False

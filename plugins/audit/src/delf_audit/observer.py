@@ -76,7 +76,8 @@ class AuditObserver:
         record = {"at": _time(event.at), "task": event.task_id, **fields}
         is_first_of_read = fields.get("effect") == "read"
         is_last_of_read = fields["what"] == "read"
-        # Syncing to disk is slow, and a crash may lose the record of a read, which changed nothing.
+        # A sync to disk is slow. Records of reads go without it: a crash may lose them, but a read
+        # changes nothing.
         is_durable = not (is_first_of_read or is_last_of_read)
         await asyncio.to_thread(self._trail.append, record, durable=is_durable)
 
@@ -192,7 +193,7 @@ def _start_fields(event: TaskQueued | TaskStarted) -> dict[str, Any]:
 def _request_fields(event: ApprovalRequested) -> dict[str, Any]:
     """Return the fields of the record for an approval request, which the file calls a question."""
     fields = {"what": "question", "request": event.request_id, **_call_fields(event)}
-    # The facts that the person sees beside the call: the fields that a channel shows with a label.
+    # The facts that an approval channel shows to the person beside the call, each with a label.
     shown: dict[str, Any] = {}
     for name in labels():
         value = getattr(event, name)

@@ -138,7 +138,8 @@ class AuditTrail:
             AuditTrailError: If a check fails; the message has the number of the line.
             ConfigurationError: If the file does not exist.
         """
-        # The digest of an empty file is in no line, so it proves no more than a missing digest.
+        # NO_PREDECESSOR is the digest of an empty file. No line has this digest, so treat it as no
+        # digest.
         if given_digest == NO_PREDECESSOR:
             given_digest = None
         chain = self._read_chain(given_digest)
@@ -167,7 +168,7 @@ class AuditTrail:
             else:
                 self._check_record(chain.line_count, record, chain.last_digest)
                 chain.record_count += 1
-            # A damaged line, too, has a digest, which the next record contains.
+            # The next record contains the digest of this line, even if this line is damaged.
             chain.last_digest = _digest(line)
             if chain.last_digest == given_digest:
                 chain.records_up_to_given_digest = chain.record_count
@@ -276,6 +277,6 @@ def _append_completely(descriptor: int, data: bytes, end: int) -> None:
         while written < len(data):
             written += os.write(descriptor, data[written:])
     finally:
-        # An incomplete record would look like a manipulation.
+        # Remove an incomplete record, which would stay in the file as a damaged line.
         if written < len(data):
             os.ftruncate(descriptor, end)

@@ -39,7 +39,7 @@ _MAX_CALENDARS: Final = 50
 _CHANGED: Final = 412
 _WRITES: Final = "calendar.events calendar.readonly"
 
-# The trust level of each field of an event: the organizer writes its texts.
+# The trust level of each field of an event. Texts are "outside": the organizer writes them.
 _FIELD_TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(
         ("id", "start", "end", "all_day", "zone", "my_response", "series", "status", "notice"),
@@ -416,11 +416,12 @@ class Calendar(GoogleConnection):
             try:
                 return event_of(await self.transport.json(request))
             except GoogleError as error:
-                # After a lost answer, this change itself may have changed the etag.
+                # If the answer to the change was lost, the change itself may have changed the etag.
                 is_lost_answer = isinstance(error, LostAnswerError)
                 if is_lost_answer or error.status != _CHANGED:
                     raise
-                # A concurrent change takes less time than the outages that pause() is meant for.
+                # pause() is meant for outages. A concurrent change is over sooner, so wait a tenth
+                # of that.
                 await self.transport.sleep(pause(attempt) / 10)
         raise GoogleError(
             f"{self.name}: {change.what}: others keep changing the event; nothing was written",
@@ -522,7 +523,7 @@ class Calendar(GoogleConnection):
             calendars = await self.calendars()
             named = [each for each in calendars if each["id"] == calendar]
             primary = [each for each in calendars if each["primary"]]
-            # For "primary", no id is equal: Google lists the user's own calendar by its address.
+            # Google lists the user's own calendar by its address, so "primary" equals no id.
             matches = named or primary
             self._zones[calendar] = matches[0]["zone"] if matches else "UTC"
         return self._zones[calendar]

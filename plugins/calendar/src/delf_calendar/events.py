@@ -155,7 +155,7 @@ def times(
         raise ToolRefusedError("start and end both have a zone, or neither has")
     named_zone = None if converts_to_zone else zone_of(start)
     event_zone = named_zone or zone
-    # Only a local time gets this zone: in_zone() does not change a time that has one.
+    # in_zone() gives this zone to a local time, and leaves a time with its own zone unchanged.
     start = in_zone(start, event_zone)
     end = later(start, _HOUR) if end is None else in_zone(end, event_zone)
     if converts_to_zone:
@@ -208,7 +208,8 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
         name, _, text = line.partition(":")
         dates = [date.strip() for date in text.split(",")]
         incomplete_dates = [date for date in dates if not date.endswith("Z")]
-        # A name with parameters, such as ``EXDATE;TZID=Europe/Berlin``, has its zone.
+        # A name with parameters is not in _SINGLE_DATES: ``EXDATE;TZID=Europe/Berlin`` has its
+        # zone.
         if name not in _SINGLE_DATES or not incomplete_dates:
             completed.append(line)
             continue

@@ -112,7 +112,8 @@ class Chat(FixedAttributes):
             check_count("history_window", history_window, 1)
         self.summarize = check_flag("summarize", summarize)
         self.persist = check_flag("persist", persist)
-        # A text is kept as it is: a text from delf.toml knows its file, for error messages.
+        # Keep a str unchanged: a text from delf.toml is of a subclass that knows its source, for
+        # messages.
         self.path = str(path) if isinstance(path, Path) else path
         self.namespace = check_name("namespace", namespace)
         self.summarizer_llm = None if summarizer_llm is None else as_llm_config(summarizer_llm)

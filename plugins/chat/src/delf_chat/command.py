@@ -101,7 +101,7 @@ def chat(ctx: click.Context, **given: Any) -> None:
     delf chat list
     """  # noqa: D301 - click's mark for lines that stay as they are
     if (command := ctx.invoked_subcommand) is not None:
-        # `delf chat --set … prune` would ignore its options and prune another journal.
+        # A subcommand ignores these options: `delf chat --set … prune` would prune another journal.
         for param in ctx.command.params:
             if ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
                 raise click.UsageError(

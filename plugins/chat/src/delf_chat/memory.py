@@ -36,8 +36,8 @@ class _Entry:
         self.title = ""
         self.message_count = 0
         self.updated_at = removed_at
-        # The removed messages count as summarized. A summary of them may be in the making, and is
-        # then out of date.
+        # Count the removed messages as summarized: a summary of them that is still being made is
+        # then rejected as outdated.
         self.summarized_upto = self.last
 
 

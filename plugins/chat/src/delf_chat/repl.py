@@ -114,7 +114,7 @@ class Repl:
             result = await self._result_of(task, events, [narrator, events, *status_listeners])
         match result:
             case None:
-                if not self._reader.interactive:  # a person's Ctrl-C is no failure
+                if not self._reader.interactive:  # a person's Ctrl-C on a terminal is no failure
                     self._tally.failed += 1
                 self._show_stopped(events.received)
             case DelfError():
@@ -154,7 +154,7 @@ class Repl:
             return error
         except asyncio.CancelledError:
             if is_cancelled():
-                raise  # the session ends; Ctrl-C would only have cancelled ``work``
+                raise  # this session is cancelled; Ctrl-C would have cancelled only ``work``
             await events.wait_for_end()
             return None
 
@@ -193,7 +193,7 @@ class Repl:
             return
         try:
             loop.add_signal_handler(signal.SIGINT, work.cancel)
-        except (NotImplementedError, ValueError, RuntimeError):  # Windows, or another thread
+        except (NotImplementedError, ValueError, RuntimeError):  # Windows, or not the main thread
             yield
             return
         try:
@@ -219,7 +219,7 @@ class _TaskEvents:
     async def wait_for_end(self) -> None:
         """Wait at most :data:`_END_SECONDS` until the end of a cancelled task is recorded."""
         if not self.received:
-            return  # a task that has not begun gets no end
+            return  # no end is recorded for a task that has not begun
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
                 await self._has_ended.wait()

@@ -195,7 +195,7 @@ def _load_with(state: State, override: str) -> tuple[Project, AgentConfig]:
         project = state.load_project([override])
         return project, project.agent
     except ConfigurationError as error:
-        # The user has set the key without an option --set, which only load_project() was given.
+        # Remove "--set ", because the user typed no such option: only load_project() was given it.
         error.message = error.message.removeprefix("--set ")
         raise
 
@@ -210,7 +210,7 @@ def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
 
     file = project.file or Path.cwd() / CONFIG_FILE
     old_text = (read_file(file, file.parent) or b"").decode("utf-8-sig")
-    # The written file is trusted as a whole, so nobody may have slipped other lines into it before.
+    # Writing the file makes all of it trusted, so the old text must be trusted already.
     if old_text:
         project.trust.check(file.parent, {file.name: values_by_path(parse_toml(old_text))})
     new_text = _with_setting(old_text, path, value)
@@ -398,7 +398,7 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
             table[part] = tomlkit.table(is_super_table=has_no_header)
             adds_table = True
         elif is_of_agent and isinstance(table[part], str):
-            # A model's name: the caller's validation has refused a key in any other text.
+            # The text is a model's name: the caller has already refused a key below any other text.
             model_name = table[part]
             table[part] = tomlkit.inline_table()
             table[part]["model"] = model_name

@@ -353,7 +353,7 @@ async def _try_sandbox(
     if isinstance(state, Unavailable):
         return [_unusable_sandbox(spec, state.reason, state.hint or None)]
     probed = Probed(spec, backend)
-    # Whether each protection is active: as the sandbox says, then as the tests show.
+    # Whether each protection is active: first by the sandbox's own account, then by delf's tests.
     protections = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
     measured = await probed.measure(thorough=True)
     protections |= {

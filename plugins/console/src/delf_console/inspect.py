@@ -128,7 +128,7 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
     type_name = entry.type if entry is not None else name
     try:
         connection = project.connector(host)(name)
-        # First, because an error of the server may quote a secret of the settings.
+        # Do this before asking the server, because its error may quote a secret of the settings.
         state.hide_secrets_of(getattr(connection, "settings", None))
         actions = asyncio.run(_actions_of(connection))
     except DelfError as error:

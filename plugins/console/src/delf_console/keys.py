@@ -177,7 +177,7 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
 
 def _find_provider(providers: Providers, name: str) -> Provider | None:
     """Return the provider with a name, or with an environment variable of this name."""
-    # Names have "_", as azure_ai. A few aliases have "-", as google-vertex.
+    # Providers have names with "_" (azure_ai), and a few have aliases with "-" (google-vertex).
     provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
     if provider is not None:
         return provider

@@ -152,7 +152,7 @@ def install(
         for folder in getsitepackages():
             addsitedir(folder)  # Python reads path files only at its start
     packages = {item.name for item in items}
-    # Also plugins that were installed because a named package requires them.
+    # Show also the plugins that were installed because a named package requires them.
     shown_names = {
         record.name
         for record in state.discover().records()
@@ -329,7 +329,8 @@ def _distribution_of(name: str, records: Sequence[PluginRecord]) -> str:
 
 def _unknown_plugin(name: str, known_names: Collection[str]) -> PluginError:
     """Return the error for a plugin that is not installed; its message suggests a similar name."""
-    # The sandbox ``docker`` is brought by the plugin ``sandbox-docker``.
+    # The user may have given the name of a capability: the plugin of the sandbox ``docker`` is
+    # ``sandbox-docker``.
     longer_names = [known for known in known_names if known.endswith(f"-{name}")]
     suggestion = f"; did you mean {longer_names[0]!r}?" if longer_names else ""
     return PluginError(

@@ -72,8 +72,8 @@ def resume(
             f"{full_id} is a child task: it goes on with the task that started it",
             hint=f"delf resume {parent}",
         )
-    # Here, because restore_options() adds the limits with which the task was started, and only a
-    # limit that is given now extends them.
+    # Check this before restore_options() adds the limits of the task's start: only a limit that the
+    # user gives now extends them.
     extends_limits = _sets_limit(options)
     setup: Mapping[str, Any] = {} if begin_event is None else begin_event.setup
     if here:

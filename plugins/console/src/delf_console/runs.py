@@ -397,25 +397,25 @@ async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> As
     last_event: Event | None = None
     try:
         while True:
-            # Read before the events: a task that is not at work any more has all its events by
-            # then.
+            # Read the state before the events: if the task is not at work, all its events are
+            # recorded.
             state = (await journal.task(task_id)).state
             for event in await journal.read(task_id, 0 if last_event is None else last_event.seq):
                 yield event
                 last_event = event
-            # The last event decides: a task may be resumed after an end.
+            # Check the last event only: a resumed task goes on after an earlier end.
             if not follow or isinstance(last_event, TaskFinished):
                 return
             if not state.is_at_work:
                 if state is TaskState.INTERRUPTED:
                     click.echo("interrupted: the process that worked on it is gone", err=True)
                 return
-            # The future is kept after a timeout: the cancellation of anext() ends a generator.
+            # Keep the future after a timeout, because cancelling anext() would end the generator.
             if next_event is None:
                 next_event = asyncio.ensure_future(anext(live))
             await asyncio.wait({next_event}, timeout=POLL_SECONDS)
             if next_event.done():
-                next_event.result()  # a signal that there are new events, which are read above
+                next_event.result()  # only a signal: the next iteration reads the events
                 next_event = None
     finally:
         if next_event is not None:

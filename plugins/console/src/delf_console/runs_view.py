@@ -159,7 +159,7 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
     if prompt.messages is None:
         yield "the messages of this call are not stored, or were removed"
     else:
-        # The messages that the previous call had, too, come first.
+        # The messages repeated from the previous call come first.
         repeated_count = sum(message.same for message in prompt.messages)
         if repeated_count:
             plural = "" if repeated_count == 1 else "s"

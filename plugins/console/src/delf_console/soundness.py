@@ -101,7 +101,7 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
     Raises:
         PluginError: If the factory cannot be imported.
     """
-    setup: str | None = getattr(spec, "setup", None)  # of an observer
+    setup: str | None = getattr(spec, "setup", None)  # only the spec of an observer has this field
     for target in (spec.project_files, spec.plugin_settings, setup):
         try:
             if target is not None:
@@ -437,8 +437,7 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
 def _owners(modules: Collection[str]) -> dict[str, list[str]]:
     """Return a mapping from top-level module to the distributions that contain the module."""
     owners: dict[str, list[str]] = {}
-    # The stamp is the key of the cache of _top_modules(). After a package was installed, the stamp
-    # is another one, so that the distributions are read again.
+    # _top_modules() caches its result by this stamp, which changes when a package is installed.
     for distribution, tops in _top_modules(installation_stamp()):
         for module in tops.intersection(modules):
             owners.setdefault(module, []).append(distribution.metadata["Name"])

@@ -27,7 +27,7 @@ from delf.machine.folders import expand_home
 from delf.packages.namesake import NAMESAKE
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_providing
 
-# The similarities, from 0 to 1, to one of delf's own names from which on this name is suggested.
+# The least similarity, from 0 to 1, at which an error suggests one of delf's own names.
 _MIN_SIMILARITY_OF_FULL_NAME: Final = 0.8
 _MIN_SIMILARITY_OF_SHORT_NAME: Final = 0.6
 
@@ -356,7 +356,7 @@ def _plugin_meant_by(name: str) -> str | None:
 
     The name may be that of a connection or another capability, or a misspelt name of a plugin.
     """
-    providing_package = package_providing(name)  # of a connection with this name, for example
+    providing_package = package_providing(name)  # for example of a connection with this name
     if providing_package:
         return providing_package.removeprefix(PLUGIN_PREFIX)
     return _similar_plugin(canonicalize_name(name), _MIN_SIMILARITY_OF_SHORT_NAME)

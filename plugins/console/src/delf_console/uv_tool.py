@@ -46,8 +46,8 @@ def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
     requirements, options = _read(path)
     # ``--find-links /wheels`` in the arguments replaces ``--find-links=file:///wheels``.
     remaining_options = [option for option in options if _folder_of(option) not in arguments]
-    # ``mail==2`` in the arguments replaces ``mail==1``; only delf itself, the tool, stays. Options
-    # have the name None.
+    # A requirement in the arguments replaces an old one: ``mail==2`` replaces ``mail==1``. The
+    # requirement of delf itself, the tool, always stays. For an option, _name_of() returns None.
     replaced_names = set(map(_name_of, arguments)) - {None, DISTRIBUTION}
     remaining = [line for line in requirements if _name_of(line) not in replaced_names]
     return [*_install_command(uv, [*remaining, *arguments]), *remaining_options]

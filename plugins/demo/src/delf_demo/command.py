@@ -135,7 +135,7 @@ def _run_tasks(ctx: click.Context, options: list[str], echo: Callable[..., None]
 
 def _options_of_run(model: str, approve: str, *, verbose: bool, as_json: bool) -> list[str]:
     options: list[str] = []
-    if os.environ.get("DELF_LLM"):  # would override the model in the shop's delf.toml
+    if os.environ.get("DELF_LLM"):  # it would override the model in the shop's delf.toml
         options += ["--llm", model]
     if approve != "ask":
         options += ["--approve", approve]

@@ -224,7 +224,7 @@ def _reserved_use(name: str, kind: str) -> str | None:
     if keyword.iskeyword(name):
         return "it is a keyword of Python"
     if kind == "connection":
-        from delf_engine.toolset import RESERVED  # takes long to import, which --help does not need
+        from delf_engine.toolset import RESERVED  # late: slow, and not needed by --help
 
         names_in_scripts = {*RESERVED, *dir(builtins)}
         variable = name.replace("-", "_")

@@ -148,7 +148,7 @@ def _text(node: Any) -> Text:
 
 def _inline(node: Any, text: Text, styles: list[tuple[str, Any]]) -> None:
     """Append an inline syntax node to a text, with the styles of the nodes around it."""
-    if node.type in ("text", "html_inline"):  # Docs has no HTML, so it stays as it was written
+    if node.type in ("text", "html_inline"):  # Docs has no HTML: keep the tags as text
         text.add(node.content, styles)
     elif node.type in ("code_inline", "fence", "code_block"):
         text.add(node.content.rstrip("\n").replace("\n", LINE_BREAK), [*styles, ("code", True)])

@@ -317,15 +317,17 @@ class Docs(GoogleConnection):
                 return Edit(current, {})
             try:
                 return Edit(current, await self._change(what, current, requests))
-            except LostAnswerError:  # the change may have been made, which changes the revision
+            except LostAnswerError:  # do not retry: the change may have been made
                 raise
             except GoogleError as error:
-                # The message begins with the connection's name, which may have the word, too.
+                # Skip the connection's name, which begins the message and may contain the word
+                # "revision".
                 reason = error.message.removeprefix(self.name)
                 is_outdated = error.status == 400 and "revision" in reason
                 if not is_outdated:
                     raise
-                # An edit by a person takes less time than the outages that pause() is meant for.
+                # pause() is meant for outages. An edit by a person is over sooner, so wait a tenth
+                # of that.
                 await self.transport.sleep(pause(attempt) / 10)
         raise GoogleError(
             f"{self.name}: {what}: others keep changing the document; nothing was written",

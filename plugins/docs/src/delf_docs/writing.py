@@ -91,7 +91,8 @@ def _style_requests(
         requests += _mark_requests(line.marks, offset)
         offset += utf16_length(line.text) + 1
     if isinstance(block, List):
-        # Last, because the service now removes the leading tabs, which moves the marked texts.
+        # Make the list last: the service then removes the leading tabs, which moves the marked
+        # texts.
         preset = "NUMBERED_DECIMAL_ALPHA_ROMAN" if block.ordered else "BULLET_DISC_CIRCLE_SQUARE"
         body = {"range": full_range, "bulletPreset": preset}
         requests.append({"createParagraphBullets": body})

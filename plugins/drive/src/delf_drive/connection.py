@@ -128,7 +128,7 @@ class Drive(GoogleConnection):
                 f"limit can be from 1 to {_MAX_SEARCH_RESULTS}; narrow the search"
             )
         conditions = [f"({query})"] if query else []
-        # Without quoted texts, which may contain words of the language, such as "trashed".
+        # Ignore quoted texts, which may contain words of the query language, such as "trashed".
         query_words = _QUOTED.sub("", query)
         if "trashed" not in query_words:
             conditions.append("trashed = false")
@@ -148,7 +148,7 @@ class Drive(GoogleConnection):
             query={
                 "q": " and ".join(conditions),
                 "fields": f"nextPageToken,incompleteSearch,files({FIELDS})",
-                # Google does not sort what it finds in texts.
+                # Google does not sort the results of a full-text search.
                 "orderBy": None if text or "fullText" in query_words else "modifiedTime desc",
                 "pageSize": min(limit + 1, _MAX_SEARCH_RESULTS),
                 **IN_ALL_DRIVES,
@@ -453,7 +453,8 @@ class Drive(GoogleConnection):
         """Preview a file in Drive that a call affects."""
         changes_file = call.action in _CHANGING_ACTIONS
         writes_content = call.arguments.get("content") is not None
-        # To rename or delete a shortcut leaves its target alone; reading and writing follow it.
+        # A shortcut can be renamed or deleted without its target; reading and writing use the
+        # target.
         changes_only_shortcut = changes_file and not writes_content
         info = file_of(await self._resolver.find(file, follow=not changes_only_shortcut))
         size = info["size"]
@@ -509,7 +510,7 @@ class Drive(GoogleConnection):
         except LostAnswerError as error:
             if not error.is_retry_refused:
                 raise
-            # Drive refuses to repeat a move that was made. So the first request may have worked.
+            # Drive refuses a move that was made already, so the first request may have succeeded.
             current_state = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
             record = await self.transport.json(current_state)
             if not _is_changed(record, body, new_folder=query.get("addParents")):

@@ -17,7 +17,7 @@ ALL_DRIVES: Final = {"supportsAllDrives": True}
 IN_ALL_DRIVES: Final = {
     "supportsAllDrives": True,
     "includeItemsFromAllDrives": True,
-    "corpora": "allDrives",  # else only opened files of shared drives
+    "corpora": "allDrives",  # by default, only opened files of shared drives are found
 }
 _RESOURCE_KEYS_HEADER: Final = "X-Goog-Drive-Resource-Keys"
 _MAX_KEYS: Final = 10

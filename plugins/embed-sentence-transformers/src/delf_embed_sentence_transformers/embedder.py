@@ -50,10 +50,10 @@ def _load_model(name: str, device: str | None, download: bool) -> Any:
     if imports_torch:
         # Without this, Python's last garbage collection walks through all of torch, for 1 s.
         atexit.register(gc.freeze)
-    disable_progress_bar()  # nothing here writes to the terminal
+    disable_progress_bar()  # a library must not write to the terminal
     try:
         model: Any = SentenceTransformer(name, device=device, local_files_only=not download)
-    except Exception as error:  # its causes are of many libraries
+    except Exception as error:  # many libraries may raise here
         reason = describe_exception(error).partition("\n")[0][:_MAX_REASON_LENGTH]
         raise ConfigurationError(
             f"the embedding model {name!r} cannot be loaded: {reason}",
@@ -190,7 +190,8 @@ class SentenceTransformersEmbedder:
         with self._lock:
             load_future = self._load_future
             if load_future is None or _has_failed(load_future):
-                # A thread of its own: an event loop that ends does not wait for it.
+                # Load the model in its own thread, because an event loop does not wait for it at
+                # its end.
                 load_future = Future[_LoadedModel]()
                 self._load_future = load_future
                 arguments = (load_future, self._name, self._device, self._download)

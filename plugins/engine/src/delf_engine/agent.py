@@ -180,7 +180,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         elif isinstance(config, Sequence):
             tools = [*as_connections(config), *as_connections(tools or ())]
             config = None
-        # The names of a memory and a strategy are settings; the objects are kept by this agent.
+        # A memory or a strategy given by name becomes a setting. Given as an object, it stays with
+        # this agent.
         memory_name = memory if isinstance(memory, str) else None
         self.memory = None if isinstance(memory, str) else memory
         strategy_name = strategy if isinstance(strategy, str) else None
@@ -330,7 +331,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     @chat.setter
     def chat(self, value: AgentChat | Mapping[str, Any] | bool | None) -> None:
         chat = self._chat_of(value, self._host)
-        if chat is not None and self._context is not None:  # without a context: at the start
+        # Before the start, there is no context: the start attaches the chat.
+        if chat is not None and self._context is not None:
             self._attach(chat, self._context)
         self._requests.chat = chat
 
@@ -641,7 +643,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         end = end_event(events)
         if end is not None and not (continue_past_limit and end.at_limit):
             return past_response(events, end)  # the task is over, and claim() has not claimed it
-        # The events and the response from before the resume are not those of the task any more.
+        # Forget the events and the response from before the resume, which are outdated now.
         self._tasks.forget(task_id)
         try:
             request = self._requests.resumed(task_id, events, timeout, **options)
@@ -794,7 +796,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         response.raise_if_never_begun()
         if self.config.verbose:
             summary = self.plugins.service(TASK_PRINTER).summary_of(response.trace)
-            if sys.stderr is not None:  # as in a Windows program without a console
+            if sys.stderr is not None:  # None in a Windows program without a console
                 sys.stderr.write(visible(summary) + "\n")
         return response
 
@@ -1048,7 +1050,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         from delf_engine.runtime import Runtime
 
         context = AgentContext.of(self._project, self._host, self.config, self._ledger)
-        self._host = context.host  # discovered once, also for :attr:`plugins` and later starts
+        self._host = context.host  # kept for :attr:`plugins` and for later starts
         self._context = context
         if self.chat is not None:
             self._attach(self.chat, context)

@@ -183,7 +183,7 @@ class AgentContext:
         return ModelClient(
             pool=pool,
             ledger=self.ledger or Ledger(),
-            log=TaskLog(new_task_id(), None, (), redactor),  # is not kept
+            log=TaskLog(new_task_id(), None, (), redactor),  # a temporary log
             redactor=redactor,
         )
 

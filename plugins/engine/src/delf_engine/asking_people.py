@@ -68,7 +68,7 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if texts:
         values["options"] = texts
     else:
-        values.pop("options", None)  # ``options=[]`` asks for any answer, as no options do
+        values.pop("options", None)  # an empty list allows any answer, like no list
     Question.from_arguments(values).check()
     return values
 

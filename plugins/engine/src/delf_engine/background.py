@@ -78,9 +78,9 @@ class BackgroundTask:
 
     def snapshot(self) -> StreamSnapshot:
         """Return a snapshot of the task; thread-safe."""
-        # Read before the events: a task that ends in between has all its events by then.
+        # Read this before the events: if the task is over, ``self.events`` then has all its events.
         is_over = self.outcome.done()
-        # Without an end among its events, a task that is over can be resumed.
+        # A task that is over without an end event was interrupted, and can be resumed.
         progress: StreamSnapshot = snapshot(tuple(self.events), interrupted=is_over)
         if progress.is_terminal or not is_over:
             return progress
@@ -210,5 +210,6 @@ async def stream_of(
             yield item
         await work
     finally:
-        # A no-op if the task has ended; otherwise the reader has closed the iterator.
+        # Cancel the task if the reader has closed the iterator early; a no-op if the task has
+        # ended.
         work.cancel()

@@ -45,7 +45,7 @@ class BoundAction:
         The digest changes with the connection's configuration and with the action's parameters or
         effect.
         """
-        # The function itself, also if the action calls it as a method of an object.
+        # If the action calls a bound method, take the function of the method.
         function = getattr(self.action.call, "__func__", self.action.call)
         content = [
             self.name,

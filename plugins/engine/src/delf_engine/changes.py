@@ -278,7 +278,7 @@ class Course:
             digest: The digest of the call, which is the same for equal calls.
             call_id: The number of the call.
         """
-        # Without changes by an earlier attempt of this call.
+        # Leave out the change by an earlier attempt of this call.
         changes = [change for change in self.changes if change.call_id != call_id]
         equal_calls = [change.call_id for change in changes if change.digest == digest]
         listed_changes = changes[-_MAX_CHANGES:]

@@ -33,7 +33,7 @@ async def all_ended(closing: Iterable[Awaitable[None]]) -> None:
         Exception: If exactly one failed.
         ExceptionGroup: If several failed.
     """
-    # Concurrently and to the end, so that an object that hangs or fails does not leak the others.
+    # Close all objects concurrently, so that one that hangs or fails does not leave others open.
     results = await asyncio.gather(*closing, return_exceptions=True)
     failures: list[Exception] = []
     for result in results:

@@ -177,7 +177,8 @@ def _check_llm_value(key: str, value: Any) -> None:
     expected_type = Mapping if takes_table else str
     if value is not None and not isinstance(value, expected_type):
         expected = "a table" if takes_table else "text"
-        # A text of delf.toml has a subclass of str, whose name says nothing to the user.
+        # A text from delf.toml has a subclass of str as its type, whose name would confuse the
+        # user.
         got = "str" if isinstance(value, str) else type(value).__name__
         raise ModelConfigurationError(f"{key} must be {expected}, got {got}")
 
@@ -251,7 +252,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         defer_build=True,  # many commands only want the names of the fields
     )
 
-    if TYPE_CHECKING:  # the validators take more than the fields hold, as a name for a model
+    if TYPE_CHECKING:  # the validators also accept other types, such as a model's name
 
         def __init__(self, **options: Unpack[AgentOptions]) -> None: ...
 

@@ -88,8 +88,8 @@ async def _tasks_with_stored_state(
     page_conditions["state"] = stored_state
     tasks: list[TaskRecord] = []
     has_more = True
-    # Read further pages while tasks with another exact state leave gaps: a page of stored running
-    # tasks may have few waiting tasks.
+    # Read further pages if too few tasks of a page have the wanted exact state: a page of stored
+    # running tasks may have few waiting tasks.
     while has_more and len(tasks) < limit:
         page = await journal.find(limit, **page_conditions)
         exact_page = await states.exact(page)
@@ -157,7 +157,7 @@ async def _found_with_stored_state(
     page_conditions = replace(conditions, state=stored_state)
     found: list[FoundTask] = []
     cursor = before
-    # Read further pages while tasks with another exact state leave gaps.
+    # Read further pages if too few tasks of a page have the wanted exact state.
     while True:
         page = await journal.search(page_conditions, limit, cursor)
         tasks = await states.exact([match.task for match in page.tasks])
@@ -206,7 +206,7 @@ async def wait_for_end(journal: Journal, task_id: str) -> tuple[Sequence[Event],
         UnknownTaskError: If the journal does not have the task.
         AgentStateError: If the journal is closed before the task ends.
     """
-    # Before the events are read, so that an end between the two is not missed.
+    # Subscribe before reading the events, so that an end between the two is not missed.
     new_events = journal.subscribe(task_id)
     events = await journal.read(task_id)
     end = end_event(events)

@@ -126,6 +126,6 @@ class _Batched:
         size = max(1, self.inner.batch_size)
         rows: list[Iterable[float]] = []
         for start in range(0, len(texts), size):
-            # Not +=, with which an array of numpy would add its numbers to those of the list.
+            # Do not use +=, by which a numpy array would add its numbers to those of the list.
             rows.extend(await self.inner.embed(texts[start : start + size], kind))
         return rows

@@ -176,7 +176,7 @@ def _wrap_abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
     # The tools are listed for a run, although delf has none: most toolsets ignore the context.
     run: Any = package.RunContext(deps=None, model=None, usage=package.RunUsage())
     try:
-        with ThreadPoolExecutor(1) as thread:  # a program may have an event loop here
+        with ThreadPoolExecutor(1) as thread:  # the caller's thread may run an event loop
             tools: Mapping[str, Any] = thread.submit(asyncio.run, item.get_tools(run)).result()
     except Exception as error:
         raise ToolDefinitionError(
@@ -338,7 +338,7 @@ def _make_checker(name: str, schema: Mapping[str, Any]) -> Checker:
     Raises:
         ToolDefinitionError: If the schema is invalid.
     """
-    # Without ``required``, the schema can check one parameter alone.
+    # Leave out ``required``, so that the schema can check each parameter alone.
     checked_keys = ("$schema", "$defs", "definitions", "properties")
     checked = {key: schema[key] for key in checked_keys if key in schema}
     return Checker(_without_loose_parts(_as_json(checked), schema), f"the tool {name!r}")

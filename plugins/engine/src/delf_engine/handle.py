@@ -68,8 +68,7 @@ class FollowsTasks:
         self._runtime_loop.check_outside_loop("wait", "await_task")
         task = self._tasks.find(task_id)
         if task is not None and not self._must_release_permit(task):
-            # Without the runtime, which may be stopped by now: the task has its response all the
-            # same.
+            # Do not use the runtime, which may be stopped by now. The task itself has the response.
             return task.wait(timeout)
         return self._runtime_loop.call(
             lambda r: response_at_end(r, str(task_id), timeout, task), "wait", "await_task"

@@ -274,7 +274,8 @@ class TaskHost:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # The strategy gives up the call. After close(), the whole task is cancelled instead.
+            # The strategy gives up this call, unless close() was called: then the whole task is
+            # cancelled.
             if not self._is_closed:
                 self._gate.abandon(request.call_id)  # records that nobody waits for the result
             work.cancel()
@@ -327,7 +328,7 @@ class TaskHost:
         if self._is_script_running or self._open_calls:
             raise RuntimeError("a script cannot run beside another script or a call")
         attempt = self._next_attempt()
-        # Moved before _answer_includes_last_output is set for this script.
+        # Do this first, because _answer_includes_last_output still describes the previous script.
         self._move_output_to_answer()
         bound_actions = named_actions(code, self._run.tools)
         names = tuple(bound_action.name for bound_action in bound_actions)
@@ -432,7 +433,7 @@ class TaskHost:
             calls_left = self.scripts.calls_left
             problem = excess(code, tools, calls_left=calls_left, children_left=children_left)
         if problem is not None:
-            # A no-op for a recorded problem, which the journal has already.
+            # A no-op if the journal already has this problem.
             await run.log.record(Noted, topic=topic, text=problem)
             return Failed(kind="TaskLimitError", message=f"the script was not run: {problem}")
         if not was_checked_before:

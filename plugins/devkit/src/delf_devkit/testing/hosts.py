@@ -49,7 +49,7 @@ class TestHost(PluginHost):
             other_items = tuple(item for item in self._candidates if item.name != name)
             plugin = Candidate(name=name, target=name, plugin=_plugin(spec))
             self._candidates = (*other_items, plugin)
-            self._catalog = None  # is loaded again, with the capability
+            self._catalog = None  # so that the next use loads it again, with the capability
 
     def resolve(self, spec: Spec) -> Any:
         """Return the object behind a spec's factory."""

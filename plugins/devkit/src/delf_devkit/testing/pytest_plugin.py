@@ -32,7 +32,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
         secrets = secrets_of(suite, getattr(item, "funcargs", {}))
         text = str(report.longrepr)
-        # Only if needed, because a plain text has none of pytest's colours.
+        # Keep a report without secrets as it is, because a plain text would lose pytest's colours.
         if (hidden := secrets.hide(text)) != text:
             report.longrepr = hidden
         report.sections = [(name, secrets.hide(content)) for name, content in report.sections]

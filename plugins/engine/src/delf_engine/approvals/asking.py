@@ -86,7 +86,8 @@ class Asking:
             answer = await pending_answer
             kind = answer.decision.kind
             outcome = DECISION_WORDS[kind]
-            # The caller records the answer next. In the journal, earlier remarks come first.
+            # The caller records the answer next, and the journal must have earlier remarks before
+            # it.
             await self._remarks.wait_until_recorded()
             return answer
         finally:
@@ -165,7 +166,7 @@ class Asking:
         for channel in self._approvals.channels_for(self._task, is_question=request.is_question):
             await self._ask_channel(channel)
             if self._pending.find(request.request_id) is None:
-                return  # the answer counts, or somebody else was faster
+                return  # decided by this channel's answer, or by somebody else
 
     async def _ask_channel(self, channel: NamedChannel) -> None:
         """Ask a channel, and pass on its answer.

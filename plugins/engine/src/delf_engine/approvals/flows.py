@@ -137,7 +137,7 @@ class TaskFlows:
         if reason is None:
             return None
         rules = () if read_rules is None else await read_rules()
-        # Even without rules, the reason may be gone: concurrent calls extend the outline, too.
+        # Ask again even if there are no rules: a concurrent call may have extended the outline.
         reason = self.current_reason(call, rules)
         while reason is not None and await self._extend_outline():
             reason = self.current_reason(call, rules)
@@ -165,8 +165,8 @@ class TaskFlows:
             return
         texts_to_obey = [*origins.texts_to_obey()]
         text_count = 1 + len(texts_to_obey)  # with the task
-        # After a resume, no text was shown yet, but the outline has the answers from before. The
-        # model has seen at least one new text for each answer.
+        # A resume sets the count of shown texts back to 0. The outline still has the earlier
+        # answers, and the model has seen at least one new text for each of them.
         seen_text_count = max(self._shown_text_count, origins.outline.answer_count)
         if seen_text_count >= text_count:
             return
@@ -216,8 +216,8 @@ class _Suspect:
         - a value that occurs nowhere, because the script computed the value
         - the reason of :meth:`reason_to_review`, if the values have too many parts to look for each
         """
-        # A call without values has no origins to look at. And before its author has read untrusted
-        # data, a review itself looks only at where the values come from.
+        # A call without values has no origins to look at. If the call's author has read no
+        # untrusted data, reason_to_review() already looks only at the origins of the values.
         if not self.origins.has_author_read_untrusted_data or not self.text_by_path:
             return self.reason_to_review()
         reason_about_computed_value = None
@@ -230,8 +230,8 @@ class _Suspect:
         if reason_about_computed_value is not None:
             return reason_about_computed_value
         if self._has_unsearched_parts(paths):
-            # One of these parts may be a stranger's. Without an outline, this returns a reason for
-            # each call.
+            # One of the unsearched parts may be a stranger's. Without an outline,
+            # reason_to_review() returns a reason for each call.
             return self.reason_to_review()
         return None
 

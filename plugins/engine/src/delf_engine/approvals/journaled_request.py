@@ -89,7 +89,7 @@ class JournaledRequest:
 
     async def _record(self, answer: Answer) -> None:
         decision = answer.decision
-        # By the user and the project, later tasks find the decision in the journal.
+        # Later tasks look up the decision by its user and its project.
         is_for_later_tasks = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
@@ -113,16 +113,17 @@ class JournaledRequest:
         """Return the decision that takes effect, which may differ from the person's decision."""
         decision = answer.decision
         question = self._request.question
-        if question is not None:  # nobody may have answered: then the default takes effect
+        if question is not None:  # if nobody has answered, the default takes effect
             return _answer_in_effect(question, answer)
         if isinstance(decision, Approved):
-            # The person may have chosen "until_revoked", but may approve only for this task.
+            # The approval may end earlier than the person chose: see _remember_in_effect().
             return replace(decision, remember=self._remember_in_effect(decision, answer.who))
         return decision
 
     def _remember_in_effect(self, approval: Approved, approver: Decider) -> Remember:
         """Return how long an approval is remembered: no longer than the person chose."""
-        # A person approves each repetition of an interrupted call, and each call with a team rule.
+        # Repeating an interrupted call, and any call with a team rule, needs a new approval each
+        # time.
         if self._request.outcome_unknown or self._request.rule:
             return "no"
         if approval.remember != "until_revoked":

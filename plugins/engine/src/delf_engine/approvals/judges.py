@@ -247,8 +247,8 @@ class RememberedJudge:
         must_ask_person = case.outcome_unknown or self._is_strict
         if must_ask_person:
             return ruling
-        # One case at a time: the journal may answer one look-up later than the next one, and people
-        # would get the requests in another order than the script makes the calls.
+        # Look up one case at a time. Otherwise one look-up may overtake another, and people would
+        # get the requests in another order than the script makes the calls.
         async with self._lock:
             remembered = await self._decisions.decision_covering(case.request)
         if remembered is None:
@@ -299,7 +299,7 @@ class FlowsJudge:
             return ruling
         ruling = replace(ruling, flow=flow)
         if case.outcome_unknown and ruling.answer is not None:
-            # An interrupted call, which the user's option ``settle`` says to repeat or not.
+            # The user's option ``settle`` has decided whether to repeat this interrupted call.
             return ruling
         if self._denies:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")

@@ -39,7 +39,7 @@ def check_rule_names(
             source, target = (part.strip() for part in rule.split(ARROW, 1))
             # The source may be any field of a result, because the fields of results are unknown.
             yield from _check_pattern(source, actions, other_connections, open_actions=actions)
-            # The target is a parameter. Of actions not allowed, no parameters are known.
+            # The target is a parameter. The parameters of actions that are not allowed are unknown.
             yield from _check_pattern(
                 target, parameters, other_connections, open_actions=not_allowed
             )

@@ -93,7 +93,7 @@ def identity(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any
                 explicit[argument] = value
         return call_digest(name, explicit)
     except (RecursionError, UnsupportedValueError):
-        return secrets.token_hex(32)  # like no other call
+        return secrets.token_hex(32)  # equals the digest of no other call
 
 
 def _equals_default(value: Any, default: Any) -> bool:

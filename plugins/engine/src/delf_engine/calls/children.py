@@ -92,13 +92,13 @@ class ChildTasks:
         self._keep_child_resumable = keep_resumable
         # The children whose result is not fetched yet, by call number and child id.
         self._running: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
-        # The number of children that the parent has started, also before a resume.
+        # The number of children that the parent has started, including those before a resume.
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
         # The numbers of the calls that may start a child task and have not started it yet.
         self._calls_with_place: set[int] = set()
         # The concurrent calls that wait in reserve() for their places. None if no call waits.
         self._batch: _Batch | None = None
-        # True if the parent will be resumed: no end of a cancelled child is recorded then.
+        # True if the parent will be resumed. Then no end is recorded for a cancelled child.
         self._will_be_resumed = False
         self.unfinished: TaskLeftError | None = None
         """The error of a child that was left unfinished, so that the parent cannot end either."""
@@ -279,7 +279,7 @@ class ChildTasks:
                 request = replace(request, past=await self._past(child_id))
             result = await self._run_child(request)
         except asyncio.CancelledError:
-            # A child that will be resumed with its parent, after keep_resumable(), gets no end.
+            # Record no end if the child will be resumed with its parent; see keep_resumable().
             if not self._will_be_resumed:
                 self._record_failed(id_fields, started, "the task was cancelled")
             raise
@@ -407,7 +407,8 @@ class ChildTasks:
         changes: dict[str, Any] = {}
         if child.llm is not None:
             llm = self._run.chosen_llm(child.llm)
-            # Without these two, the chosen model does all the work of the child.
+            # Clear the light and the heavy model, so that the chosen model does all work of the
+            # child.
             changes |= {"llm": llm, "light_llm": None, "heavy_llm": None}
         for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
             value = getattr(child, name)

@@ -256,7 +256,7 @@ class Gate:
         """
         arguments, description = bound.bind(request.args, request.kwargs)
         validate = functools.partial(self._validated_call, number, bound, arguments, description)
-        # The validation of a large value would stop all other tasks of the event loop.
+        # The validation of a large value would block the event loop, so run it in a thread.
         call = await asyncio.to_thread(validate) if is_large(arguments) else validate()
         call.blocks_script = request.alone
         call.line = request.line
@@ -281,7 +281,7 @@ class Gate:
                 call.digest, blocks_script=call.blocks_script
             )
         if recorded_call is None:
-            # From now on, the script can abandon the call, which is then recorded.
+            # Register the call, so that abandon() can record that its script abandoned it.
             self._records.register(request.call_id, call)
             return await self._make_new(call)
         if recorded_call.finished is not None:
@@ -297,7 +297,7 @@ class Gate:
         if may_have_taken_effect:
             return await self._repeat_or_ask(call, recorded_call)
         # If an equal earlier call may have taken effect, a person decides whether to make this
-        # call, too. An earlier process may have asked this already.
+        # call. An earlier process may already have asked.
         was_asked = recorded_call.repeat_request is not None
         if was_asked or self._has_unknown_outcome(call):
             return await self._ask_after_unknown_outcome(call, recorded_call)
@@ -394,8 +394,8 @@ class Gate:
         needs_approval = isinstance(verdict, NeedsApproval) or call.bound.asks
         if not needs_approval and not await self._approvals.requires_review(call):
             if recorded_call is not None:
-                # An earlier process may have asked for approval, which other rules required. That
-                # request would stay open forever.
+                # An earlier process may have requested an approval that its rules required. Close
+                # that request, which would otherwise stay open forever.
                 await self._approvals.close(recorded_call, "the action needs no approval any more")
             return await self._make(call)
         answer = await self._ask(call, recorded_call, verdict)
@@ -418,7 +418,7 @@ class Gate:
             await self._records.cancel(call, "cancelled before it was answered")
             raise
         if isinstance(answer.decision, Answered):
-            await self._records.begin(call)  # an end without a start means an invalid call
+            await self._records.begin(call)  # without a start, the end would mean an invalid call
             return await self._record_stated_result(call, answer.decision.answer)
         reason = f"the question has no answer: {why_not_made(answer.decision)}"
         return await self._reject(call, reason, can_retry=_can_retry(answer))
@@ -433,7 +433,7 @@ class Gate:
             reasons = [guard_verdict.reason]
             if isinstance(verdict, NeedsApproval):
                 reasons.append(verdict.reason)
-            # Made from the verdict of the check, whose preview the person sees, too.
+            # Keep the verdict of the check, because it has the preview for the person.
             return verdict.with_reason_to_ask("; ".join(reasons))
         return verdict
 
@@ -506,7 +506,7 @@ class Gate:
                 obstacle = f"it is refused: {verdict.message}"
             else:
                 shown_verdict = verdict
-        # A call that cannot be repeated is shown, too: the person may know that it was done.
+        # Ask even about a call that cannot be repeated: the person may know that it was done.
         shown_verdict = self._with_warning_of_previous_process(shown_verdict)
         answer = await self._ask(call, recorded_call, shown_verdict, outcome_unknown=True)
         decision = answer.decision
@@ -566,7 +566,7 @@ class Gate:
             return await self._refuse_validated(call, _refusal_message(call, verdict.message))
         digest_before_edit = call.digest  # _ask() changes call.digest if the person edits the call
         reason = "the same call was made before, and its answer was lost: it may have been done"
-        if recorded_call is not None:  # an earlier process asked only whether to make the call
+        if recorded_call is not None:  # close the request that only asked whether to make the call
             await self._approvals.close(recorded_call, reason)
         approval = verdict.with_reason_to_ask(reason)
         answer = await self._ask(call, recorded_call, approval, outcome_unknown=True)
@@ -666,7 +666,7 @@ class Gate:
             The answer. Its decision is never ``Edited``; the decision is ``RefusedByCheck`` if the
             check refuses an approved call.
         """
-        # Whether the call is another than in the previous request; the next request says so.
+        # Whether the call has changed since the previous request; the next request says so.
         has_changed = self._reapply_edits_of_unstarted_call(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
             answer = await self._ask_once(

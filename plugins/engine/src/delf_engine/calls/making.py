@@ -110,7 +110,7 @@ class CallMaker:
             # This failure may end the script, which would cancel the script's other calls.
             try:
                 await self._records.let_other_calls_end(call)
-            except asyncio.CancelledError:  # of this call
+            except asyncio.CancelledError:  # this call is cancelled
                 await self._records.cancel(call, "cancelled", started)
                 raise
         return await self._fail(call, started, describe_failure(error), cause=error)
@@ -236,7 +236,7 @@ def _http_status(error: BaseException | None) -> int | None:
         _attribute(response, "status_code"),
     ):
         if isinstance(value, int) and 400 <= value < 600:
-            return int(value)  # of an ``HTTPStatus``, too
+            return int(value)  # converts an ``HTTPStatus``, too
     return None
 
 

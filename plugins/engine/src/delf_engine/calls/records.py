@@ -208,7 +208,7 @@ class CallRecords:
                 can_retry=can_retry,
                 outcome_unknown=outcome_unknown,
                 http_status=http_status,
-                line=None if started else call.line,  # the start event has the line, too
+                line=None if started else call.line,  # a start event has the line already
             )
         except Exception as failure:
             if not call.has_start_event:
@@ -227,7 +227,8 @@ class CallRecords:
             f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded: "
             f"{cause}"
         )
-        # Later errors follow from the first one, which the gate raises for each new call.
+        # Keep the first error, which the gate raises for each new call: later errors follow from
+        # it.
         self.unrecorded_error = self.unrecorded_error or error
         return error
 

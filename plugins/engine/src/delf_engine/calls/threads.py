@@ -27,7 +27,7 @@ class ToolThreads:
     """
 
     def __init__(self, max_threads: int, levels: int) -> None:
-        # For the functions of a task that a function of this pool waits for.
+        # The pool for tasks that functions of this pool wait for: see the class.
         self._inner = ToolThreads(max_threads, levels - 1) if levels else None
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
         self._futures: set[Future[Any]] = set()  # of the queued and running functions
@@ -69,8 +69,9 @@ class ToolThreads:
         try:
             return future.result()
         finally:
-            # The traceback of an error leads to this frame. With the future, which has the error,
-            # that is a cycle, which keeps large arguments in memory until a garbage collection.
+            # The traceback of an error refers to this frame, and the future refers to the error.
+            # Without ``del``, this cycle would keep large arguments in memory until a garbage
+            # collection.
             del future
 
     def submit(self, function: Callable[[], Any], level: int) -> Future[Any]:
@@ -85,8 +86,8 @@ class ToolThreads:
         """
         if level and self._inner is not None:
             return self._inner.submit(function, level - 1)
-        # The future of the pool's own submit() is not used: submit() raises an error without
-        # returning its future if it has queued the function and cannot start another thread.
+        # Do not rely on the future of the pool's submit(). If submit() has queued the function but
+        # cannot start another thread, it raises an error, and returns no future.
         future: Future[Any] = Future()
         try:
             self._pool.submit(_run, function, [future])
@@ -120,10 +121,12 @@ def _run(function: Callable[[], Any], futures: list[Future[Any]]) -> None:
         function: The function.
         futures: A list that holds only the future; this function empties the list.
     """
-    # Taken out, and deleted below: the traceback of an error leads to this frame, and through the
-    # caller's frame to the list. As in ToolThreads.run(), the future would complete a cycle.
+    # Take the future out of the list, and delete it below. The traceback of an error refers to this
+    # frame and, through the caller's frame, to the list. As in ToolThreads.run(), a reference to
+    # the future would complete a cycle.
     future = futures.pop()
-    # The future's own lock decides: either the event loop has cancelled it, or it starts here.
+    # The event loop may cancel the future at this moment: the future's own lock decides who is
+    # first.
     if not future.set_running_or_notify_cancel():
         return
     try:

@@ -243,7 +243,7 @@ class ApprovalContract(Contract):
         can_person_approve = "approves" in self.people
         if can_person_answer:
             assert has_answer_method, "`people` has 'answers', and the channel has no `answer`"
-        elif can_person_approve:  # otherwise, the channel only notifies people
+        elif can_person_approve:  # a channel with neither only notifies people
             assert not has_answer_method, (
                 "the channel has `answer`, and no test calls it: add 'answers' to `people`"
             )
@@ -322,7 +322,7 @@ class ApprovalContract(Contract):
         requests = [_with_unique_id(n, request_for(to="Ann", amount=n)) for n in range(3)]
         pending = {asyncio.ensure_future(channel.decide(request)) for request in requests}
         await asyncio.wait(pending, timeout=_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        # After the first decision, wrong decisions about the other requests may follow.
+        # Wait a moment longer: a faulty channel may now decide the other requests, too.
         decided, waiting = await asyncio.wait(pending, timeout=0.1)
         # A channel that shows one request at a time may leave the others undecided for long.
         for each in waiting:
@@ -438,7 +438,7 @@ class ApprovalContract(Contract):
             answer = await channel.decide(_with_unique_id(number, request))
             decision = _decision_without_decider(answer)
             assert isinstance(decision, Approved)
-            # If the channel asked the person, the answer is "always" again.
+            # If the channel had asked the person again, the decision would be another "always".
             assert decision.remember in _LASTING, (
                 "a call with other arguments was approved after an always, and nobody was asked: "
                 "to remember is the engine's work, not a channel's"

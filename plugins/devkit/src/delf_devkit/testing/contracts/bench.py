@@ -20,8 +20,8 @@ _CHECK_SECONDS = 0.02
 _SET_CHILD_SUBREAPER = 36
 _GET_CHILD_SUBREAPER = 37
 """The numbers of two options of the Linux function ``prctl``."""
-# The indexes of fields in the result of _stat(), which leaves out the first two of a process's
-# ``stat``: the fields 3, 4 and 22 in the manual page proc(5).
+# The indexes of fields in the result of _stat(). Because _stat() leaves out the first two fields,
+# these are the fields 3, 4 and 22 of ``stat`` in the manual page proc(5).
 _STATE = 0
 _PARENT_PID = 1
 _START_TIME = 19
@@ -120,7 +120,7 @@ def processes_below(parent: int | None = None) -> set[ProcessId]:
     processes: set[int] = set()
     generation = {os.getpid() if parent is None else parent}
     while generation:
-        # Without those found before: a pid that is reused while /proc is read could make a circle.
+        # Skip the processes found before: a pid that is reused meanwhile could make a cycle.
         generation = {
             pid for pid, parent_pid in parents.items() if parent_pid in generation
         } - processes

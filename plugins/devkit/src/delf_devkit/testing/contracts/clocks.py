@@ -52,7 +52,7 @@ def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
 
 def _shifted_functions(seconds: int) -> dict[Any, Callable[..., Any]]:
     """Return replacements for the functions of :mod:`time`, whose wall clock is ahead."""
-    # The real functions, because the names in ``time`` are patched while the clocks are used.
+    # Keep the real functions: the names in ``time`` are patched when the shifted clocks run.
     real_time, real_time_ns = time.time, time.time_ns
     real_localtime, real_strftime = time.localtime, time.strftime
 

@@ -355,7 +355,7 @@ class ConnectionContract(Contract):
             )
 
     async def test_calls_can_overlap(self, connection: Any) -> None:
-        # The same calls with other arguments have other results, which could be mixed up.
+        # Add calls with other arguments: their results differ, so that a mix-up of results shows.
         calls = [*self._calls(), *await self._accepted_variants(connection)]
         # Make the calls one by one, twice, to know which results are the same in each call.
         first_results = [await self._encoded_result(call, connection) for call in calls]
@@ -598,7 +598,7 @@ class ConnectionContract(Contract):
         model = ScriptedModel(default=self._reply)
         host.provide(model.spec, model.factory)
         lines = [f"print(repr({self._source(call, connection)})[:200])" for call in self._calls()]
-        # The calls have the reprs of their arguments, such as ``datetime.date(2026, 10, 31)``.
+        # The lines contain reprs such as ``datetime.date(2026, 10, 31)``, which need these imports.
         model.writes("\n".join(["import datetime, decimal", "from decimal import Decimal", *lines]))
         async with Agent(
             tools=self._tools_of(connection),
@@ -705,7 +705,7 @@ async def _verdict(call: Call, connection: Any) -> Any:
             return await connection.check(proposed)
         verdict = await asyncio.to_thread(connection.check, proposed)
         return await verdict if inspect.isawaitable(verdict) else verdict
-    except Exception as error:  # the gate refuses what cannot be judged
+    except Exception as error:  # like the gate, refuse a call whose check fails
         return Refused(message=str(error))
 
 

@@ -21,7 +21,7 @@ from delf_devkit.testing.contracts.base import (
     needs,
 )
 
-# The numbers of repetitions of a sentence before two texts differ.
+# How often a sentence is repeated before the words in which two texts differ.
 _LENGTHS = (1, 8)
 _BATCH = 40
 _UNUSUAL_WORD = "marmalade-7741"
@@ -145,7 +145,7 @@ class EmbedderContract(Contract):
 
     async def test_order_of_a_batch_is_kept(self, embedder: Any) -> None:
         texts = [f"Fact {number} is about {number * 7}." for number in range(_BATCH)]
-        # At most one batch, which ends with its first text again.
+        # Texts for at most one batch; the last text equals the first.
         texts = [*texts[: embedder.batch_size - 1], texts[0]]
         vectors = await embedder.embed(texts, "passage")
         await embedder.embed(self.passages[:1], "passage")  # must not change an earlier result

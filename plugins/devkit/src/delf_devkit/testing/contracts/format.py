@@ -42,7 +42,7 @@ KINDS_OF_VALUES = (
     *(7, 2**60 + 1, 1.5, float("inf"), True, None),
 )
 ODD_NAMES = ("Price (€)", "price", "Größe", "class", "a.b", "2026")
-# A word with two bytes that no UTF-8 text has, and the text that a reader which ignores them sees.
+# A word with two bytes that are invalid in UTF-8, and the text of a reader that ignores them.
 _DAMAGED_WORD = b"a\xff\xfex"
 _DAMAGED_WORD_WITHOUT_INVALID_BYTES = "ax"
 _AMOUNT = Decimal("1234567.85")

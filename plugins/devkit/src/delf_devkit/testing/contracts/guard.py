@@ -486,7 +486,7 @@ def blocking_calls() -> Generator[list[str]]:
     _listeners.append(listen)
     time.sleep = recording_sleep  # an audit event exists only from 3.13 on
     for name in original_syncs:
-        setattr(os, name, recording_sync(name))  # never an audit event
+        setattr(os, name, recording_sync(name))  # these functions raise no audit event
     try:
         yield calls
     finally:

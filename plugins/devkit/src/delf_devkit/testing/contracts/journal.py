@@ -221,8 +221,8 @@ class JournalContract(Contract):
     async def test_event_of_a_cancelled_writer_is_kept(self, journal: Any) -> None:
         await journal.append(started("t"))
         await journal.append(started("u"))
-        # Without 0 iterations, after which the append would not have begun. The event of started()
-        # has the number 1.
+        # Leave out 0 iterations, after which the append would not have begun. Count from 2, because
+        # the event of started() has the number 1.
         writers = list(enumerate(LOOP_ITERATIONS[1:], 2))
         for seq, iterations in writers:
             # An event of another task is on its way, so that the writer may have to wait.

@@ -120,7 +120,7 @@ def _check_open_files(opened_before: Sequence[str]) -> None:
     """Fail if each of two uses of an object left a file open."""
     __tracebackhide__ = True
     left_open = [path for path in open_files() if path not in opened_before]
-    # One open file may be a cache that both uses share. Two are from one use each.
+    # A single open file may be a cache that both uses share. Two open files are one from each use.
     assert len(left_open) < _USES, (
         f"{left_open[0]} stays open after aclose(), once for each use: a process can open a "
         "limited number of files only"
@@ -163,7 +163,7 @@ async def _check_running(
             return
         await asyncio.sleep(_CHECK_SECONDS)
     running = _running(threads, tasks)
-    # Otherwise the tasks would disturb the next test, too.
+    # Cancel the remaining tasks, so that they do not disturb the next test.
     for task in asyncio.all_tasks() - tasks:
         task.cancel()
     assert not running, (
@@ -203,7 +203,7 @@ def open_files() -> list[str]:
             path = str(link.readlink())
             # Shared memory is not a device: a plugin has to close it like a file.
             is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")  # noqa: S108
-            is_file = path.startswith("/") and not is_device  # not such as "pipe:[4711]"
+            is_file = path.startswith("/") and not is_device  # unlike "pipe:[4711]"
             if is_file and not path.startswith(_SYSTEM_PATHS):
                 paths.append(path)
     return paths
@@ -330,7 +330,7 @@ class _SharedState:
         self._kind = type(subject)
         # Shorter texts may be in a variable by chance.
         self._forbidden_texts = [text for text in forbidden_texts if len(text) >= _MIN_TEXT_CHARS]
-        # For an object that is no fixture: guarded() has remembered the state of the fixtures.
+        # Needed if the object is no fixture: for fixtures, guarded() has stored the state already.
         remember_module_state(subject)
         # The values of class variables after the first use, as texts by name; see remember().
         self._remembered_texts: dict[str, str] = {}
@@ -395,7 +395,7 @@ _STATE_BEFORE_FIRST_TEST: Final = dict[type, dict[str, str]]()
 def remember_module_state(subject: object) -> None:
     """Store the class and module variables of an object's package, before the object is used."""
     kind = type(subject)
-    # A fixture of a type of Python, such as a path, is not what the suite tests.
+    # Skip a fixture of a standard library type, such as a path: the suite does not test it.
     if kind not in _STATE_BEFORE_FIRST_TEST and _package(kind) not in sys.stdlib_module_names:
         _STATE_BEFORE_FIRST_TEST[kind] = _class_and_module_state(kind)
 
@@ -422,7 +422,8 @@ def _owners(kind: type) -> Iterator[type | ModuleType]:
         return
     for name, module in list(sys.modules.items()):
         belongs_to_package = name.partition(".")[0] == package
-        # Modules with tests keep texts of the tests; one of them may define the tested class.
+        # Skip test modules, which keep texts of the tests, except the one that defines the tested
+        # class.
         is_other_test_module = name != kind.__module__ and bool(_TEST_MODULE.search(name))
         if not belongs_to_package or is_other_test_module:
             continue

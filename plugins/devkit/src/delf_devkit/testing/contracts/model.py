@@ -248,7 +248,7 @@ class ModelContract(Contract):
         try:
             await model.complete(_about(f"{'word ' * 10_000} {end}"))
         except DelfError:
-            return  # it is too long for the model
+            return  # the model refuses the message as too long
         assert end in sent()[-1], (
             "a message of 50,000 characters was cut: the model would answer without the rest; "
             "send it whole, or raise LLMExecutionError"
@@ -365,7 +365,7 @@ class ModelContract(Contract):
         streams = await asyncio.gather(
             *(_collect(echo_model.stream(_about(mark))) for mark in marks)
         )
-        streamed_replies = [stream[-1] for stream in streams]  # after the pieces
+        streamed_replies = [stream[-1] for stream in streams]  # the whole reply follows the pieces
         for replies in (whole, streamed_replies):
             for mark, reply in zip(marks, replies, strict=True):
                 assert mark in reply.text, (

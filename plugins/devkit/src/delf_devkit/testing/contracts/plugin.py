@@ -35,8 +35,8 @@ import {module}
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
-# Prints the new values of each part of the process that the import changes; of a part that only
-# lost values, those before the import.
+# Prints what an import changes in the process: for each changed part, such as the environment
+# variables, the new values. If the part only lost values, all its earlier values are printed.
 _CHANGES = """
 import importlib, json, logging, os, signal, threading
 import delf

@@ -81,7 +81,7 @@ class SharedJournalContract(Contract):
 
     async def test_secrets_are_never_shown(self, two: Sequence[Any]) -> None:
         journal, _ = two  # opened twice; one of them is enough here
-        # check() reads the whole journal: an example of a use that may log, raise or return.
+        # check() reads the whole journal, so its logs, errors or result could show a secret.
         await self.check_no_secret_is_shown(journal, use=journal.check)
 
     async def test_process_sees_events_of_another(self, two: Sequence[Any]) -> None:

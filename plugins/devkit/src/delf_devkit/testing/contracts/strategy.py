@@ -359,7 +359,7 @@ class StrategyContract(Contract):
     async def test_task_ends_if_the_model_writes_nonsense(
         self, strategy: Any, nonsense: str
     ) -> None:
-        await self._check_task_ends(strategy, nonsense.format)  # with the number of the request
+        await self._check_task_ends(strategy, nonsense.format)  # inserts the number of the request
 
     async def _check_task_ends(
         self, strategy: Any, reply_to: Callable[[int], Any], failure: str = ""
