@@ -179,7 +179,7 @@ def build(machine: str, permissions: Permissions) -> bytes:
     # These calls are allowed with any arguments.
     for first, last in _number_ranges(calls.numbers(machine, writes=permissions.writes)):
         code += _if_between(first, last, allow)
-    # ENOSYS lets the C library fall back from calls that are newer than this table.
+    # Calls newer than this table get ENOSYS, so that the C library falls back to older calls.
     code += _if_above(calls.HIGHEST_NUMBER, _return(_UNKNOWN_CALL))
     code += refuse
     return b"".join(code)

@@ -61,7 +61,7 @@ def lower_priority() -> None:
     """
     # Children inherit this, and cannot raise their priority again.
     os.nice(_NICENESS)
-    # 1000 lets the kernel kill this process first. The file must be written before core dumps are
+    # With the score 1000, the kernel kills this process first. Write the file before core dumps are
     # forbidden, because root owns the file afterwards.
     with suppress(OSError):
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)

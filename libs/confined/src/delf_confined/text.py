@@ -41,7 +41,7 @@ def decode(
 
     A byte order mark decides; otherwise, the text is decoded as UTF-8 or, if that fails, in the
     encoding that is detected. The result of the current tool call gets a note if the encoding is a
-    guess, and if bytes cannot be decoded.
+    guess, or if bytes cannot be decoded.
 
     Args:
         data: The encoded text.

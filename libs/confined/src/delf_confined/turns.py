@@ -153,7 +153,7 @@ class Turns:
     def _preempt_one_call(self) -> None:
         """Ask a running call to release its permit if a caller with less running time waits.
 
-        The running time of a caller is that of all calls of the caller together.
+        The running time of a caller is the total over all its calls.
         """
         if self._timer is not None:
             self._timer.cancel()

@@ -15,7 +15,7 @@ from delf.settings import Source, check_variables
 # Variables that the library reads for a URL without a password: the password itself, and the name
 # of an entry in pg_service.conf.
 _PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
-# Options of URLs that combine another server with a login of the user.
+# Options of URLs with which the library may send a login of the user to another server.
 #
 # An entry of pg_service.conf may have a password. With "hostaddr", the library connects to that
 # address with the password that ~/.pgpass has for the host. The driver psycopg reads "conninfo" as

@@ -115,7 +115,7 @@ class OpenCalls:
             self._loop.call_soon(call.abandon)
 
     def skip_queued_calls(self) -> None:
-        """Make none of the calls that are still queued, because their script has ended.
+        """Skip the calls that are still queued, because their script has ended.
 
         Otherwise, queued calls could begin between the script's end and :meth:`clear`. Calls that
         are already running go on until :meth:`clear`.

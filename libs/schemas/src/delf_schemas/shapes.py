@@ -238,7 +238,8 @@ class Shapes:
         if key in self._cache:
             return self._cache[key]
         text = self._text_of_target(node, ref, depth, mode)
-        # In ``(Node := {"next": list[Node]})``, the part ``list[Node]`` is valid only there.
+        # Do not cache the part ``list[Node]`` of ``(Node := {"next": list[Node]})``: it is valid
+        # only there.
         has_name_of_enclosing_type = bool(self._refs_with_name)
         is_complete = self._visits_of_current_type <= _MAX_VISITS
         if is_complete and not has_name_of_enclosing_type:

@@ -106,7 +106,7 @@ def indent_pieces(line: str, width: int) -> Iterator[str]:
     if rest:
         indent_length = len(line) - len(line.lstrip(" "))
         line_indent = line[:indent_length]
-        indent = line_indent[: width // 2] + _INDENT  # a deep indent leaves room for text
+        indent = line_indent[: width // 2] + _INDENT  # cut a deep indent, to leave room for text
         yield from (f"{indent}{piece}" for piece in fold(rest, max(1, width - len(indent))))
 
 

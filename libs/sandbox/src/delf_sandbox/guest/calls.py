@@ -260,7 +260,7 @@ class Caller:
         self.unawaited_calls = UnawaitedCalls()
 
         # -- calls in flight
-        # Calls are numbered over the whole session, but in the recording of a script from 1.
+        # Numbers calls across the session; the recording of a script numbers its calls from 1.
         self._call_count = 0
         self._call_count_of_earlier_scripts = 0
         # The futures of the unanswered calls, by the numbers of the calls.
@@ -426,8 +426,8 @@ class Caller:
     def accept_answer(self, frame: list[Any]) -> None:
         """Pass an answer from the host to the waiting call.
 
-        While the event loop holds answers back, the answer is stored: in a replay, until the
-        iteration in which the answer arrived in the recorded run.
+        While the event loop holds answers back, the answer is stored. In a replay, it is stored
+        until the iteration in which it arrived in the recorded run.
         """
         number = frame[1]
         if number == self._number_of_blocking_call:

@@ -368,8 +368,8 @@ class _Uses:
     def _is_unused(self, node: Any, scope: Scope) -> bool:
         """Return True if the script does not use the value of an expression.
 
-        The value of the statement ``search()`` is unused, and that of ``rows = search()`` if the
-        script never reads ``rows``.
+        The value of the statement ``search()`` is unused. So is the value in ``rows = search()`` if
+        the script never reads ``rows``.
         """
         match self._parents.get(id(node)):
             case ast.Expr():

@@ -151,8 +151,8 @@ class Scope:
                 return scope
             if declaration == "global":
                 break
-            # After ``nonlocal name``, an enclosing function binds the name. The loop goes on if
-            # that function declares the name, too.
+            # After ``nonlocal name``, go on with the enclosing functions: one of them binds the
+            # name.
         return self.module
 
     @property
@@ -407,8 +407,8 @@ class ScriptSyntax:
                 owner.assigned_values.setdefault(name, []).append(part)
             case ast.Attribute(attr=name):
                 self.stores.setdefault(name, []).append(part)
-            # After ``names[key] = value``, as after ``names = [value]``, ``names`` contains the
-            # value.
+            # After ``names[key] = value``, ``names`` contains the value, as after
+            # ``names = [value]``.
             case ast.Subscript(value=collection):
                 self._record_binding(collection, part.in_container())
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
