@@ -180,9 +180,9 @@ class Runtime:
                 yield
 
     def _permit_of_caller(self) -> Permit | None:
-        """Return the permit of the task of this agent whose code is running; None if there is none.
+        """Return the permit of this agent's task that is calling; None if no such task is calling.
 
-        The task may have started a task of another agent, whose code is running now.
+        The call may be indirect: the task may have started a task of another agent, which calls.
         """
         callers = Permit.of_callers()
         return next((each for each in callers if each.permits is self._task_permits), None)
@@ -345,8 +345,8 @@ class Runtime:
     async def _record_end_without_run(self, request: TaskRequest, error: DelfError) -> None:
         """Record that a queued or resumed task ended with an error before it started.
 
-        The task may have ended before, at its timeout or budget, and a claim has reopened the task
-        in the journal. The earlier end is then recorded again, whatever the error is.
+        If the task had ended at its timeout or budget, a claim has reopened the task in the
+        journal. In that case, the earlier end is recorded again, whatever ``error`` is.
         """
         earlier_end = end_event(request.past)
         if earlier_end is None:

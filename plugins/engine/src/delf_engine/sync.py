@@ -174,7 +174,7 @@ class _LoopProbe:
 
 
 def _run_if_idle(loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
-    """Run a loop that no thread runs until a future of its work is done."""
+    """Run an idle loop until a future of its work is done; no-op if this thread cannot."""
     this_thread_runs_a_loop = running_loop() is not None
     if loop.is_running() or loop.is_closed() or this_thread_runs_a_loop:
         return

@@ -168,8 +168,8 @@ class TaskLog:
 
         Raises:
             TaskLeftError: If the task has already ended in this process.
-            UnrecordedEventError: If the journal does not store an event without which the task
-                cannot go on, now or earlier.
+            UnrecordedEventError: If the journal fails, or has failed earlier, to store an event
+                without which the task cannot go on.
             DelfError: If the journal does not store another event.
         """
         if self._is_ended or (self._accepts_only_outcomes and not is_outcome):

@@ -15,7 +15,7 @@ from delf_engine.redact import REDACTED
 
 
 class RecordedRequest(NamedTuple):
-    """A recorded request for approval and its recorded decision; None if the journal has none."""
+    """A recorded request for approval and its decision; each is None if it is not recorded."""
 
     request: ev.ApprovalRequested | None = None
     decision: ev.ApprovalDecided | None = None
@@ -430,8 +430,8 @@ def _is_answered_by(request: ev.ApprovalRequested | None, decision: ev.ApprovalD
 
 
 def _refusal_key(action: str, error: str | None) -> tuple[Any, ...]:
-    """Return the key in ``Recording._unmatched`` of the refusal of an invalid call.
+    """Return the key with which ``Recording._unmatched`` counts the refusal of an invalid call.
 
-    Like all keys there, it begins with the class of the event.
+    The key begins with the class of the event, like all keys of this counter.
     """
     return (ev.CallFinished, action, error)

@@ -1,8 +1,8 @@
 """Replay: answers a resumed task from its journal.
 
-The loop runs once more from the start, and the journal replaces the world: models are not asked
-again, calls get their recorded results at the recorded moments, recorded events are not written
-twice. Beyond the journal the task continues normally.
+The task's loop runs again from its start. Models are not asked again, calls get their recorded
+results in the recorded order, and recorded events are not written twice. After the last recorded
+event, the task continues normally.
 """
 
 from __future__ import annotations

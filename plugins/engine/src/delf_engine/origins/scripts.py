@@ -2,7 +2,8 @@
 
 The analysis follows values from constants and from results of calls to the arguments of calls. It
 ignores the order of statements: a variable has the sources of all values that the scripts give it.
-What decides whether or how often a statement runs is a source of all that the statement assigns.
+The values that decide whether or how often a statement runs are sources of all that the statement
+assigns.
 """
 
 from __future__ import annotations

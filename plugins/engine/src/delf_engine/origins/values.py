@@ -1,4 +1,4 @@
-"""The values of plain data as texts, each with its path and trust; which of them decide."""
+"""The values of plain data as texts, each with its path and trust; which values are content."""
 
 from __future__ import annotations
 

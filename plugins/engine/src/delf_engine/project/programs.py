@@ -228,7 +228,7 @@ def _is_cached(path: Path, status: os.stat_result, root: Path) -> bool:
 
 
 def _file_in_folder(link: Path, real_root: Path) -> Path | None:
-    """Return the file of a folder that a link leads to; None for any other target."""
+    """Return the target of a link if the target is a file in the folder, else None."""
     target = Path(os.path.realpath(link))
     if not target.is_relative_to(real_root):
         return None

@@ -212,7 +212,7 @@ def _make_folder(
     if parent is not None:
         parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="delf-bait-", dir=parent))
-    # Plan the removal before the folder is filled, so that it happens even if the rest fails.
+    # Register the removal before the folder is filled, so that it happens even if the rest fails.
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     folder.joinpath("secret").write_text(secret, encoding="utf-8")
     path = folder / "inputs" / "given.txt"
