@@ -186,7 +186,7 @@ def _convert_limits(copy: dict[str, Any]) -> None:
 
 
 def _convert_pattern(copy: dict[str, Any]) -> None:
-    """Drop a pattern that delf cannot check; if a text has none, add the one of its format."""
+    """Drop a pattern that delf cannot check; a text without a pattern gets its format's."""
     format_name = copy.get("format")
     # The type is a text or a list of texts.
     if "string" in copy.get("type", ()) and isinstance(format_name, str):

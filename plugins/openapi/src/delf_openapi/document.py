@@ -69,7 +69,7 @@ class Trees:
 
     def _load(self, uri: str) -> None:
         """Load a document. If loading fails, later calls raise the same error."""
-        # A failed document is not tried again: each of hundreds of references may wait for a
+        # Do not try a failed document again: each of hundreds of references could wait for a
         # timeout.
         if uri in self._failures:
             reason, hint = self._failures[uri]

@@ -130,8 +130,8 @@ class _UniqueNames:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
-        # The last number that was appended to a wanted name: with thousands of equal names, trying
-        # all numbers from 2 on would take minutes.
+        # The last number that was appended to each wanted name. Numbers continue from there: with
+        # thousands of equal names, trying all numbers from 2 on would take minutes.
         self._numbers: Counter[str] = Counter()
 
     def take(self, wanted: str, method: str) -> str:

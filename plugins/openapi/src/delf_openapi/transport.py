@@ -23,7 +23,7 @@ from delf_openapi.tokens import Tokens
 _TEMPORARY_STATUSES: Final = frozenset({429, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
-# The default of httpx.
+# The maximum number of concurrent requests: httpx's default number of connections.
 _MAX_CONNECTIONS: Final = 100
 _MIN_SECRET: Final = 8
 

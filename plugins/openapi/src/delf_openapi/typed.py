@@ -86,7 +86,7 @@ class Typed:
 
         Args:
             value: The body.
-            reason: The reason why the body is not validated; the result has it as its only fault.
+            reason: Why the body is not validated. The reason becomes the only fault of the result.
         """
         # The fault has no path. Each kind of fault is reported once, so the reason is the kind.
         return cls(value, (Fault(reason, kind=reason),))

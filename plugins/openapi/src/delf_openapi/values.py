@@ -32,9 +32,9 @@ class Checker:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        # The checker of each schema, by the id() of the schema; None if the schema cannot be used.
-        # The schema itself stands before its checker, so that Python does not free the schema and
-        # give its id() to another object.
+        # Each schema with its checker, by the id() of the schema. The checker is None if the schema
+        # cannot be used. The schema is kept here so that Python does not free it and give its id()
+        # to another object.
         self._checkers: dict[int, tuple[Any, json_schema.Checker | None]] = {}
 
     def faults(self, schema: Any, value: Any) -> Sequence[Fault]:

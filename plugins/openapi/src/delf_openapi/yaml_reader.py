@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 from delf_openapi.failures import SpecError
 
 MAX_DEPTH: Final = 400
-# The nesting from which on a text is not even parsed, to protect the parser's stack. A text that is
-# nested less deeply is parsed, and then refused if its data exceed MAX_DEPTH.
+# A text that is nested more deeply is not even parsed, to protect the parser's stack. Any other
+# text is parsed, and then refused if its data exceed MAX_DEPTH.
 _MAX_PARSED_DEPTH: Final = 2 * MAX_DEPTH
 _MAX_NODES: Final = 30_000_000
 _MAX_MERGED: Final = 500_000
@@ -122,7 +122,7 @@ def _yaml_loader() -> Any:
             Without the limit, each level of nested mappings could double the size.
             """
             for part in _merged_mappings(node):
-                # The base class calls this method for the part again; it has no ``<<`` by then.
+                # The base class calls this method for the part again, which has no ``<<`` by then.
                 self.flatten_mapping(part)
                 self.merged_key_count += len(part.value)
                 if self.merged_key_count > _MAX_MERGED:

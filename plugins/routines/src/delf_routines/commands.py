@@ -322,7 +322,7 @@ def _show_draft(draft: BoundDraft, *, as_json: bool) -> None:
         cost = "" if cost_usd is None else f", which cost {cost_usd:.4f} USD"
         click.echo(f"a model merged the task's scripts into one script{cost}", err=True)
     click.echo(visible(draft.change), nl=False, err=as_json)
-    # With the task's recorded results, the routine must make the task's calls and give its answer.
+    # With the task's recorded results, the routine must repeat the task's calls and answer.
     draft.raise_if_replay_differs()
     _warn_of_remaining_values(draft.routine)
 

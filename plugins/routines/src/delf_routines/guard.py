@@ -118,7 +118,7 @@ class RoutineGuard:
         reasons = [
             f"{action} returned nothing for the first time" for action in self.unexpectedly_empty
         ]
-        # before_call() has answered a call with the same arguments, so the arguments here differ.
+        # before_call() answers a repeated call itself, so the arguments of this call differ.
         if call.name in [past_call.call.name for past_call in self.unrepeated_changes]:
             reasons.append(f"{call.name} was called with other values before the routine failed")
         return self._approval_verdict(call, reasons)

@@ -522,7 +522,7 @@ class Runner:
 
         Raises:
             ConfigurationError: If the user was removed, or lost the right to run tasks.
-            JournalFailedError: If the people cannot be read, so that this is not known.
+            JournalFailedError: If the journal, which has the users' rights, cannot be read.
         """
         if user is None:
             return

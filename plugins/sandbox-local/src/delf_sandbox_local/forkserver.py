@@ -126,8 +126,8 @@ class ForkServer:
             # The child process has its own copy of this socket. Close the copy of this process: as
             # long as any copy is open, the child's exit does not end the stream.
             theirs.close()
-        # The event loop may be closed without a call of aclose(). The callback is no method,
-        # because a bound method would keep this object alive.
+        # End the template even if the event loop is closed without a call of aclose(). The callback
+        # is a plain function, because a bound method would keep this object alive.
         finalize_in_owner(self, _end_template, self._process, self._control)
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._read_messages)
@@ -268,7 +268,7 @@ class ForkServer:
             wire: The socket whose descriptor is sent.
             reply: The reply of the template process, when it arrives.
         """
-        # The descriptor belongs to the first bytes, with which the template receives it.
+        # The descriptor is sent along with the first bytes; the template receives both together.
         sent = socket.send_fds(self._control, [data], [wire.fileno()])
         if sent == len(data):
             return

@@ -11,7 +11,7 @@ from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf_confined.words import signal_name
 from delf_sandbox.folders import remove_folder
 
-# The maximum number of seconds from the end of a process's connection to its own end.
+# The maximum number of seconds between the end of a guest's connection and that of its process.
 _GRACE_SECONDS = 2.0
 
 
@@ -42,7 +42,7 @@ class LocalProcess:
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._handle = _open_handle(pid)
         self._owns_scratch = owns_scratch
-        self._is_kill_requested = False  # distinguishes a stopped script from one without memory
+        self._is_kill_requested = False  # tells a stopped script from one that ran out of memory
         self._is_kill_sent = False
         self.cpu_seconds = 0.0
         self._is_released = False

@@ -101,7 +101,7 @@ class Application:
         )
         self.first_tasks: tuple[str, ...] = ()
         """Task texts to submit when the server starts."""
-        self._lock = asyncio.Lock()  # held while start() runs, which each early request calls
+        self._lock = asyncio.Lock()  # held by start(), which each early request calls
         self._started = False
         # The time.monotonic() at which the shutdown began; None before.
         self._grace_start: float | None = None
