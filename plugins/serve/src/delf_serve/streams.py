@@ -152,7 +152,8 @@ class Streams:
             task_id: The id of the task.
             after: The number of the last event that the client has.
         """
-        live = LiveEvents(self._tasks.journal.subscribe(task_id))  # before reading, to miss none
+        # Subscribe before the events are read, so that no event is missed.
+        live = LiveEvents(self._tasks.journal.subscribe(task_id))
         # The client has the events until ``after``, but the tracker needs all earlier events, too.
         last_read = 0
         tracker = StateTracker()

@@ -298,7 +298,7 @@ class Tasks:
         # With a strategy, the task's text contains the untrusted values of these variables.
         if external_variables is not None and strategy is not None:
             trust = "outside"
-        # Without a key, the digest is empty, so that it never equals that of a request with a key.
+        # Without a key, the digest is empty. The digest of a request with a key is never empty.
         digest = "" if idempotency_key is None else _digest(order)
         submission = _Submission(
             order=order,
@@ -480,7 +480,7 @@ class Tasks:
             llm=wanted.llm or first_event.setup.get(MODEL),
             output=to_jsonable(first_event.setup.get("output")),
         )
-        # A new text is for the agent's own strategy: it need not call the same routine or worker.
+        # A new text need not call the same routine or worker: use the agent's own strategy.
         strategy = None if wanted.task else first_event.setup.get("strategy")
         # The other people whose words are in the task: its earlier users.
         other_authors = list(first_event.setup.get(OTHER_AUTHORS_KEY, ()))
@@ -865,8 +865,8 @@ class Tasks:
             await self._check_user(record.user)
         except ConfigurationError as error:
             raise ProblemError(409, error.message) from None
-        # The costs are charged to the task's user, but a caller with an exhausted budget may not
-        # cause costs for another person, either.
+        # The costs are charged to the task's user. Even so, a caller with an exhausted budget must
+        # not cause costs for another person.
         await self.budgets.raise_if_exhausted(caller)
         await self._resume(record.task_id, record.user, timeout, continue_past_limit=True)
         return record.task_id

@@ -248,7 +248,7 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any], column_count: int) -> l
         return [_checked_row(row) for row in rows]
     has_header = any(cell is not None and str(cell).strip() for cell in header)
     if not has_header:
-        return with_header(rows)  # which also checks that all rows are dicts
+        return with_header(rows)  # with_header() also refuses rows that are not dicts
     records: list[Mapping[Any, Any]] = []
     for row in rows:
         if not isinstance(row, Mapping):

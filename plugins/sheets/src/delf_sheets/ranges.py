@@ -79,7 +79,7 @@ class Area:
             bottom = min(bottom, self.bottom)
         if self.right is not None:
             right = min(right, self.right)
-        # Even beyond the end of the sheet, the range has a cell.
+        # A range that begins beyond the end of the sheet still has a cell.
         return replace(self, bottom=max(bottom, self.top + 1), right=max(right, self.left + 1))
 
     @property

@@ -55,7 +55,8 @@ class Rule:
             return True
         if not self.asks_unless_reading:
             return False
-        # Such a rule ends with ``**``, as in ``grep **``. Check the words that ``**`` matches.
+        # A rule with asks_unless_reading ends with ``**``, as in ``grep **``. Check the words that
+        # ``**`` matches.
         first_matched = len(self.words) - 1
         matched_words = command[first_matched:]
         if any(map(_OUTSIDE_PATH.search, matched_words)):  # ``../secret``

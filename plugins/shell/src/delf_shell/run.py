@@ -93,7 +93,7 @@ class _BoundedOutput:
                 self.remaining_bytes -= len(part)
                 self.truncated |= len(part) < len(piece)
                 reporter.add(part)
-        finally:  # also if the command is killed, so that nothing is reported after its end
+        finally:  # also if the command is killed: report nothing after its end
             reporter.end()
 
     def text(self, name: str) -> str:
@@ -129,7 +129,7 @@ class Runner:
         try:
             async with asyncio.timeout(self.timeout):
                 for pipeline in pipelines:
-                    # After "" or ";", a pipeline runs whatever the status of the last one.
+                    # After "" or ";", the pipeline runs regardless of the previous status.
                     if pipeline.operator == "&&" and status != 0:
                         continue
                     if pipeline.operator == "||" and status == 0:
@@ -174,7 +174,8 @@ class Runner:
             return statuses[-1]
         finally:
             _close_pipe_ends(stdin)  # still open if a command could not be started
-            # Even if all programs have ended: they may have left others in their process groups.
+            # Kill the process groups even if all programs have ended, because the programs may have
+            # left others in these groups.
             await _kill_and_wait(processes, readers)
 
     async def _start(self, words: Words, stdin: int, stdout: int) -> asyncio.subprocess.Process:

@@ -14,7 +14,7 @@ from delf_skills.project_files import SKILL, SKILL_FOLDERS, is_instruction
 from delf_skills.settings import SkillsSettings
 
 _MAX_DESCRIBED_SKILLS: Final = 60
-_MAX_DESCRIPTION_CHARACTERS: Final = 1024  # as in the format
+_MAX_DESCRIPTION_CHARACTERS: Final = 1024  # the limit of the format
 _MIN_DESCRIPTION_CHARACTERS: Final = 300
 # The number of characters that all descriptions in a prompt share.
 _MAX_DESCRIPTIONS_CHARACTERS: Final = 12_000
@@ -105,7 +105,8 @@ class Skills(Connection[SkillsSettings]):
             files = await asyncio.to_thread(self._library.files, skill)
             more = f"\n\nFiles of this skill: {', '.join(files)}" if files else ""
             return f"{skill_text.text}{more}"
-        # Read before the check, so that a missing file is refused as missing, not as data.
+        # Read the file before the check, so that a missing file is refused as missing, whatever its
+        # name.
         content = await asyncio.to_thread(self._library.read, skill, file)
         if not is_instruction(Path(file)):
             raise ToolRefusedError(f"{file} is data: {self.name}.data({skill!r}, {file!r})")

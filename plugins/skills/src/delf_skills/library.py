@@ -132,8 +132,8 @@ class Library:
 
     def _content(self, path: Path) -> bytes:
         """Return the content of a skill's file or AGENTS.md; refuse a link that leads elsewhere."""
-        # Links must not lead out of this folder. AGENTS.md is in no folder of skills, so its links
-        # must not lead out of its own folder, the project's root.
+        # Links must not lead out of the folder of skills. AGENTS.md is in none of these folders:
+        # links must not lead out of the project's root, where AGENTS.md is.
         allowed_folder = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
         content = read_file(path, allowed_folder, MAX_BYTES)
         if content is None:
@@ -166,7 +166,7 @@ def skill_of(path: Path, content: bytes) -> Skill:
     text = text_of(path, content).replace("\r\n", "\n")
     front_matter, end_mark, rest = text.partition(f"\n{_FRONT_MATTER_MARK}")
     begins_with_mark = front_matter.startswith(f"{_FRONT_MATTER_MARK}\n")
-    is_end_mark_a_line = rest == "" or rest.startswith("\n")  # and not "----" or "--- text"
+    is_end_mark_a_line = rest == "" or rest.startswith("\n")  # false for "----" or "--- text"
     if not begins_with_mark or not end_mark or not is_end_mark_a_line:
         raise ConfigurationError(
             f"{path}: the file must begin with fields between two lines {_FRONT_MATTER_MARK}"

@@ -618,10 +618,10 @@ def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequenc
     has_positional = bool(find_placeholders(text, tokens, named=False))
     if not params:
         has_placeholders = has_positional or bool(find_placeholders(text, tokens, named=True))
-        # Without rows for its placeholders, a statement does not run.
+        # An empty list has no set for placeholders. A statement without placeholders runs once.
         return [] if has_placeholders else [None]
     are_lists = all(isinstance(item, (list, tuple)) for item in params)
     are_dicts = all(isinstance(item, Mapping) for item in params)
-    # For placeholders ?, each dict is the value of one placeholder, as JSON.
+    # If placeholders are ``?``, a dict is no set: it is the JSON value of one placeholder.
     are_sets = are_lists or (are_dicts and not has_positional)
     return cast("Sequence[Params]", params) if are_sets else [params]

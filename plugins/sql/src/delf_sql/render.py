@@ -199,7 +199,7 @@ class PartialSchema:
         chars_of_all_names = sum(len(name) + 2 for name in names)
         reserved_chars = min(chars_of_all_names, round(_NAMES_SHARE * self._budget))
         lines = self._lines(ranked, self._budget - reserved_chars)
-        # Each line is one of the first tables, in the order of ``names``.
+        # The lines belong to the first tables in the order of ``names``.
         names_without_line = names[len(lines) :]
         used_chars = sum(len(line) + 1 for line in lines)
         remaining_chars = self._budget - used_chars

@@ -549,7 +549,7 @@ def main() -> None:
     if not open_options.read_only:  # a write must be rolled back, a read may just be killed
         signal.signal(signal.SIGTERM, session.stop)
     while True:
-        # No variable holds the answer, whose rows would then take memory until the next answer.
+        # Keep the answer in no variable: its rows would take memory until the next answer.
         send(answers, _answer(session, Work(*receive(requests)), open_options.read_only))
 
 

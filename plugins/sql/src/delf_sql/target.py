@@ -48,7 +48,7 @@ _SERVER: Final = re.compile(
         (?: / (?P<database>[^?]*) )? (?: \? (?P<options>.*) )?""",
     re.VERBOSE | re.DOTALL,
 )
-# The shortest redacted value: shorter ones occur in every text by chance.
+# The minimum length of a redacted value. Shorter values occur in many texts by chance.
 _MIN_SECRET_CHARS: Final = 3
 
 HINT: Final = "for example postgresql://user:password@host/database or sqlite:///shop.db"

@@ -125,7 +125,7 @@ def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
     assignments = list(tree.args.get("expressions") or ())  # SET of an UPDATE
     conflict = tree.args.get("conflict")  # ON CONFLICT or ON DUPLICATE KEY of an INSERT
     if conflict is not None:
-        assignments += conflict.args.get("expressions") or ()  # SET of its UPDATE
+        assignments += conflict.args.get("expressions") or ()  # SET of the conflict's UPDATE
     yield from _assigned_by_set(table, assignments)
 
 

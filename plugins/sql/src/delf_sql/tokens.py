@@ -88,8 +88,9 @@ _COMMON_SHAPES: Final[Sequence[tuple[Kind, str]]] = (
     ("string", r"'(?:[^'\\]|'')*'"),
     ("name", r'"[^"\\]+"|`[^`\\]+`|\[[^\[\]\\]+\]'),
 )
-# Between tokens, only blanks and comments of these forms are accepted. Comments within comments are
-# not, because only some databases know them. MySQL runs the text of a comment ``/*! … */``.
+# Between tokens, only blanks and comments of these forms are accepted. Nested comments are refused,
+# because only some databases support them. For MySQL and untested databases, ``/*! … */`` is
+# refused because MySQL runs its text.
 _BLOCK: Final = r"/\*(?:(?!/\*|\*/).)*\*/"
 _GAPS: Final[dict[Dialect, str]] = {
     "postgresql": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",

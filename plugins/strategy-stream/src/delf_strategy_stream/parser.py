@@ -29,7 +29,7 @@ _OPENING_QUOTES: Final = ('"', "'", "`", "“", "‘", "«", "„")
 _ONLY_FENCED: Final = re.compile(r"\s*```\w*\s*<execute>.*</execute>\s*```\s*", re.DOTALL)
 _MAX_INVENTED_CHARS: Final = 10_000
 _MAX_UNPARSABLE_CHARS: Final = 1_000
-# The number of tags that are ordinary text, after which the rest of an answer is only text.
+# After this number of tags that are ordinary text, the rest of an answer is only text.
 #
 # A model that repeats a tag endlessly would otherwise take quadratic time.
 _MAX_TAGS_IN_TEXT: Final = 200
@@ -306,7 +306,7 @@ class Parser:
             return True
         if _may_become(upcoming, _END_EXECUTE):
             return False
-        # A call in Python's notation is a name, which may go on in the next piece, and a bracket.
+        # A call in Python's notation is a name and a bracket. The next piece may continue the name.
         name = _NAME.match(upcoming)
         if name is not None:
             text_after_name = upcoming[name.end() :]

@@ -74,7 +74,7 @@ class Profile(Connection[ProfileSettings]):
         """Return the description of the user, for every task and strategy."""
         try:
             text = await asyncio.to_thread(_read, self._path)
-        except (OSError, UnicodeError):  # reported by notices; no task fails for it
+        except (OSError, UnicodeError):  # notices() reports the error; the task goes on
             return None
         return f"About the user:\n{text.strip()}" if text.strip() else None
 

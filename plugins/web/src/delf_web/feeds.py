@@ -35,7 +35,7 @@ def read_feed(document: Document) -> list[Entry]:
     """
     import feedparser
 
-    # As a stream, because feedparser would open a text that looks like a URL or a path.
+    # Pass a stream, because feedparser would open a text that looks like a URL or a path.
     parsed = cast("Any", feedparser).parse(
         io.BytesIO(document.text.encode("utf-8", errors="replace")),
         response_headers={

@@ -132,7 +132,7 @@ class Fetcher:
 
     async def _exchange(self, url: httpx.URL) -> tuple[httpx.Response, bytes]:
         """Send one GET request; return the response, of any status, and its body."""
-        # Before the timeout begins, because this wait is no fault of the server.
+        # Wait before the timeout begins, because the server does not cause this wait.
         await self._pace.turn(url.netloc.decode())
         try:
             async with asyncio.timeout(self._settings.timeout):

@@ -296,7 +296,8 @@ class Workers(Connection[WorkersSettings]):
                 retry_count=definition.limits.retries,
                 rerun_count=definition.limits.reruns,
                 output=definition.result,
-                # The text is an argument of this call, or the default task.
+                # The text is an argument of this call or the default task. The text therefore has
+                # the trust of the call's arguments.
                 trust="own",
             )
         finally:

@@ -67,7 +67,7 @@ class EngineBackend:
         # The engine for read-only sessions has the key True, the other engine the key False.
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
-        # The tables that earlier writes have named: finding a table lists all tables.
+        # A cache of the tables that writes have named, because a search for a table lists them all.
         self._relations_by_name: dict[str, Relation] = {}
 
     def check_driver(self) -> None:
@@ -390,7 +390,7 @@ class EngineBackend:
         """Return a table with columns and keys; marked as broken if it cannot be read."""
         table_name: str = relation.key
         try:
-            # Rows as tables_of() takes them, each with the key of the table.
+            # tables_of() takes rows of this form. Each begins with the key of the table.
             columns = [
                 (
                     table_name,

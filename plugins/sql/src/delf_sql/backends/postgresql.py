@@ -247,7 +247,7 @@ class PostgresBackend(EngineBackend):
         if not statement.calls and not statement.names_after_dot:
             return
         # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. If f is known to
-        # only read, check `row.f` like that call. Otherwise, refuse it if any function f exists.
+        # only read, check `row.f` like that call. Otherwise, refuse `row.f` if a function f exists.
         known = known_functions("postgresql")
         known_after_dot = statement.names_after_dot & known
         unknown_after_dot = statement.names_after_dot - known

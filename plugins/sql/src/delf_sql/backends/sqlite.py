@@ -369,7 +369,8 @@ class SqliteBackend:
         outcome = session.run(Work(statements, self._settings.max_rows, is_batch))
         result = WriteResult()
         result.add(outcome.changed, outcome)
-        # SQLite counts changes also for RETURNING, for which add() counts the returned rows.
+        # For RETURNING, add() has counted the returned rows. Replace this count by SQLite's count
+        # of the changes.
         result.rowcount = outcome.changed
         return result
 
