@@ -186,7 +186,7 @@ class _Converter:
         return {name: self.value(value, fields.get(name, {})) for name, value in arguments.items()}
 
     def value(self, argument: Any, schema: Any) -> Any:
-        """Convert a value to the type of a schema; return it unchanged if that is not possible."""
+        """Convert a value to the type of a schema; return a value that does not fit unchanged."""
         alternatives = list(self.alternatives(schema))
         match argument:
             case str():

@@ -105,7 +105,7 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     if type(value) is float:
         return math.isfinite(value)
     if type(value) is int:
-        return abs(value) < MIN_LONG_INT  # of a longer int, Python makes no text
+        return abs(value) < MIN_LONG_INT  # repr() raises an error for a longer int
     if type(value) in (dt.datetime, dt.time):
         # Scripts that restore variables do not import ``zoneinfo``.
         return value.tzinfo is None or isinstance(value.tzinfo, dt.timezone)

@@ -75,8 +75,8 @@ class Permit:
     async def released(self) -> AsyncGenerator[None]:
         """Release the permit while a call waits for a person or a child task.
 
-        Several calls may be in this block at once. The last call to leave it waits until the task
-        holds the permit again.
+        Several calls may be in this block at once. The last call to leave the block waits
+        until the task holds the permit again.
         """
         call = asyncio.current_task()
         assert call is not None  # noqa: S101 - asynchronous code runs in asyncio tasks only
@@ -260,7 +260,7 @@ async def await_despite_cancellation(
     """Wait for work to end, even if the wait is cancelled; then raise the cancellation.
 
     Args:
-        work: The work, which a cancellation of the wait does not reach.
+        work: The work. A cancellation of the wait does not cancel the work.
         on_failure: Receives the work's exception if a cancellation is raised instead; when omitted,
             such an exception is dropped.
 

@@ -61,7 +61,7 @@ def add_task(
     """Append a finished task as an evaluation case to a data set; return the case.
 
     The results of the task's calls are written as a recording beside the data set. The case expects
-    the same answer as in the task, and the same calls that change something.
+    the answer of the task, and those calls of the task that change something.
 
     Args:
         path: The YAML file of the data set; created if missing.

@@ -201,8 +201,8 @@ def run(
     earlier_reports = runs_of(path)
     report = asyncio.run(_run_variants(state, loaded, path, variants, is_quiet=as_json, **options))
     report.compare_with_last(earlier_reports)
-    # The run cost money, so the report is shown and stored before the HTML page, whose file may not
-    # be writable.
+    # The run cost money, so show and store the report before the HTML page is written: the file of
+    # the page may not be writable.
     _show_report(report, as_json=as_json)
     report_path = reports.keep(report, path)
     if not as_json:

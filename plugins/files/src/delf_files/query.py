@@ -140,8 +140,8 @@ def _header_rows(
         if not file_names:
             raise ToolRefusedError(f"header has {name!r}, which the statement does not name")
         file_name = file_names[0]
-        # A row names the columns in text tables, and in formats of plugins, such as workbooks. In
-        # files of other kinds, such as JSON, no row does.
+        # Only text tables, and formats of plugins such as workbooks, have a row that names the
+        # columns.
         if tables_by_name[file_name]["kind"] not in ("csv", "plugin_format"):
             raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
         if number < 0:

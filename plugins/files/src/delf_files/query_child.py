@@ -412,8 +412,9 @@ def _rewritten_json(connection: Any, table: dict[str, Any]) -> tuple[dict[str, A
 def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
     """Return the rows of a JSON file; None if the file has to be rewritten first.
 
-    Two kinds of files have to be rewritten: JSON lines with a broken line, which DuckDB does not
-    skip; and objects with keys that differ only by case, such as ``id`` and ``ID``.
+    JSON lines have to be rewritten if a line is broken, because DuckDB does not skip the line. Any
+    file has to be rewritten if an object has keys that differ only by case, such as ``id`` and
+    ``ID``.
     """
     import duckdb
 

@@ -81,10 +81,10 @@ class Glob:
         return len(self._parts) in positions
 
     def _with_positions_after_stars(self, positions: set[int]) -> set[int]:
-        """Add the positions that can be reached without a further name, as ``**`` may match none.
+        """Add positions that need no further name to be reached, because ``**`` may match no name.
 
         The parts of the pattern ``**/**/*.md`` have the positions 0, 1 and 2. From position 0, the
-        positions 1 and 2 can be reached, so that ``{0}`` becomes ``{0, 1, 2}``.
+        positions 1 and 2 can be reached, so ``{0}`` becomes ``{0, 1, 2}``.
         """
         all_positions = set(positions)
         # In ascending order, so that a position added here also passes the next ``**``.
@@ -175,7 +175,7 @@ def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Matc
     Args:
         place: The file.
         text: The text to find within a line.
-        ignore_case: Whether capital and small letters of ASCII are the same.
+        ignore_case: Whether to ignore the case of ASCII letters.
     """
     expression = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
     with reading(place) as file:

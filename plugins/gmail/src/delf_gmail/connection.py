@@ -344,7 +344,8 @@ class Gmail(GoogleConnection):
         """Move messages to the trash, from which Gmail deletes them after 30 days."""
         ids = _distinct(messages)
         paths = [f"{_ME}/messages/{segment(key)}/trash" for key in ids]
-        # After a failure, the others are still moved, so that their number is known.
+        # Move the other messages even after a failure, so that the number of moved messages is
+        # known.
         results = await asyncio.gather(
             *(self._post("trash a message", path, {}) for path in paths), return_exceptions=True
         )

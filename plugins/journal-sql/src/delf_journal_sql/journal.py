@@ -555,7 +555,7 @@ class SqlJournal:
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_MAX_READER_THREADS, "delf-journal-read")
-            # Under the lock, so that the threads are not shut down before this submission.
+            # Submit under the lock, so that the threads are not shut down before.
             future = asyncio.get_running_loop().run_in_executor(self._threads, function)
         return await future
 

@@ -42,8 +42,8 @@ def machine_and_namespace() -> str:
 def birth_of(pid: int) -> str | None:
     """Return a text that differs between processes with the same id; None if the process has ended.
 
-    On Linux, the text is the start time. On other Unix systems, the text is always "alive", so that
-    a later process that reuses the id is mistaken for the original process. On Windows, processes
+    On Linux, the text is the start time. On other Unix systems, the text is always "alive", so a
+    later process that reuses the id is mistaken for the original process. On Windows, processes
     cannot be checked, and None is returned.
     """
     if sys.platform == "linux":
@@ -166,7 +166,7 @@ def is_alive(process: Process, now: float) -> bool:
 
 
 def _is_running_here(process: Process) -> bool | None:
-    """Return True if a process of this machine is running; None for one of another machine."""
+    """Return True if a process of this machine is running; None for another machine."""
     is_local = process.machine == machine_and_namespace()
     if not is_local or process.birth is None:
         return None

@@ -163,7 +163,8 @@ class PostgresConnection:
         self._writes = write
         if write:
             self.execute("BEGIN")
-            # Otherwise an event could be committed after readers saw one with a higher position.
+            # Without the lock, an event could be committed after readers saw an event with a higher
+            # position.
             self.execute("SELECT pg_advisory_xact_lock(:key)", {"key": _LOCK_KEY})
         else:
             self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

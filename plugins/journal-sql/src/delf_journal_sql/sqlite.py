@@ -398,7 +398,7 @@ class SqliteChanges:
 
     def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
-        # Ends the pause of :meth:`wait`: this process has written, or :meth:`close` was called.
+        # Set to end the pause of :meth:`wait`, after a write of this process or by :meth:`close`.
         self._wake_event = threading.Event()
         self._closed = False
         self._pause = _MIN_POLL_SECONDS

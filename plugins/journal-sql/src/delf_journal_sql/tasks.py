@@ -312,7 +312,7 @@ class Appending:
         """Update the tasks that this process owns."""
         self._claims.held |= self._claimed
         self._claims.unreleased -= self._claimed
-        # Last: a task may have been claimed and ended in the same transaction.
+        # Remove the released tasks last: a task may be claimed and ended in the same transaction.
         self._claims.held -= self._released
 
     def _row_of(self, event: Event) -> dict[str, Any]:

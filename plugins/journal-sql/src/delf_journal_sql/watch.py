@@ -192,8 +192,8 @@ class Watcher:
         self._prepare()
         changes = self._database.changes()
         with self._lock:
-            # Under the lock, so that either stop_thread() closes ``changes``, or this check notices
-            # that stop_thread() was called.
+            # The lock makes sure that either stop_thread() closes ``changes``, or the check below
+            # notices that stop_thread() was called.
             self._changes = changes
             if self._stopping:
                 changes.close()

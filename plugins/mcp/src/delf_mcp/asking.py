@@ -194,7 +194,8 @@ class ServerQuestions:
         if approved_arguments is None:
             return types.ElicitResult(action="decline")
         try:
-            # Without edits by the person, these are the server's defaults, still unchecked.
+            # If the person edited nothing, these are the defaults of the server, which are not
+            # checked yet.
             return types.ElicitResult(action="accept", content=form.check(approved_arguments))
         except ToolRefusedError:
             return types.ElicitResult(action="cancel")

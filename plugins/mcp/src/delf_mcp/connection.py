@@ -296,7 +296,7 @@ class MCP(Connection[MCPSettings]):
         """Return the server's tools, and forget what was known about an earlier list."""
         from delf_mcp.listing import whole_list
 
-        # Before the listing: tools that change meanwhile make the list stale again.
+        # Clear the flag before the listing: if tools change meanwhile, the list is stale again.
         server.is_tool_list_stale = False
         server.omitted.pop("tools", None)  # of an earlier listing
         if client.server_capabilities.tools is None:

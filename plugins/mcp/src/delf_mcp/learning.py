@@ -61,8 +61,8 @@ class Results:
 
         Returns:
             A report of the types that contradict the schema, such as ``None at a.b, str at c``.
-            Types that an earlier result had are left out, and so are types that the stub does not
-            show, except None. The report is empty if nothing is left or the tool has no schema.
+            The report omits types that an earlier result had. It also omits types that the stub
+            does not show, except None. The report is empty if the tool has no schema.
         """
         if not self._settings.sample:
             return ""

@@ -243,7 +243,8 @@ class Link:
     async def aclose(self) -> None:
         """Stop the server; the next call starts the server again."""
         async with self._start_lock:
-            # Before the stop, so that _on_exit() does not count the server's end as a failure.
+            # Forget the runs before they are stopped, so that _on_exit() does not count the end of
+            # the server as a failure.
             run, self._run = self._run, None
             retired_runs, self._retired_runs = self._retired_runs, []
             await self._stop_ended_run()

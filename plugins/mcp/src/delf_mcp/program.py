@@ -209,14 +209,14 @@ async def _read_stderr(process: asyncio.subprocess.Process, run: ServerRun) -> N
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Close the program's input; kill the program and its children if it does not end in time."""
+    """Close the program's input; after a timeout, kill the program and its children."""
     if process.stdin is not None:
         process.stdin.close()
     if await _ends_in_time(process):
         return
     _send_signal(process, signal.SIGTERM)
     await _ends_in_time(process)
-    # Even if the program has ended, because its child processes may still run.
+    # Send SIGKILL even if the program has ended now, because its child processes may still run.
     _send_signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
     await _ends_in_time(process)
 

@@ -537,7 +537,7 @@ def _make_tables(engine: sa.Engine) -> None:
             connection.execute(CreateTable(table, if_not_exists=True))
         for statement in _SQLITE_WORD_INDEX if is_sqlite else _POSTGRESQL_WORD_INDEX:
             connection.execute(sa.text(statement))
-        # Last, because the version says that all tables exist.
+        # Write the version last, because it says that all tables exist.
         connection.execute(_INSERT_META, {"key": "version", "value": _VERSION})
 
 

@@ -83,8 +83,8 @@ class VectorSearch:
 
         New vectors are added; after a removal, the index is built again.
         """
-        # Read before the vectors: a fact that is stored in between changes the counters, and the
-        # next search looks again.
+        # Read the counters before the vectors. If a fact is stored in between, the counters change,
+        # and the next search loads the vector of the fact.
         counters = self._database.change_counters()
         if self._index is not None and counters == self._indexed_counters:
             return self._index
@@ -101,7 +101,7 @@ class VectorSearch:
         return self._index
 
     def _add(self, rows: Sequence[tuple[int, bytes]], dimension: int) -> None:
-        """Add the vectors of facts, as little-endian float32; other lengths are ignored."""
+        """Add the vectors of facts, as little-endian float32; skip other lengths."""
         fitting = [(number, vector) for number, vector in rows if len(vector) == 4 * dimension]
         if fitting:
             matrix = np.frombuffer(b"".join(vector for _, vector in fitting), dtype="<f4")

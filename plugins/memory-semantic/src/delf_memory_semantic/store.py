@@ -312,7 +312,7 @@ class SemanticStore:
             self._has_gaps = True
             raise
         finally:
-            # Also after an exception, searches have to load the vectors that were stored before it.
+            # Even after an exception, searches have to load the vectors that were stored before it.
             if filled:
                 await self._in_thread(self._database.mark_invalidated)
         return filled

@@ -210,7 +210,8 @@ class LiveSession:
 
         while True:
             try:
-                # Without waiting: a pending message may announce that the server closes.
+                # Read only messages that have arrived: one may announce that the server closes the
+                # connection.
                 async with asyncio.timeout(0):
                     event = await self._receive()
             except TimeoutError:
