@@ -80,7 +80,7 @@ def resume(
         recorded_folders = setup.keys() & {"folder", PROJECT_FOLDER}
         setup = {**setup, **dict.fromkeys(recorded_folders, str(Path.cwd()))}
     options = restore_options(state, options, setup)
-    # The end of a chat's task becomes part of its conversation.
+    # The resumed task of a chat still adds its messages to the conversation.
     if begin_event is not None and setup.get("chat"):
         options = replace(options, conversation=begin_event.conversation)
 

@@ -147,8 +147,8 @@ class Sources:
     def _with_requirements(self, package: Package, extras: Iterable[str]) -> Iterator[Item]:
         """Yield the requirements of a package that are not installed, then the package.
 
-        Requirements outside of these sources are left out, and pip takes them from an index. All
-        other requirements are named explicitly, so that pip does not look for them there.
+        Requirements in these sources are named explicitly, so that pip does not look for them in an
+        index. Other requirements are left out, and pip takes them from an index.
         """
         visited: set[tuple[str, frozenset[str]]] = set()
 

@@ -46,7 +46,8 @@ async def response_at_end(
         TimeoutError: If the task does not end in time.
         UnknownTaskError: If the journal does not have the task.
     """
-    # A tool of a running task may wait here, while the other task needs the permit to start.
+    # A tool of a running task may wait here. Its task gives up the permit meanwhile, because the
+    # awaited task may need the permit to start.
     async with runtime.permit_of_caller_released():
         if task is not None:
             return await task.await_end(timeout)
@@ -80,7 +81,7 @@ class BackgroundTask:
         """Return a snapshot of the task; thread-safe."""
         # Read this before the events: if the task is over, ``self.events`` then has all its events.
         is_over = self.outcome.done()
-        # A task that is over without an end event was interrupted, and can be resumed.
+        # A task that is over without an end event counts as interrupted.
         progress: StreamSnapshot = snapshot(tuple(self.events), interrupted=is_over)
         if progress.is_terminal or not is_over:
             return progress

@@ -214,7 +214,7 @@ class _Suspect:
 
         - a value that occurs in untrusted data
         - a value that occurs nowhere, because the script computed the value
-        - the reason of :meth:`reason_to_review`, if the values have too many parts to look for each
+        - the reason of :meth:`reason_to_review`, if the values have more parts than are looked for
         """
         # A call without values has no origins to look at. If the call's author has read no
         # untrusted data, reason_to_review() already looks only at the origins of the values.
@@ -453,7 +453,7 @@ class _Suspect:
         return self._reason_about_value(path, origins[path])
 
     def _reason_about_value(self, path: str, origin: Origin) -> str:
-        """Return the reason to review the value at a path, from where the value comes from."""
+        """Return the reason to review the value at a path, which depends on the value's origin."""
         value = f"{path}: {origin.text}"
         if origin.kind == "task":
             finding = self._finding("the task does not ask for this value here")
@@ -471,8 +471,8 @@ class _Suspect:
         """Return a text for people about the comparison of the call with the outline.
 
         Args:
-            text: The finding. Without an outline, nothing was compared, and a text that says so is
-                returned instead.
+            text: The finding, which is returned if there is an outline. Without an outline,
+                nothing was compared, and the returned text says so.
         """
         has_outline = self.origins.outline.answer_count > 0  # False with flows = "show"
         return text if has_outline else "it was not checked whether the task means this value here"

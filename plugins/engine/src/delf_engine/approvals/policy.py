@@ -341,7 +341,7 @@ class TaskApprovals:
         """
         config = self._approvals.config
         task = self._task
-        # With the default mode, the task begins: it may succeed without the calls that need
+        # In the default mode, let the task begin: it may succeed without the calls that need
         # approval.
         is_mode_explicit = "approval_mode" in config.model_fields_set
         if not is_mode_explicit or config.approval_mode != "interactive":

@@ -221,7 +221,7 @@ class CallRecords:
         self._call_ended.set()
 
     def _unrecorded_call_error(self, call: Call, failure: Exception) -> UnrecordedCallError:
-        """Return the error for a call whose end could not be recorded, and keep the first one."""
+        """Return the error for a call whose end could not be recorded; store the first one."""
         cause = failure.message if isinstance(failure, DelfError) else repr(failure)
         error = UnrecordedCallError(
             f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded: "

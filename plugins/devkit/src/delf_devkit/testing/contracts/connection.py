@@ -258,7 +258,7 @@ class ConnectionContract(Contract):
     async def _check_equal_at(
         self, shift: dt.timedelta, connection: Any, texts_of_today: str, *, with_context: bool
     ) -> None:
-        """Fail if a model reads other texts about a connection at a later time."""
+        """Fail if the texts about a connection that a model reads are different at a later time."""
         with shifted_clock(connection, shift):
             try:
                 texts = await self._model_texts(connection, with_context=with_context)
