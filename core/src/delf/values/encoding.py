@@ -43,9 +43,7 @@ from typing import Any, cast
 
 TAG = "$t"
 _MAX_REPR = 1000
-_MAX_COLLISIONS = (
-    40  # more keys of one hash are an attack; every 61st power of two has the same hash
-)
+_MAX_COLLISIONS = 40  # more keys of one hash are an attack; 1, 2**61 and 2**122 share a hash
 _MAX_SHORT = 10_000
 _MAX_SET = 4_000_000  # 40,000 pairs, sorted in a third of a second
 _MAX_POWER = 6144  # largest exponent of IEEE 754's decimal128
@@ -419,9 +417,8 @@ def _encode_other(value: Any) -> Any:
         return [_encode(item) for item in cast("list[Any]", value)]
     if kind_name(value) in _MISSING:  # before the encoders: a NaT of pandas is a datetime, too
         return None
-    if isinstance(
-        value, enum.Enum
-    ):  # a member may also be a text or number: test for an enum first
+    # Test for an enum before texts and numbers, because a member may be one of these, too.
+    if isinstance(value, enum.Enum):
         return _encode(value.value)
     # A Timestamp or Timedelta of pandas is also a datetime or timedelta of Python. The encoder for
     # these types would drop the nanoseconds.

@@ -135,9 +135,9 @@ async def find_id(journal: SharedJournal, text: str, project: CurrentProject) ->
         return await journal.resolve(text)
     page = await journal.find(_PAGE)
     while page:
-        # Each folder once, because owns() looks for delf.toml in it and in the folders above.
+        # Test each folder once, because owns() looks for delf.toml in the folder and its parents.
         folders = {task.folder for task in page}
-        own_folders = set(filter(project.owns, folders))  # without a current project: all
+        own_folders = set(filter(project.owns, folders))  # all, without a current project
         for task in page:
             if task.folder in own_folders:
                 return task.task_id

@@ -34,7 +34,7 @@ class BareGroup(click.Group):
         needs_no_default = asks_for_help or is_completion or begins_with_command
         # The cheap conditions come first, because list_commands discovers all plugins.
         if self._default_command is not None and not needs_no_default:
-            # In any place, because flags with their values may come before the command's name.
+            # Look at all arguments, because flags and their values may precede the command's name.
             names_command = not set(self.list_commands(ctx)).isdisjoint(args)
             if not names_command:
                 args = [self._default_command, *args]

@@ -20,14 +20,14 @@ def bind(host: str, port: int) -> socket.socket:
         ConfigurationError: If the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only for a socket with the protocol IPPROTO_TCP. Otherwise, small
-    # answers wait 40 ms (Nagle's algorithm with delayed acknowledgements).
+    # asyncio sets TCP_NODELAY only for a socket with the protocol IPPROTO_TCP. Without this option,
+    # small answers wait 40 ms (Nagle's algorithm with delayed acknowledgements).
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
-    except (OSError, TypeError) as error:  # the second for a host such as "é..b"
+    except (OSError, TypeError) as error:  # TypeError for a host such as "é..b"
         listener.close()
         reason = error.strerror if isinstance(error, OSError) else "the host is not valid"
         raise ConfigurationError(

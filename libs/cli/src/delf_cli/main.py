@@ -59,7 +59,7 @@ class Program(LazyGroup):
         try:
             status = super().main(*args, standalone_mode=False, **extra) or errors.OK
         except (DelfError, click.ClickException, click.Abort) as error:
-            # Click may have failed before parsing the option, so look at the raw arguments.
+            # Click may have failed before it parsed --json, so look at the raw arguments.
             program_args = args[0] if args else extra.get("args")
             if program_args is None:
                 program_args = sys.argv[1:]

@@ -102,7 +102,7 @@ def render_markdown(text: str, width: int) -> Markdown | None:
     page = _Answer(text)
     for token in page.parsed:
         for child in token.children or ():
-            if child.type == "softbreak":  # lines that a script printed stay lines
+            if child.type == "softbreak":  # keep the line breaks of printed text
                 child.type = "hardbreak"
     probe = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
     with probe.capture() as capture:

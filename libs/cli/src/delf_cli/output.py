@@ -54,8 +54,8 @@ class Screen:
 
     def _colour_console(self) -> Console | None:
         """Return a console for coloured output; None without colours or a terminal."""
-        # With --color=always, output that is no terminal is coloured, too. It has no width, so
-        # self.console stays None.
+        # With --color=always, stderr is coloured even if it is not a terminal. In that case,
+        # self.console stays None, because there is no width.
         if self.console is None and colours.has_colours(sys.stderr):
             return colours.console(sys.stderr, highlight=False, soft_wrap=True)
         return self.console

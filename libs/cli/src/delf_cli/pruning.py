@@ -15,7 +15,7 @@ from delf.records import dataclass
 if TYPE_CHECKING:
     _Type = click.ParamType[float]
 else:
-    _Type = click.ParamType  # takes no arguments before click 8.2
+    _Type = click.ParamType  # not generic before click 8.2
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # At most nine digits: longer durations would not fit into a date.
@@ -72,7 +72,7 @@ class Duration(_Type):
         number, unit = duration_match.groups()
         if unit:
             return float(number) * _UNIT_SECONDS[unit.lower()]
-        return float(number) if self._is_timeout else None  # a number alone means seconds there
+        return float(number) if self._is_timeout else None  # a timeout without a unit is in seconds
 
 
 DURATION: Final = Duration()

@@ -130,7 +130,7 @@ def script_lines(
     if last < len(code):
         yield f"      … {len(code) - last} lines after"
     yield from _call_lines(script.calls.get(_UNKNOWN_LINE, ()))
-    if failed_line is None and error_line:  # not shown at a line above
+    if failed_line is None and error_line:  # the error is not shown at a line above
         yield _cut(f"{_CALL_INDENT}{error_line}", width)
     if whole_script:
         yield from _printed_lines(script, width)

@@ -144,7 +144,7 @@ def work_session(state: State, work: Work, options: Options) -> int:
             click.echo(output.failure_json(error, redact=state.redact))
         return errors.report(error, debug=state.debug, redact=state.redact)
     _hint_after_failure(outcome, options)
-    if outcome.signal_error is not None:  # decides the status, even if the task has succeeded
+    if outcome.signal_error is not None:  # the signal decides, even if the task has succeeded
         return outcome.signal_error.status
     return outcome.exit_status
 
@@ -157,7 +157,7 @@ def _hint_after_failure(outcome: _Outcome, options: Options) -> None:
     if has_succeeded or is_for_programs or _error_says_enough(response, outcome.exit_status):
         return
     name = short_id(response.trace.task_id)
-    if not outcome.is_journalled:  # then no command finds the task
+    if not outcome.is_journalled:  # no other command can find the task
         if options.verbose:
             return
         hint = "--verbose shows the scripts of a task, which no journal keeps here"
@@ -287,13 +287,13 @@ class Setup:
         ``overrides`` take precedence over the project's configuration and components.
         """
         config = self.project.agent
-        if "timeout" not in config.model_fields_set:  # then the default in the help of --timeout
+        if "timeout" not in config.model_fields_set:  # use the default of --timeout
             approval_seconds = config.approval_timeout if config.wait_approvals else 0.0
             overrides = {"timeout": TIMEOUT_SECONDS + approval_seconds, **overrides}
         if self.options.conversation is not None:
             conversation_options = {"persist": True, "conversation_id": self.options.conversation}
             overrides = {"chat": as_chat(conversation_options, self.host), **overrides}
-        # The agent itself reports no events: the command does, as the terminal allows.
+        # ``verbose=False``, because the command itself writes the events, as suits the terminal.
         return Agent.from_project(
             self.project,
             connections=self.options.connections or None,
@@ -420,7 +420,7 @@ class _Run:
         try:
             run_until_done(self._do_and_write, self._keep_resumable)
         except errors.InterruptedRunError as signal_error:
-            if self._event_lines.is_broken:  # this has cancelled the run, not a signal
+            if self._event_lines.is_broken:  # the broken pipe cancelled the run, not a signal
                 raise BrokenPipeError from None
             self._stop_live_status()
             return self._outcome_after_signal(signal_error, time.monotonic() - began)
@@ -613,8 +613,8 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         options,
         flags={**options.flags, **_needed_flags(options, record)},
         connections=options.connections or tuple(record["connections"]),
-        # delf runs the stored tool files. Whoever can write the journal is trusted to name files:
-        # a stored `--set` could start a program, too.
+        # delf runs the tool files that the record names. Whoever can write the journal is trusted,
+        # because a stored `--set` could start a program, too.
         tool_files=options.tool_files or tuple(record["tool_files"]),
         overrides=(*_needed_overrides(options, record), *options.overrides),  # the last one counts
     )

@@ -78,7 +78,7 @@ class State:
 
         log_to_stderr(self.redact, debug=self.debug)
         trust = Trust.here(*self.trust)
-        while True:  # once more after the person has trusted the folder
+        while True:  # repeat after the person has trusted the folder
             try:
                 return load_project(
                     overrides=overrides,
@@ -95,7 +95,7 @@ class State:
                 is_trusted_now = trust_question.ask(self.config, self.redact, self.discover())
                 if not is_trusted_now:
                     raise
-                # Try again. If a file has changed during the question, it is asked again.
+                # Load the project again. If a file has changed since the question, ask again.
 
     def redact(self, text: str) -> str:
         """Redact secrets of the environment and the configuration in a text."""
@@ -192,7 +192,8 @@ def state_of(ctx: click.Context) -> State:
 
 def _store_flag(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Store a flag in the state; a flag may be before or after the command's name."""
-    # click calls this for both places: the empty value of one must not replace the other's.
+    # click calls this function for both places. The empty value at one place must not replace the
+    # value at the other place.
     if value:
         state = ctx.find_root().ensure_object(State)
         name = str(parameter.name)

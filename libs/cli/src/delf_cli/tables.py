@@ -77,7 +77,7 @@ def _column_widths(
     text_columns = [column for column, name in enumerate(head) if not name.startswith(_NUMBER_MARK)]
     widest_first = sorted(text_columns, key=lambda column: -widths[column])
     _narrow_columns(widths, widest_first, _MIN_COLUMN_WIDTH, width)
-    # If this is not enough, narrow to half of the minimum, the column with the longest text last.
+    # If the table is still too wide, narrow to half of the minimum, the widest column last.
     narrowest_first = widest_first[::-1]
     _narrow_columns(widths, narrowest_first, _MIN_COLUMN_WIDTH // 2, width)
     return widths

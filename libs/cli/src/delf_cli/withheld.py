@@ -19,7 +19,7 @@ class Withheld:
 
     def __init__(self, values: Iterable[str]) -> None:
         secrets = {value for value in values if len(value) >= _MIN_CHARACTERS}
-        # A message often shows a value as its repr, as that of a KeyError does. The quotes around
+        # Messages, for example of a KeyError, often contain the repr of a value. The quotes around
         # the repr are not part of the value.
         forms = secrets | {repr(value)[1:-1] for value in secrets}
         # The longest first: a secret that contains another one is replaced as a whole.

@@ -75,7 +75,8 @@ _NOT_IN_WORDS: Final = re.compile(
 )
 # A non-ASCII byte next to an ASCII letter: words in Latin script mix both, as ``café`` does.
 _ASCII_LETTER_BESIDE_NON_ASCII: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
-# The share of the best confidence from which the encoding of a more common language is preferred.
+# The encoding of the most common language is taken if its confidence is at least this share of the
+# best confidence.
 _MIN_SHARE: Final = 0.85
 _MIN_NON_ASCII: Final = 3
 _PARTS: Final = 5
@@ -95,7 +96,7 @@ def guess(data: bytes) -> tuple[str, str]:
     if candidates:
         best = max(candidates, key=lambda name: confidence[name])
         most_common = candidates[0]
-        # Another encoding is only taken if it is much more probable than the most common one.
+        # The most common encoding is taken unless another one is much more probable.
         if confidence[most_common] >= _MIN_SHARE * confidence[best]:
             best = most_common
     elif len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII:  # a currency sign, for example

@@ -46,8 +46,8 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
         OSError: If the system refuses the confinement.
     """
     writable = [folder for folder in (limits["scratch"], *limits["writable"]) if folder]
-    # In this order: Landlock would refuse the write into /proc by lower_priority(), and seccomp the
-    # calls that set limits.
+    # The order matters: lower_priority() writes into /proc, which Landlock would refuse, and the
+    # limits are set by system calls that seccomp would refuse.
     system.lower_priority()
     system.die_with_parent(parent)
     _set_resource_limits(limits, readable, writes=bool(writable))

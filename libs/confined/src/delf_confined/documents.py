@@ -106,7 +106,7 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
 
     try:
         reader = PdfReader(source)
-        # Documents that everybody may read, but not print, for example, have an empty password.
+        # An encrypted document that everybody may read, but not print, has an empty password.
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         page_count = len(reader.pages)
@@ -123,7 +123,7 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
     if any(page.form_values for page in pages):
         note(f"{name}: values of form fields stand below the text of their page")
     texts = ["\n".join(filter(None, (page.text, *page.form_values))) for page in pages]
-    # A damaged page has no text either, but a note of its own.
+    # Damaged pages are not counted, because they have a note of their own.
     textless_count = sum(
         not text and not page.is_damaged for page, text in zip(pages, texts, strict=True)
     )
@@ -229,7 +229,7 @@ def _prefer_declared_encodings(page_or_form: Any, depth: int = 0) -> None:
         for form in _entries_of(resources, "/XObject"):
             if form.get("/Subtype") == "/Form":
                 _prefer_declared_encodings(form, depth + 1)
-    except Exception:  # whatever a damaged entry leads to
+    except Exception:  # a damaged entry may cause any error
         return
 
 
@@ -256,7 +256,7 @@ def _form_values(page: Any) -> list[str]:
     try:
         values = (_form_value(each.get_object()) for each in page.get("/Annots") or ())
         return [line for line in values if line]
-    except Exception:  # whatever a damaged entry leads to
+    except Exception:  # a damaged entry may cause any error
         return []
 
 
@@ -312,7 +312,7 @@ def _title(reader: Any) -> str:
     try:
         title = reader.metadata.title if reader.metadata else None
         return str(title) if isinstance(title, str) else ""
-    except Exception:  # whatever a damaged entry leads to
+    except Exception:  # a damaged entry may cause any error
         return ""
 
 

@@ -89,11 +89,11 @@ def python_row(row: Sequence[Any], kinds: Sequence[str]) -> tuple[list[Any], lis
         elif kind == _JSON and isinstance(value, str):
             try:
                 cells[index] = json.loads(value, parse_float=_finite)
-            except OverflowError:  # of _finite(): the cell stays a text
+            except OverflowError:  # raised by _finite(): the cell stays a text
                 indices_of_texts.append(index)
             except (ValueError, RecursionError):
                 pass  # the text is not JSON, although the statement declared the column as JSON
-    texts = row[len(kinds) :]  # behind the values: the texts of those that Python does not have
+    texts = row[len(kinds) :]  # the columns after the values
     for index, text in enumerate(texts):
         if text is not None:
             cells[index] = text

@@ -30,7 +30,8 @@ _READ_DIR: Final = 1 << 3
 _TRUNCATE: Final = 1 << 14
 _RIGHTS_OF_FILES: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE | _EXECUTE
 _READ_RIGHTS: Final = _READ_FILE | _READ_DIR
-# remove, make and move directories and regular files; no devices, sockets, pipes or links
+# The rights for writing also allow removing, making and moving directories and regular files, but
+# not making devices, sockets, pipes or links.
 _REFER: Final = 1 << 13
 _WRITE_RIGHTS: Final = (
     _READ_RIGHTS | _WRITE_FILE | (1 << 4) | (1 << 5) | (1 << 7) | (1 << 8) | _REFER | _TRUNCATE
@@ -38,7 +39,7 @@ _WRITE_RIGHTS: Final = (
 
 # The number of file access rights for each ABI version of Landlock.
 #
-# Newer versions have at least as many as the last one.
+# Versions after the last one in the table have at least as many rights.
 _FS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 _FIRST_ABI_WITH_NETWORK: Final = 4
 _FIRST_ABI_WITH_SCOPES: Final = 6
@@ -101,7 +102,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
         for path in writable:
             _allow(ruleset, path, _WRITE_RIGHTS & file_rights)
         libc = system.libc()
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # a condition of the next call
+        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # required by the next call
         _check_syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
@@ -118,7 +119,9 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         return
     try:
         # The kernel refuses rules that give a file the rights of folders.
-        # Importing pathlib would slow down the start of each sandboxed process.
+        #
+        # The path is tested with os.path, because importing pathlib would slow down the start of
+        # each sandboxed process.
         if not os.path.isdir(path):  # noqa: PTH112
             access &= _RIGHTS_OF_FILES
         rule = struct.pack("=Qi", access, target)

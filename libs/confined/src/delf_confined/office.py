@@ -185,7 +185,7 @@ def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> I
             if lower.endswith(_XML_SUFFIXES):
                 data = _STRICT_NAMESPACE.sub(_transitional_namespace, data)
                 if lower == _CONTENT_TYPES.lower() or lower.endswith(".rels"):
-                    data = data.replace(b"\\", b"/")  # references as on Windows
+                    data = data.replace(b"\\", b"/")  # references with backslashes, as on Windows
             copy.writestr(usual_name, data)
     rewritten.seek(0)
     return rewritten

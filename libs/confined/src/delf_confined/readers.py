@@ -63,7 +63,8 @@ class Readers:
     def __init__(self, at_once: int = MAX_CHILDREN) -> None:
         self._at_once = at_once
         self._template = Template()  # the process from which the children are forked
-        # Forking blocks for milliseconds, the first time for hundreds, so that a thread does it.
+        # A thread forks the children, because forking blocks for milliseconds, and the first time
+        # for hundreds of milliseconds.
         self._thread = _make_thread()
         reset_in_forks(self)
 
@@ -108,7 +109,8 @@ class Readers:
         turn = Turn(key)
         turns = Turns.of_loop(self._at_once)
         answer = None
-        # A preempted call has no answer, and is attempted again: it cannot have changed anything.
+        # A preempted call has no answer. The call is attempted again, because it cannot have
+        # changed anything.
         while answer is None:
             async with turns.acquire(turn):
                 answer = await self._attempt(turn, call)
@@ -128,7 +130,7 @@ class Readers:
             await asyncio.wait(
                 awaited, timeout=call.limits.seconds, return_when=asyncio.FIRST_COMPLETED
             )
-            # Now, because _end() cancels the exchange, which is then done, too.
+            # Test this before _end() cancels the exchange: a cancelled exchange is done, too.
             is_answered = exchange.done()
             is_preempted = preempted is not None and preempted.done()
         finally:

@@ -78,7 +78,7 @@ _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 _FCNTLS: Final = (0, 1, 2, 3, 4, 1030)
 # The fcntl commands for locks, which databases take to read a consistent state.
 _FILE_LOCKS: Final = (5, 6, 7, 36, 37, 38)
-# The allowed prctl operations, which set the names of threads and of memory areas.
+# The allowed prctl operations, which read and set the names of threads and of memory areas.
 _PRCTLS: Final = (15, 16, 0x53564D41)
 # SIGKILL and SIGSTOP, which a guest may not send to itself.
 #
@@ -96,14 +96,15 @@ _FUTEX_OPERATIONS: Final = (
 )
 # The refused mmap flags: locked memory, huge pages, and stacks that grow downwards.
 _REFUSED_MMAP_FLAGS: Final = 0x42100
-# MADV_MERGEABLE, which can reveal other processes' pages, and the faking of damaged pages.
+# The refused madvise advice: MADV_MERGEABLE, which can reveal the pages of other processes, and the
+# two kinds that make the kernel treat pages as damaged.
 _REFUSED_MADVICE: Final = (12, 100, 101)
 _ACCESS_MODE: Final = 0o3
 _TRUNCATE: Final = 0o1000
 _CREATE: Final = 0o100
 # The allowed open flags: all except O_PATH, which Landlock does not restrict, and O_ASYNC.
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
-# The sign bit of a clock id, which is set for the clocks of other processes and devices.
+# The sign bit of a clock id. Ids with this bit name the clocks of other processes and of devices.
 _CLOCK_SIGN_BIT: Final = 0x80000000
 # The only allowed rename flag, RENAME_NOREPLACE.
 _RENAME_FLAGS: Final = 1
