@@ -665,7 +665,7 @@ def has_quoted_name(statement: str, names: Sequence[str], *, has_tables: bool = 
         quote = quoted[0]
         without_end = re.escape(quoted[:-1])
         end = f"{quote}(?!{quote})" + ("|/" if has_tables else "")
-        # Two quotes are a quote within another name, as in 'it''s.csv'.
+        # Two quotes stand for one quote within a name, as in 'it''s.csv', and do not end the name.
         if re.search(f"(?<!{quote}){without_end}(?:{end})", statement):
             return True
     return False
