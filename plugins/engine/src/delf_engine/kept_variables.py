@@ -100,7 +100,7 @@ async def keep_variables(
             if not is_variable(name):
                 continue
             value = await _plain_value(session, name)
-            # For a value that is no data, such as a function, a session returns a text.
+            # For a value that is no data, such as a function, the session returns a text instead.
             possible_types = type_names[name].split()
             is_substitute = type(value).__name__ not in possible_types
             if value is _NOT_PLAIN or is_substitute:

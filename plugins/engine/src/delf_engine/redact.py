@@ -397,7 +397,7 @@ def restore_secrets(edited: Any, shown: Any, original: Any) -> Any:
 
 def _is_unchanged(edited: Any, shown: Any) -> bool:
     """Return whether a value equals the shown value, at any depth; True does not equal 1."""
-    if edited != shown:  # fast; needed because each item of a long list is compared with all others
+    if edited != shown:  # a fast check first: a list may need one for each pair of items
         return False
     if isinstance(edited, Mapping) and isinstance(shown, Mapping):
         edited_fields = cast("Mapping[str, Any]", edited)

@@ -104,8 +104,8 @@ def _with_errors(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _failure(name: str, function: Callable[..., Any], error: Exception) -> JournalFailedError:
     message = f"the journal {name!r} failed in {function.__name__}(): {described(error)}"
     failure = JournalFailedError(message)
-    # Database clients raise their own exception classes for outages. Other exceptions of Python,
-    # such as TypeError, are bugs.
+    # Database clients raise exception classes of their own for outages. Python's built-in
+    # exceptions, such as TypeError, are bugs, except OSError and EOFError.
     is_of_python = type(error).__module__ == "builtins"
     failure.is_outage = isinstance(error, (OSError, EOFError)) or not is_of_python
     return failure
