@@ -189,7 +189,7 @@ class OpenIdConnect:
                 if str(metadata["issuer"]).rstrip("/") != issuer:
                     raise ProblemError(502, "the provider calls itself by another name")
                 keys = (await client.get(metadata["jwks_uri"])).raise_for_status().json()
-        # TypeError: the answer is null, or another value without keys.
+        # TypeError: the answer is JSON, but not an object.
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
             raise ProblemError(502, "the login provider does not answer") from None
         self._cached_provider = time.monotonic(), metadata, keys

@@ -59,7 +59,7 @@ class Given(BaseModel):
 class ResponseModel(BaseModel):
     """The base class of the bodies of the API's responses."""
 
-    model_config = ConfigDict(ser_json_inf_nan="constants")  # become texts later
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # plain() makes texts of NaN and inf
 
     @classmethod
     def of(cls, record: object, **further: Any) -> Self:

@@ -156,7 +156,7 @@ def add(
 
     def change(known: Person | None) -> Person:
         is_existing_person = known is not None and known.revoked_at is None
-        # Another key of a person: --rights and --scope restrict the key, not the person.
+        # For another key of a person, --rights and --scope restrict the key, not the person.
         is_another_key = is_existing_person and secret is not None
         applied_changes = changes.for_new_key_only() if is_another_key else changes
         return applied_changes.apply_to(known, name)

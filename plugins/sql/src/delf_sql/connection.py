@@ -402,7 +402,7 @@ class SQL(Connection[SQLSettings]):
         """Return the number of rows that a statement would change; None if it is unknown."""
         if count.number is not None:
             return count.number
-        if not self.target.enforces_read_only:  # the counting query could write, unapproved
+        if not self.target.enforces_read_only:  # the query could write without approval
             return None
         try:
             async with asyncio.timeout(_COUNT_SECONDS):

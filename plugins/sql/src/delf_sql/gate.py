@@ -74,7 +74,7 @@ _ALLOWED_NODES: Final = words(
 # The first words of statements that change rows. A statement that begins with WITH is a query or
 # ends in INSERT, UPDATE or DELETE.
 _DML: Final = words("INSERT UPDATE DELETE REPLACE MERGE WITH")
-# Other databases commit at once when a statement defines or changes a table.
+# Dialects that can roll back a statement that defines or changes a table. Others commit at once.
 _CAN_ROLL_BACK_DDL: Final = ("sqlite", "duckdb", "postgresql")
 
 
@@ -224,7 +224,7 @@ def _single_statement(text: str, dialect: Dialect, *, is_write: bool) -> tuple[s
     if "\x00" in text:
         raise ToolRefusedError("the statement holds a NUL character")
     text, tokens = normalise(text, dialect)
-    final_semicolon = ""  # stays so if the text has none
+    final_semicolon = ""  # stays empty if the text has none
     while tokens and _is_operator(tokens[-1], ";"):
         final_semicolon = tokens.pop().text
     if not tokens:

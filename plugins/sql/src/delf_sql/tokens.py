@@ -312,7 +312,7 @@ def _forbids_blank(before: Token, token: Token) -> bool:
     if operator in _NO_BLANK_BEFORE:  # as in a.b
         return True
     is_pair = bool(operator_before and operator)
-    return is_pair and operator_before + operator in _SHIFTS  # the tokens < and < of 1 << 2
+    return is_pair and operator_before + operator in _SHIFTS  # the two tokens of ``<<``
 
 
 def _shown(piece: str) -> str:

@@ -162,7 +162,7 @@ def _tagged_block(tagged: TaggedText, answer: str) -> Block:
     content = tagged.content
     fences = blocks_of(content)
     if fences:
-        script = _script_in_blocks(fences, text="").code  # no tags within tags are searched
+        script = _script_in_blocks(fences, text="").code  # do not search for tags within tags
     elif (call := from_json(content, find_script)) is not None:
         script = call.code
     else:

@@ -300,7 +300,7 @@ class Parser:
         Return False if more input is needed for the choice.
         """
         upcoming = self._unparsed.lstrip()
-        # JSON, a fence around JSON, or no call at all.
+        # Calls as JSON follow, a fence around such calls, or the end tag without a call.
         if upcoming.startswith(("[", "{", "`", _END_EXECUTE)):
             self._state = self._between_calls
             return True

@@ -277,7 +277,7 @@ def _rows(table: Any) -> list[list[str]]:
                 row.append(cell.text)
                 if cell.rows_below:
                     below[column] = cell
-        _repeat_cells_above(row, above)  # up to the end of the row
+        _repeat_cells_above(row, above)  # the columns after the last cell
         rows.append(row)
         above = below
     width = max(map(len, rows), default=0)
