@@ -212,7 +212,7 @@ def _split_channels(text: str) -> SplitAnswer:
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]
-    thoughts = [unlabelled_text.strip()]  # text outside of all channels counts as reasoning
+    thoughts = [unlabelled_text.strip()]  # text before the first channel is reasoning
     final_texts = list[str]()
     call_arguments = list[str]()
     for part in _HARMONY.finditer(text):

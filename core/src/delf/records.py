@@ -73,7 +73,7 @@ def _with_fields(cls: type, *, frozen: bool, slots: bool, kw_only: bool) -> Any:
             made = add_fields(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
         finally:
             for params in base_params:
-                params.frozen = frozen  # the old value, by the check above
+                params.frozen = frozen  # the old value, see the check above
     made.__dataclass_params__.frozen = frozen
     return made
 

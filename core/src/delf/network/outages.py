@@ -49,8 +49,8 @@ class Outage:
     def record_failure(self, error: BaseException) -> None:
         """Count and log a failure of the service.
 
-        Only the first failure of an outage is logged as a warning. The others, and all failures of
-        other objects for the same service, are logged at debug level.
+        The first failure of an outage is logged as a warning. Later failures, and all failures that
+        other objects record for the same service, are logged at debug level.
         """
         # At the end of the process, Python refuses new threads with "cannot schedule new futures
         # after interpreter shutdown". Such an error is no outage.
@@ -64,7 +64,7 @@ class Outage:
             # This object becomes the reporter, unless the service has one already.
             reporter = _reporting_outages.setdefault(self._service, self)
         else:
-            # A reporter is removed when it records a success. Use this object if none is left.
+            # A reporter is removed when it records a success. Without a reporter, use this object.
             reporter = _reporting_outages.get(self._service, self)
         reporter.shared_failures += 1
         begins_outage = is_first and reporter is self

@@ -73,8 +73,8 @@ class Rejected:
 
     Args:
         reason: A text for the script and the model, which may write another script. Without a
-            person's reason the model writes no other script, because it could only ask the same
-            again.
+            person's reason, the model writes no other script, because another script could only
+            ask the same again.
     """
 
     kind: ClassVar[DecisionKind] = "rejected"

@@ -306,7 +306,7 @@ class RequestRecord:
     @property
     def waits(self) -> bool:
         """True if the request is undecided, and a person's decision would still count."""
-        # A decision counts only while a live process works on the task. Its state is then RUNNING.
+        # Only a live process can use a decision, and the state of its task is RUNNING.
         is_open = self.decided is None and not self.requested.by_policy
         return is_open and self.task.state is TaskState.RUNNING
 

@@ -48,8 +48,8 @@ class StateTracker:
     def __init__(self) -> None:
         self.state = TaskState.QUEUED
         self._open_requests: set[str] = set()  # the ids of requests without a decision
-        # The state in which the task ended. Later events do not change this state, except that
-        # resuming the task sets it to None, as before the end.
+        # The state in which the task ended; None before the end. Resuming the task sets the
+        # attribute to None. Other events after the end do not change the state.
         self._end: TaskState | None = None
 
     def add(self, event: Event) -> None:

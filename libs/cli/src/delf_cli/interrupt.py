@@ -79,7 +79,8 @@ def _keep_terminal_mode() -> Callable[[], None]:
 
     def restore() -> None:
         with suppress(OSError, termios.error):  # the terminal was closed
-            if os.tcgetpgrp(descriptor) == os.getpgrp():  # in the background, tcsetattr() stops us
+            # In the background, tcsetattr() would stop the process.
+            if os.tcgetpgrp(descriptor) == os.getpgrp():
                 termios.tcsetattr(descriptor, termios.TCSANOW, mode)
 
     return restore
