@@ -273,10 +273,12 @@ class StrategyHost(Protocol):
     ) -> ModelReply:
         """Ask the main model, and return its answer without reasoning.
 
-        The call counts towards cost and budget. Without ``on_delta`` and ``session``, the model is
-        asked to continue a truncated answer. With either, the answer may be incomplete; then
-        ``broken_by`` has the reason, such as ``length``. The reason ``break`` means that the
-        connection failed, or the process died, after the first piece of the answer.
+        The call counts towards cost and budget.
+
+        If the model's answer is truncated, the model is asked to continue the answer. But if
+        ``on_delta`` or ``session`` is given, the incomplete answer is returned, and ``broken_by``
+        has the reason: for example ``length``, or ``break`` if the connection failed or the process
+        died after the first piece of the answer.
 
         In an incomplete answer, only the calls that ``on_delta`` has started are certain to be
         complete. Ignore all other calls.

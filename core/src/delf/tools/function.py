@@ -106,11 +106,11 @@ def tool(
             in ``@tool("find")``.
         name: The name in scripts; by default the function's name.
         description: The description for the model; the docstring's text when omitted.
-        handle_error: The treatment of a ``ToolException`` that the function raises. By default the
-            script gets a ``ToolError``, so that no script takes a failure for a success. A string
-            or a callable makes the call return a text instead: the exception's message for
-            ``"text"``, the string itself for any other string, and for a callable the text that it
-            returns for the exception.
+        handle_error: The treatment of a ``ToolException`` that the function raises. With True,
+            False or None, the script gets a ``ToolError``, so that no script takes a failure for a
+            success. Otherwise, the call returns a text: with ``"text"``, the exception's message;
+            with any other string, this string; with a callable, the text that the callable returns
+            for the exception.
         confirm: Whether a person is asked before each call.
         effect: A level of :data:`delf.types.Effect`, which also decides whether an interrupted call
             may be made again when its task is resumed; undeclared means irreversible.

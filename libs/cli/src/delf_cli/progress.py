@@ -132,7 +132,11 @@ class Narrator:
                 self._write_story(event)
 
     def _write_briefly(self, event: ev.Event) -> None:
-        """Write an event without ``--verbose``: scripts on a terminal, and calls if asked for."""
+        """Write an event without ``--verbose``.
+
+        Scripts and new sandboxes are written only on a terminal, and calls only with the option
+        ``show_calls``.
+        """
         match event:
             case ev.ScriptGenerated():
                 self._script_count += 1

@@ -390,8 +390,14 @@ def _allow_reading(flags_index: int) -> list[bytes]:
 
 
 def _allow_without_address() -> list[bytes]:
-    """Return instructions that allow ``sendto`` if the call gives no address to send to."""
-    return [*_refuse_bits(3, ~_SEND_FLAGS), *_require_null(4), *_return(_ALLOW)]
+    """Return instructions that allow ``sendto`` without an address and with harmless flags only."""
+    flags_index = 3
+    address_index = 4
+    return [
+        *_refuse_bits(flags_index, ~_SEND_FLAGS),
+        *_require_null(address_index),
+        *_return(_ALLOW),
+    ]
 
 
 def _require_null(argument: int) -> list[bytes]:

@@ -137,9 +137,11 @@ class _Question(_Request):
         """Return the decision that answers the question; None if the person must be asked again."""
         question = self._request.question
         assert question is not None  # noqa: S101 - only questions come here
-        is_free_text = question.answer == "text" and not question.choices
-        # A free text may be "r", and an option may be named "R": then neither is a key.
-        key = "" if is_free_text or answer in question.options else answer.lower()
+        is_free_text = question.answer == "text" and not question.options
+        # A line that answers the question is not taken for a key: in a free text, any line is an
+        # answer, even "r"; otherwise, "R" is an answer if an option has this name.
+        is_answer = is_free_text or answer in question.options
+        key = "" if is_answer else answer.lower()
         if input_ended or key in ("r", "reject"):
             return await self._reject(input_ended=input_ended)
         if key in ("v", "view"):

@@ -234,7 +234,8 @@ class Link:
             return
         self._run, self._ended_run = None, run
         run.close_soon()
-        # A server that ran for a minute is restarted with the shortest delay.
+        # After a stable run, only the end of this run counts as a failure: the next start has the
+        # shortest delay.
         was_stable = time.monotonic() - self._start_time > _STABLE_SECONDS
         if was_stable:
             self._failures = 0

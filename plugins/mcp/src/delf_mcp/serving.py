@@ -167,9 +167,9 @@ class Served:
         # Does the tasks of the tool ``run``. The client's user answers the questions of a script in
         # the same way as requests for approval.
         self._task_agent = make_agent(on_confirm=self._confirm, on_ask=self._confirm)
-        # By the tool's name for clients: its definition, and the name of its action. Both are empty
-        # until the first listing.
+        # The tools' definitions by the tools' names for clients; empty until the first listing.
         self._tools: dict[str, types.Tool] = {}
+        # The names of the tools' actions, also by the tools' names for clients.
         self._action_names: dict[str, str] = {}
         self._outputs = Outputs()  # the files that clients may read
         # By secret token, with which the client returns: the work that waits for the client's

@@ -41,7 +41,7 @@ class _CachedDocument(BaseModel):
 
 
 class Cache:
-    """A folder with cached documents, and with the types that earlier responses had.
+    """A folder with cached documents, and with the types seen in the data of earlier responses.
 
     Args:
         folder: The path of the folder; None for the user's cache folder.
@@ -102,7 +102,7 @@ class Cache:
 
 
 class Learned:
-    """Stores the types that responses had, for one version of a specification, in a cached file.
+    """Stores the types seen in responses, for one version of a specification, in a cached file.
 
     Args:
         cache: The cache.

@@ -461,9 +461,9 @@ def _fault_text(fault: Fault, arg: str | int) -> str:
 
 
 def _type_faults(body: Body, value: Any) -> list[str]:
-    """Return a list with the fault of a text, binary or multipart body of the wrong Python type.
+    """Check the Python type of a text, binary or multipart body, and return the faults.
 
-    The list is empty without such a fault. The schema of such a body is not checked.
+    The list has at most one fault. The body is not checked against its schema.
     """
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole_argument}: must be a dict"]

@@ -161,14 +161,14 @@ def only_reads(name: str, path: str) -> bool:
 
 
 def deciding_selectors(
-    effects: Iterable[str], endpoints: Sequence[Endpoint], where: str
+    selectors: Iterable[str], endpoints: Sequence[Endpoint], where: str
 ) -> dict[str, list[str]]:
-    """Return a mapping from action name to the selectors of ``effects`` that decide its effect.
+    """Return the selectors that decide the effect of each action, by the action's name.
 
-    Names and operationIds override tags and patterns.
+    Selectors that are the name or operationId of an action override tags and patterns.
 
     Args:
-        effects: The selectors, written as for ``allow``.
+        selectors: The keys of the setting ``effects``, written as for ``allow``.
         endpoints: All operations.
         where: The name of the connection, for messages.
 
@@ -177,9 +177,9 @@ def deciding_selectors(
     """
     by_name: dict[str, list[str]] = {}
     by_pattern: dict[str, list[str]] = {}
-    for selector in effects:
+    for selector in selectors:
         for endpoint in choose(endpoints, (selector,), "effects", where):
             is_name = selector in (endpoint.name, endpoint.operation_id)
-            selectors = by_name if is_name else by_pattern
-            selectors.setdefault(endpoint.name, []).append(selector)
+            selectors_by_action = by_name if is_name else by_pattern
+            selectors_by_action.setdefault(endpoint.name, []).append(selector)
     return {**by_pattern, **by_name}

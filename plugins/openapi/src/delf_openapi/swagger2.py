@@ -187,6 +187,7 @@ def _schema(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(item: dict[str, Any]) -> dict[str, Any]:
+    """Convert a parameter of the path, the query or the headers."""
     result: dict[str, Any] = {
         "name": item.get("name"),
         "in": item.get("in"),
@@ -254,6 +255,13 @@ def _description(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _response(document: Document, raw: Any, produces: list[str]) -> Any:
+    """Convert a response; return the response unchanged if its reference is invalid.
+
+    Args:
+        document: The document that contains the response.
+        raw: The response, or a reference to a response.
+        produces: The media types that the operation declares for all its responses.
+    """
     try:
         response = document.resolve_reference(raw)
     except SpecError:
@@ -264,7 +272,7 @@ def _response(document: Document, raw: Any, produces: list[str]) -> Any:
         shape = cast("dict[str, Any]", schema)
         if shape.get("type") == "file":
             shape = {"type": "string", "format": "binary"}
-            # A JSON type in ``produces`` may be that of the operation's errors.
+            # A JSON type in ``produces`` is probably for error responses, and not for the file.
             file_types = [media_type for media_type in produces if "json" not in media_type]
             produces = file_types or ["application/octet-stream"]
         result["content"] = {media_type: {"schema": shape} for media_type in produces}

@@ -129,7 +129,7 @@ def _validator(routine: Routine) -> Callable[[Mapping[str, Any]], dict[str, Valu
 
 
 def _caller(name: str) -> Callable[..., Any]:
-    """Return the function of an action, which runs a routine as a child task."""
+    """Return the function that an action calls to run the routine with the given name."""
 
     async def call(context: CallContext, **given: Value) -> str:
         """Run the routine as a child task, and return its answer."""

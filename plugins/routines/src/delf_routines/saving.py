@@ -227,9 +227,9 @@ def propose(
     used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     used_names |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
-    # Two passes, because a literal may occur before the place that gives its parameter a name, such
-    # as a keyword argument. The first pass gets no names from ``fixed``: these are names of the
-    # second pass, and the first may give them to other literals.
+    # The first pass collects names for the parameters, and the second pass uses them: a literal may
+    # occur before the place that suggests a name, such as a keyword argument. ``fixed`` has names
+    # of the second pass. The first pass may give these names to other literals, so it gets none.
     first_pass = _LiteralFinder(task, used_names, frozenset(), signatures)
     first_pass.visit(tree)
     finder = _LiteralFinder(

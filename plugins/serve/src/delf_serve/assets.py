@@ -114,10 +114,10 @@ def _decisions() -> str:
 
 def _effects() -> str:
     """Generate a JavaScript module with the labels of effects, as the core defines them."""
-    words = {name: [words.mark, words.text] for name, words in EFFECT_WORDS.items()}
+    labels = {name: [words.mark, words.text] for name, words in EFFECT_WORDS.items()}
     undoable = [name for name in EFFECT_WORDS if can_be_undone(name)]
     return (
-        f"export const EFFECTS = {json.dumps(words)};\n"
+        f"export const EFFECTS = {json.dumps(labels)};\n"
         f"export const UNKNOWN_EFFECT_MARK = {json.dumps(effect_words('').mark)};\n"
         f"export const UNDOABLE = {json.dumps(undoable)};\n"
     )

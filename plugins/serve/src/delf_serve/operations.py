@@ -271,6 +271,7 @@ async def _wait_for_task(call: Call, task_id: str, seconds: float) -> s.TaskDeta
         seconds: The maximum time to wait.
     """
     if seconds:
+        # The caller's rights may have changed during the wait: go on with the present rights.
         call = await call.wait(task_id, seconds)
     return await call.service.tasks.detail(task_id, call.caller)
 

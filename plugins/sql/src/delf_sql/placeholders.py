@@ -121,7 +121,14 @@ def _is_colon_after_value(before: Token, colon: Token) -> bool:
 
 
 def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Placeholder:
-    """Build the placeholder at a token. Tokens beside it show whether it is in an IN or a cast."""
+    """Build a placeholder; the tokens around it show whether it belongs to an IN or a cast.
+
+    Args:
+        tokens: The tokens of the statement.
+        index: The index of the token ``:`` or ``?`` with which the placeholder begins.
+        end: The end position of the placeholder in the statement's text.
+        key: The name, or the index of a positional placeholder.
+    """
     # The placeholder stands for the whole list in ``IN :ids``, and for an item in ``IN (:id)``.
     is_whole_list = index >= 1 and tokens[index - 1].word == "IN"
     word_before_parenthesis = ""

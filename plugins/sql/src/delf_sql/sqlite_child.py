@@ -193,9 +193,10 @@ class _Session:
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
         if open_options.read_only:
             # The file may define a table or view in a way that only a newer SQLite can parse. This
-            # SQLite then refuses to read the whole file. Make it skip the definition, and keep its
-            # message for the description of the database. A writer cannot skip the definition: the
-            # setting for this, ``writable_schema``, would also let statements change definitions.
+            # SQLite then refuses to read the whole file. Make SQLite skip the definition, and keep
+            # the error message for the description of the database. A writer cannot skip the
+            # definition: the setting for this, ``writable_schema``, would also let statements
+            # change definitions.
             self.unparsable_definition = _skip_unparsable_definition(connection)
         else:
             # RETURNING may return bytes that are not valid UTF-8. A reader then runs its query
@@ -412,9 +413,10 @@ def _has_invalid_bytes(value: Any) -> bool:
 
 
 def _skip_unparsable_definition(connection: sqlite3.Connection) -> str | None:
-    """Make SQLite skip a table's definition that it cannot parse, and return its message.
+    """Make SQLite skip a definition, such as that of a table, that this SQLite cannot parse.
 
-    Return None if SQLite can parse all definitions.
+    Returns:
+        SQLite's error message about the definition; None if no definition is skipped.
     """
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()

@@ -270,7 +270,7 @@ class Workers(Connection[WorkersSettings]):
         tools = await asyncio.to_thread(
             self._shared_workshop(context).tools_of, definition, self.agent_workers
         )
-        # A generated worker may not spend more than the workers that made it.
+        # A generated worker may not spend more than its maker, the maker's maker, and so on.
         budgets = [each.budget_usd for each in worker_and_makers if each.budget_usd is not None]
         task_text = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
         folder = _copies_folder(context)
@@ -296,8 +296,7 @@ class Workers(Connection[WorkersSettings]):
                 retry_count=definition.limits.retries,
                 rerun_count=definition.limits.reruns,
                 output=definition.result,
-                # The text is an argument of this call or the default task. The text therefore has
-                # the trust of the call's arguments.
+                # The text is an argument of this call, or the fixed default: see ChildTask.trust.
                 trust="own",
             )
         finally:

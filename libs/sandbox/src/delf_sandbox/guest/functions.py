@@ -10,7 +10,7 @@ from typing import Any
 
 from delf_sandbox.guest.names import ToolNames, normalized_name
 from delf_sandbox.guest.nodes import AmbiguousError
-from delf_sandbox.guest.scopes import AWAITABLE, CallPlace, FunctionNode, Scope
+from delf_sandbox.guest.scopes import FUNCTIONS_TO_AWAIT, CallPlace, FunctionNode, Scope
 
 
 class ResultKind(enum.Enum):
@@ -195,12 +195,15 @@ class Functions:
         scope = place.scope
         asyncio_name = self.syntax.asyncio_function(function, scope)
         if asyncio_name is not None:
-            return ResultKind.COROUTINE if asyncio_name in AWAITABLE else ResultKind.PLAIN
+            must_await = asyncio_name in FUNCTIONS_TO_AWAIT
+            return ResultKind.COROUTINE if must_await else ResultKind.PLAIN
         match function:
             case ast.Name(id=word):
                 return self.result_kind_of_name(word, scope)
             case ast.Attribute(value=ast.Name(id=word), attr=method):
                 owner = scope.find(word)
+                # A name that the script binds only by imports is taken for a module, such as
+                # ``math``. The functions of ``asyncio`` are handled above.
                 is_module = owner is not None and owner.binding_kinds[word] == {"import"}
                 if is_module:
                     return ResultKind.PLAIN

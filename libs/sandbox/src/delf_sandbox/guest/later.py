@@ -315,12 +315,13 @@ class DeferredCalls:
             self._mark_calls_in(part.expression, part.scope, path_in_expression)
 
     def _mark_calls_in_arguments(self, function: Scope, parameter: str, path: Path) -> None:
-        """Mark the calls in the arguments that the script passes for a parameter.
+        """Mark the calls that create the awaitables in the arguments for a parameter.
 
         Args:
             function: The scope of the function.
             parameter: The name of the parameter.
-            path: The path from the parameter's value to the awaitables.
+            path: The path from the parameter's value to the awaitables: ``(0,)`` if the function
+                awaits ``tasks[0]`` of its parameter ``tasks``.
         """
         is_method = function.parent is not None and function.parent.kind == "class"
         # The argument for ``self`` is the object before the method's name.

@@ -42,7 +42,7 @@ AWAITING_FUNCTIONS = frozenset(
 AWAITING_METHODS = frozenset(
     {"create_task", "ensure_future", "run_until_complete", "gather", "as_completed"}
 )
-AWAITABLE = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
+FUNCTIONS_TO_AWAIT = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
 """Names of asyncio functions whose result the caller must await."""
 _METHODS_THAT_ADD_ITEM = frozenset({"append", "add", "appendleft", "put_nowait"})
 _NODES_WITHOUT_NAMES = (
@@ -317,6 +317,14 @@ class ScriptSyntax:
         }
 
     def _visit(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+        """Visit a node with the visitor of its type.
+
+        Args:
+            node: The node.
+            scope: The scope of the node.
+            container: The list that contains the node; the parent node if there is no list.
+            key: The index of the node in the list, or the name of the parent's field.
+        """
         visit = self._visitor_by_type.get(node.__class__)
         if visit is None:
             self._visit_fields(node, scope)
@@ -343,10 +351,7 @@ class ScriptSyntax:
                 self._visit(node, scope, nodes, index)
 
     def _visit_name(self, node: ast.Name, scope: Scope, container: Any, key: Any) -> None:
-        """Record a read of a name, or the variable that an assignment, loop or ``del`` binds.
-
-        The name stands in the field or at the index ``key`` of ``container``.
-        """
+        """Record a read of a name, or the variable that an assignment, loop or ``del`` binds."""
         if node.ctx.__class__ is ast.Load:
             self.loads.append(Read(Place(node, scope, container, key), is_called=False))
         else:
@@ -358,10 +363,7 @@ class ScriptSyntax:
         self._visit(node.value, scope, node, "value")
 
     def _visit_call(self, node: ast.Call, scope: Scope, container: Any, key: Any) -> None:
-        """Record a call, and visit its function and arguments.
-
-        The call stands in the field or at the index ``key`` of ``container``.
-        """
+        """Record a call, and visit its function and arguments."""
         self.calls[id(node)] = CallPlace(node, scope, container, key)
         function: Any = node.func
         if function.__class__ is ast.Name:
@@ -430,7 +432,7 @@ class ScriptSyntax:
                 self._record_binding(target, part.item(EACH_ITEM if is_after_star else index))
 
     def _visit_assignment(self, node: ast.Assign, scope: Scope, container: Any, key: Any) -> None:
-        """Visit the assignment at the field or index ``key`` of ``container``."""
+        """Visit an assignment, and record the values that its targets get."""
         self._visit(node.value, scope, node, "value")
         for index, target in enumerate(node.targets):
             self._record_binding(target, ValuePart(node.value, scope))
@@ -452,7 +454,7 @@ class ScriptSyntax:
     ) -> None:
         """Visit ``tasks += [first]`` as if the statement were ``tasks = [first]``.
 
-        Earlier values of ``tasks`` stay recorded.
+        Values recorded earlier for ``tasks`` stay recorded, because ``tasks`` keeps their items.
         """
         self._visit(node.value, scope, node, "value")
         self._record_binding(node.target, ValuePart(node.value, scope))
@@ -461,10 +463,7 @@ class ScriptSyntax:
     def _visit_named_expression(
         self, node: ast.NamedExpr, scope: Scope, container: Any, key: Any
     ) -> None:
-        """Visit ``name := value``; record a variable of this name, and its assigned value.
-
-        The position of the expression, ``container`` and ``key``, is not needed.
-        """
+        """Visit ``name := value``; record a variable of this name, and its assigned value."""
         owner = scope
         # PEP 572: ``:=`` in a comprehension binds in the enclosing function.
         while owner.kind in ("comprehension", "generator") and owner.parent is not None:
@@ -478,10 +477,7 @@ class ScriptSyntax:
     def _visit_for(
         self, node: ast.For | ast.AsyncFor, scope: Scope, container: Any, key: Any
     ) -> None:
-        """Visit a ``for`` loop, which assigns each item of the iterable to the loop's target.
-
-        The loop stands in the field or at the index ``key`` of ``container``.
-        """
+        """Visit a ``for`` loop, which assigns each item of the iterable to the loop's target."""
         self.loops.append(Place(node, scope, container, key))
         self._visit(node.iter, scope, node, "iter")
         self._record_binding(node.target, ValuePart(node.iter, scope).item(EACH_ITEM))
@@ -527,7 +523,7 @@ class ScriptSyntax:
         self.scopes[id(node)] = inner
 
     def _visit_class(self, node: ast.ClassDef, scope: Scope, container: Any, key: Any) -> None:
-        """Visit a class in the field or at the index ``key`` of ``container``."""
+        """Visit a class: decorators, bases and keywords in ``scope``, the body in a new scope."""
         _bind(scope, node.name, "class")
         self.definitions.append(Place(node, scope, container, key))
         self._visit_all(node.decorator_list, scope)

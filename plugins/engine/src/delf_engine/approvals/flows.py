@@ -59,8 +59,8 @@ class TaskFlows:
         self._request_outline = request_outline
         self._log = log
         self._allowed_flows = tuple(allowed_flows)
-        # The number of texts in the last request for an outline: the user's words, and each text
-        # that the user wants the agent to obey. 0 before the first request.
+        # The number of texts that the model got when last asked for an outline: the task, and each
+        # text that the user wants the agent to obey. 0 if the model has not been asked.
         self._shown_text_count = 0
         self._outline_lock = asyncio.Lock()
 

@@ -128,10 +128,11 @@ class JournaledRequest:
             return "no"
         if approval.remember != "until_revoked":
             return approval.remember
-        # One person's decision must not hold for another person's later tasks. A person without a
-        # key uses this machine, and so is allowed what the user is allowed.
-        is_by_task_user = approver.user is None or approver.user == self._decisions.user
-        if is_by_task_user and self._decisions.can_outlive_task:
+        # One person's decision must not hold for another person's later tasks. But the local
+        # user may decide for everybody.
+        is_local_user = approver.user is None
+        may_decide_for_user = is_local_user or approver.user == self._decisions.user
+        if may_decide_for_user and self._decisions.can_outlive_task:
             return "until_revoked"
         return "task"
 

@@ -118,22 +118,22 @@ class _CallOrder:
             ReplayMismatch: If the turn can never come.
         """
         turn_key = _turn_key(recorded_call)
-        is_turn = self._is_turn(turn_key)
-        if not is_turn and blocks_script:
+        may_proceed = self._may_proceed(turn_key)
+        if not may_proceed and blocks_script:
             # A blocked script makes no other call, so the steps before this one never happen:
             # waiting would last until the task's timeout.
             raise self._wrong_order_error(recorded_call)
         # Remove the answer only after the wait, so that no later answer overtakes it. Remove it
         # even if the script stops waiting for it, because the next step waits for the removal.
         try:
-            if not is_turn:
+            if not may_proceed:
                 await self._wait(turn_key)
         finally:
             if recorded_call is not None and recorded_call.finished is not None:
                 self._remove_answer(recorded_call.call_id)
 
-    def _is_turn(self, turn_key: int) -> bool:
-        """Return whether calls with a turn key need not wait."""
+    def _may_proceed(self, turn_key: int) -> bool:
+        """Return True if the turn of the calls with a turn key has come."""
         if turn_key == _AFTER_ALL_STEPS:
             return not self._remaining_steps
         if turn_key == _AFTER_ALL_ANSWERS:

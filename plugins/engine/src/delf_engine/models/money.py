@@ -285,9 +285,10 @@ class Ledger:
             BudgetExceededError: If the expected cost exceeds the remaining budget.
         """
         self.check(estimate.expected)
-        # An earlier reply may have cost more than the longest answer should.
+        # The expected cost is the larger one if an earlier reply cost more than the price of the
+        # longest possible answer.
         highest_cost = max(estimate.expected, estimate.maximum)
-        # A call that could cost more than what is left runs alone: it reserves all of the rest.
+        # A call that could cost more than what is left reserves all of this, and so runs alone.
         return min(highest_cost, self._unspent_usd)
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:

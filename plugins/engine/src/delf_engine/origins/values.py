@@ -29,8 +29,9 @@ CONTENT_WORDS: Final = frozenset(
 _MACHINE_DATA: Final = re.compile(r"[\d/@<&]|\S[=:]\S")
 # Matches each word in a name: ``message`` and ``Text`` in ``messageText``.
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-# The types of values without a text of their own. A list or dict with items is read item by item.
-_EMPTY_TYPES: Final = (type(None), bool, list, dict)
+# The types of the values that are left out by default: None, booleans, and empty lists and dicts. A
+# list or dict with items is read item by item.
+_LEFT_OUT_TYPES: Final = (type(None), bool, list, dict)
 # A path in plain data, the value at this path, and the value's trust. No NamedTuple, which is slow
 # to make: a result may have very many values.
 _Node = tuple[str, Any, Trust]
@@ -66,11 +67,13 @@ def texts_with_trust(
         node = pending.pop()
         item_path, item, item_trust = node
         text = _text_of(item)
-        if text is None:
+        if text is None:  # read the parts of the item
             if isinstance(item, dict):
                 yield from _keys_in(node, with_identifiers=is_exact)
             pending += reversed(_parts_of(node, trust_by_field))
-        elif is_exact or not isinstance(item, _EMPTY_TYPES):
+            continue
+        is_left_out = not is_exact and isinstance(item, _LEFT_OUT_TYPES)
+        if not is_left_out:
             yield item_trust, item_path, text
 
 

@@ -316,6 +316,7 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
         seconds: The maximum time to wait.
     """
     service = call.service
+    # The caller's rights may have changed during the wait: go on with the present rights.
     call = await call.wait(task_id, seconds)
     detail = await service.tasks.detail(task_id, call.caller)
     events = await service.tasks.journal.read(detail.task_id)

@@ -124,6 +124,7 @@ class OpenAI:
                     if part["type"] == "output_text":
                         findings.answer += part["text"]
                         _collect_citations(part, findings)
+        # The sources include cited pages; adding a page again changes nothing.
         for url in sources:
             findings.add(url)
         return None

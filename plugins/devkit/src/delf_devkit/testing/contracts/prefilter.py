@@ -183,6 +183,8 @@ class PrefilterContract(Contract):
             return frozenset()
 
     def _ask(self) -> Callable[[str], Any]:
+        """Return a scripted light model; a request fails the test if ``asks`` is False."""
+
         async def ask(question: str) -> str:
             assert self.asks, "it asked the model, and asks = False"
             return self.answer(question)
