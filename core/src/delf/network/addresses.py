@@ -11,7 +11,7 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-# Public addresses at which a cloud serves only its own machines. This one belongs to Azure.
+# Public addresses at which a cloud serves only its own machines.
 _INNER_V4: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
 _LAST_32: Final = 0xFFFF_FFFF
 
