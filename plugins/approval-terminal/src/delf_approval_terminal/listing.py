@@ -56,6 +56,7 @@ def request_line(record: RequestRecord, edited: Mapping[str, Any] | None = None)
 def requests_table(records: Sequence[RequestRecord]) -> list[str]:
     """Format requests in aligned columns, within the terminal's width."""
     names = short_ids([record.requested.request_id for record in records])
+    # Each is a list with one cell; all are empty if the table needs no column for the project.
     project_header, *project_cells = project_column([record.task.folder for record in records])
     rows = [
         (

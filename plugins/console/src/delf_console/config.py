@@ -286,15 +286,17 @@ def _given_values(project: Project) -> Iterator[_GivenValue]:
 def _values_of_variables(project: Project, section: str, name: str) -> Iterator[_GivenValue]:
     """Yield the settings of ``[section.name]`` that environment variables give."""
     prefix = _variable_prefix(name)
-    # DELF_SHOP_EU_URL belongs to a connection shop_eu, if there is one, and not to shop.
-    names = (*project.connections, *project.plugin_options)
-    longer_prefixes = tuple(
-        each for each in map(_variable_prefix, names) if len(each) > len(prefix)
+    # DELF_SHOP_EU_URL belongs to a connection shop_eu, if there is one, and not to shop: the prefix
+    # DELF_SHOP_EU_ extends the prefix DELF_SHOP_.
+    all_prefixes = map(_variable_prefix, (*project.connections, *project.plugin_options))
+    extended_prefixes = tuple(
+        each for each in all_prefixes if each.startswith(prefix) and each != prefix
     )
-    # ``project.environ`` also contains the keys that the user has stored with ``delf keys``.
-    stored_keys = KeptKeys.here().values(os.environ)
+    # ``project.environ`` also contains the keys that the user has stored with ``delf keys``, except
+    # for variables that are set in ``os.environ``.
+    stored_keys = KeptKeys.here().values(without=os.environ)
     for variable, value in sorted(project.environ.items()):
-        is_own = variable.startswith(prefix) and not variable.startswith(longer_prefixes)
+        is_own = variable.startswith(prefix) and not variable.startswith(extended_prefixes)
         if is_own and value:
             is_stored_key = stored_keys.get(variable) == value
             origin = _origin_of(variable, is_stored_key=is_stored_key)

@@ -94,6 +94,7 @@ def state_text(task: TaskRecord) -> str:
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     """Format tasks as the lines of a table with a header."""
     names = short_ids([task.task_id for task in tasks])
+    # Each is a list with one cell; all are empty if the table needs no column for the project.
     project_header, *project_cells = project_column([task.folder for task in tasks])
     headings = [*dict.fromkeys(heading for task in tasks for heading in task.columns)]
     rows = [

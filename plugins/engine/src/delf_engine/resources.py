@@ -603,7 +603,7 @@ def _memories_of(agent: AgentParts) -> Memories | None:
 
 
 def _memory_store(agent: AgentParts, context: PluginContext) -> MemoryStore:
-    """Return the agent's memory store; without one, make the store of the named plugin."""
+    """Return the memory store given in code, or make the store that the configuration names."""
     if agent.memory is not None:
         return agent.memory
     name = agent.config.memory

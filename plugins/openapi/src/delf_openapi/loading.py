@@ -84,13 +84,14 @@ def load_api(
             hint="spec is the file or URL of an OpenAPI specification",
         )
     source, read_document = _source(settings, tree)
-    converts_dates = settings.validate != "off"
+    converts_dates = settings.validate != "off"  # "off" neither validates nor converts responses
     document = open_document(source, settings.refs, read_document, converts_dates=converts_dates)
     warnings: list[str] = []
     endpoints = find_operations(document, warnings)
     chosen, left_out = _choose(name, endpoints, allow, settings)
     entries = compile_endpoints(document, chosen, warnings)
-    # Enrichments are stored by digest, and a specification that nests too deeply has none.
+    # Enrichments are stored by the digest of the specification. A specification that cannot be
+    # written as JSON has no digest.
     if settings.enrich and not source.digest:
         raise SpecError("the specification is nested too deeply, or contains itself")
     api = API(

@@ -228,7 +228,8 @@ class _Dates:
     """Converts the texts that schemas declare as dates or times, and keeps all other values.
 
     Args:
-        validator: A validator; references lead to ``components/schemas`` in its schema.
+        validator: A validator whose schema has the target of each reference in
+            ``components/schemas``.
     """
 
     def __init__(self, validator: Validator) -> None:

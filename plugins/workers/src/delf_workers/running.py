@@ -45,7 +45,8 @@ def text_of_worker_task(
     """
     fields = {"inputs": dict(inputs), "attachments": list(attachments)}
     text = f"{worker}: {task or DEFAULT_TASK}"
-    # A task that itself has the mark gets empty inputs, so that its words are not read as inputs.
+    # _split_inputs() splits the text at the last mark. If the task itself contains the mark, append
+    # empty inputs, so that the words after the task's own mark are not read as inputs.
     if inputs or attachments or _INPUTS_MARK in text:
         text += _INPUTS_MARK + json.dumps(fields, ensure_ascii=False)
     return text

@@ -657,7 +657,9 @@ def _cut_reply(
 ) -> ModelReply | None:
     """Return the received part of an answer that broke off; None if the answer has to fail."""
     if draft is not None and not draft.is_empty:
-        return draft.reply  # a script may have been started from the draft
+        # A script from the draft may have made calls already, so even an answer that exceeded a
+        # limit must not fail.
+        return draft.reply
     exceeds_limit = isinstance(error, BudgetExceededError | EndlessAnswerError)
     if not received_pieces or exceeds_limit:
         return None

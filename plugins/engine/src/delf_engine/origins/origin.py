@@ -273,9 +273,12 @@ def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
 
 
 def _delimited(letters: str) -> str:
-    """Put separators before and after the letters of one value, or of several joined values.
+    """Put a separator before and after the letters and digits of values.
 
-    A pattern with both separators then matches only a whole value.
+    A search for a text with both separators then finds only values that equal the text.
+
+    Args:
+        letters: The letters and digits of one value, or of several values with separators between.
     """
     return f"{_SEPARATOR}{letters}{_SEPARATOR}"
 

@@ -223,6 +223,11 @@ class Outline:
         """Return the past calls of an action with a given key.
 
         The key of each call is stored in the call, so that the key is computed only once.
+
+        Args:
+            key: A key from :meth:`_key_of`.
+            action: The action.
+            is_content: Decides which values are content, and therefore not in the keys.
         """
         past_calls = self._past_calls.get(action, ())
         for call in past_calls:

@@ -509,8 +509,8 @@ class Scripts:
 
     def _read_handler(self, node: ast.ExceptHandler) -> _Sources:
         """Return the sources of the statements in an ``except``."""
-        # Read the expression after ``except`` only for the changes that it makes: its value is a
-        # class.
+        # The value of the expression after ``except`` is a class, so its sources are ignored. The
+        # expression is read because it may change an object, as in ``except kinds.pop():``.
         if node.type is not None:
             self.read(node.type)
         return self._read_all(node.body)
@@ -629,8 +629,9 @@ class Scripts:
 
     def _read_test(self, test: ast.expr) -> _Sources:
         """Return the sources whose values decide a condition."""
-        # ``if rows`` uses no field of the rows. ``if "Bob" in str(rows)`` uses all fields: the
-        # comparison has turned the whole result into an enclosed one, which stays.
+        # ``if rows`` uses no field of the rows, so the source ``whole result`` is removed. In ``if
+        # "Bob" in str(rows)``, which uses all fields, the source is an ``enclosed result``, which
+        # is kept.
         return without_whole_results(self.read(test))
 
     def _read_comprehension(
@@ -913,8 +914,9 @@ class Scripts:
         if _is_lambda(function):
             return sources_read  # the value of a lambda may come from all that the lambda reads
         # ``if row["paid"]: return 1`` reads only the field ``paid``, while ``return row`` returns
-        # the whole row.
-        return without_results(sources_read) | self._blocks.returned_sources[function]
+        # the whole row. So whole results count only if they are returned.
+        actions_and_fields_read = without_results(sources_read)
+        return actions_and_fields_read | self._blocks.returned_sources[function]
 
     def _bind_parameters(self, parameters: ast.arguments, call: ast.Call) -> None:
         """Bind the parameters of a called function to the arguments of the call."""
