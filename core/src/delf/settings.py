@@ -188,10 +188,10 @@ class PluginSettings(BaseModel):
     A field that is not given in code is read from ``DELF_<INSTANCE>_<FIELD>`` in the environment,
     then in ``.env``; ``delf.toml`` comes last.
 
-    A secret from the environment is never sent to an address from a project's file. A secret
-    declares its addresses with :class:`SentTo`. For a secret without this annotation, an address is
-    any field whose name is like ``base_url``, ``host`` or ``spec``, or whose value contains
-    ``://``.
+    A secret from the environment is never sent to an address that a file of the project gives. The
+    annotation :class:`SentTo` of a secret names the fields with its addresses. Without this
+    annotation, a field counts as an address if its name is like ``base_url``, ``host`` or ``spec``,
+    or if its value contains ``://``.
     """
 
     model_config = ConfigDict(

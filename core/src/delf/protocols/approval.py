@@ -174,7 +174,8 @@ class DecidedBy:
 class RememberedDecision:
     """An approval that lets later calls pass without asking a person again.
 
-    The approval holds until a person revokes the approval or, without ``project``, the task ends.
+    The approval holds until a person revokes the approval. Without ``project``, the approval also
+    ends with its task.
 
     Args:
         request_id: The approved request, whose id identifies the decision.
@@ -191,9 +192,9 @@ class RememberedDecision:
         project: The folder of the project; None for a decision that holds only for its own task.
         at: The Unix time of the decision.
         files_digest: The digest of the content of the files that the approved call names.
-        flow_rules: The flows of untrusted data that the approver was shown, as patterns
-            ``source -> target`` of the names from :func:`flow_between`. Empty unless the decision
-            covers all calls of the action.
+        flow_rules: The flows of untrusted data that the approver was shown, as patterns such
+            as ``mail.read.sender -> mail.send.to`` (see :func:`flow_between`). Empty if the
+            decision covers a single call instead of all calls of the action.
     """
 
     request_id: str

@@ -39,7 +39,7 @@ _IGNORED_WORDS: Final = frozenset(
     {"a", "all", "an", "and", "as", "at", "by", "for", "from", "id", "ids", "in", "my", "name"}
     | {"of", "on", "one", "or", "the", "to", "with", "many", "details", "api"}
 )
-_MAX_SIBLINGS: Final = 3
+_MAX_READERS_PER_GROUP: Final = 3
 _SHARED_FRACTION: Final = 0.5
 _MIN_NAMES_FOR_SHARED: Final = 12
 _MAX_MENTIONED_READERS: Final = 4
@@ -189,13 +189,14 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
         names: The chosen actions, best first.
         catalog: All actions.
     """
-    readers = _read_actions_by_rarest_noun(catalog)
+    groups_by_noun = _read_actions_by_rarest_noun(catalog)
     yielded_names: set[str] = set()
     for name in names:
-        siblings: list[str] = []
-        for group in _groups_of_resource(_identifying_stems(name), readers):
-            siblings += group.names[:_MAX_SIBLINGS]
-        for item in (name, *siblings):
+        stems = _identifying_stems(name)
+        readers: list[str] = []
+        for group in _groups_of_resource(stems, groups_by_noun):
+            readers += group.names[:_MAX_READERS_PER_GROUP]
+        for item in (name, *readers):
             if item not in yielded_names:
                 yielded_names.add(item)
                 yield item
@@ -242,7 +243,7 @@ class _ReadActions(NamedTuple):
 
 
 def _groups_of_resource(
-    nouns: frozenset[str], readers: Mapping[str, Sequence[_ReadActions]]
+    nouns: frozenset[str], groups_by_noun: Mapping[str, Sequence[_ReadActions]]
 ) -> list[_ReadActions]:
     """Return the read actions of the resource that the nouns in an action's name express.
 
@@ -250,7 +251,7 @@ def _groups_of_resource(
     """
     matching: list[_ReadActions] = []
     for noun in nouns:
-        matching += [group for group in readers.get(noun, ()) if group.nouns <= nouns]
+        matching += [group for group in groups_by_noun.get(noun, ()) if group.nouns <= nouns]
 
     def has_more_exact_match(group: _ReadActions) -> bool:
         return any(group.nouns < other.nouns for other in matching)

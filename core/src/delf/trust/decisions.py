@@ -190,7 +190,11 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
 
 
 def digest_items(content: bytes) -> Mapping[str, str]:
-    """Return ``{"": digest}``, for a file that the user trusts as a whole."""
+    """Return ``{"": digest}``, for a file that the user trusts as a whole.
+
+    The empty key stands for the whole file. If the user trusts the parts of a file one by one, the
+    keys name the parts (:func:`items_of`).
+    """
     return {"": hashlib.sha256(content).hexdigest()}
 
 
@@ -314,7 +318,7 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 def _is_private_store(folder: Path, root: Path) -> bool:
     """Return True if ``folder`` is outside of ``root``, and only the user can access ``folder``."""
-    if not folder.is_absolute():  # relative to the working directory, which may be in the folder
+    if not folder.is_absolute():  # relative to the working directory, which may be in ``root``
         return False
     if folder.resolve().is_relative_to(root):
         return False
