@@ -204,13 +204,13 @@ def status_command(
 ) -> None:
     """List the stored logins, and the OAuth scopes that they miss. Sends no request to Google."""
     store = TokenStore()
-    logins, names_with_own_keys = _logins_and_own_keys(ctx, names, credentials, account)
+    logins, names_without_login = _logins_and_names_without_login(ctx, names, credentials, account)
     rows = [_status(login, store) for login in logins]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
-        if names_with_own_keys:
-            click.echo(_no_login_needed(names_with_own_keys))
+        if names_without_login:
+            click.echo(_no_login_needed(names_without_login))
         for row in rows:
             click.echo(f"{row['account']}: {row['state']}, for {', '.join(row['connections'])}")
             for scope in row["missing"]:
@@ -247,18 +247,25 @@ def _logins(
     ctx: click.Context, names: Sequence[str], credentials: str | None, account: str | None
 ) -> list[Login]:
     """Return the logins that connections need; raise if no connection needs a login."""
-    logins, names_with_own_keys = _logins_and_own_keys(ctx, names, credentials, account)
+    logins, names_without_login = _logins_and_names_without_login(ctx, names, credentials, account)
     if not logins:
-        raise ConfigurationError(_no_login_needed(names_with_own_keys))
+        raise ConfigurationError(_no_login_needed(names_without_login))
     return logins
 
 
-def _logins_and_own_keys(
+def _logins_and_names_without_login(
     ctx: click.Context, names: Sequence[str], credentials: str | None, account: str | None
 ) -> tuple[list[Login], list[str]]:
     """Return the logins that connections need, and the names of connections that need no login.
 
-    There is one login for each pair of account and OAuth client.
+    A connection needs no login if its settings already have a key or a login. There is one login
+    for each pair of account and OAuth client.
+
+    Args:
+        ctx: The context of the command.
+        names: The connections; empty for all connections to Google in the project.
+        credentials: The path of the OAuth client's file; None for the path in the settings.
+        account: The account; None or empty for the account in the settings.
     """
     program: Program = ctx.find_root().obj
     project = program.load_project()
@@ -271,17 +278,17 @@ def _logins_and_own_keys(
             hint="name one: delf google login -c gmail --credentials client_secrets.json",
         )
     logins: dict[tuple[str, str], Login] = {}
-    names_with_own_keys: list[str] = []
+    names_without_login: list[str] = []
     connect = project.connector(program.discover(project.environ))
     for connection in map(connect, connection_names):
         if not isinstance(connection, GoogleConnection):
             raise ConfigurationError(f"{connection.name} is not a connection to Google")
         client = _client_for_login(connection, credentials)
         if client is None:
-            names_with_own_keys.append(connection.name)
+            names_without_login.append(connection.name)
         else:
             _add_login(logins, connection, account or connection.settings.account, client)
-    return list(logins.values()), names_with_own_keys
+    return list(logins.values()), names_without_login
 
 
 def _client_for_login(

@@ -91,7 +91,7 @@ def _count_values(payload: bytes) -> int:
 
 
 def _has_surrogates(payload: bytes) -> bool:
-    """Return True if a payload has unpaired surrogates as bytes, or a surrogate as JSON escape."""
+    """Return True if a payload has a surrogate, either as bytes or as an escape of JSON."""
     # The search for a single byte or two is much faster than the patterns.
     if b"\xed" in payload and UNPAIRED_SURROGATES.search(payload) is not None:
         return True

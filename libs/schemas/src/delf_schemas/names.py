@@ -28,7 +28,8 @@ def sentence(text: object, limit: int = 120) -> str:
     """Return the first sentence of a description; cut a long sentence, with an ellipsis."""
     if not isinstance(text, str) or not text:
         return ""
-    # For speed, cut the text before cleaning removes its markup, which may be most of the text.
+    # For speed, only the beginning is cleaned. The beginning is much longer than the limit, because
+    # most of it may be markup, which clean() removes.
     head = text.strip()[: limit * 8].split("\n\n", 1)[0]
     line = clean(head, limit * 3)
     end = _SENTENCE_END.search(line)
@@ -67,7 +68,8 @@ def sentences(text: object, limit: int = 120) -> str:
     first = sentence(text, limit)
     if not isinstance(text, str) or first.endswith("…"):
         return first
-    # For speed, cut the text before cleaning removes its markup, which may be most of the text.
+    # For speed, only the beginning is cleaned. The beginning is much longer than the limit, because
+    # most of it may be markup, which clean() removes.
     line = clean(text.strip()[: limit * 8], limit * 3)
     if len(line) <= limit:
         return line

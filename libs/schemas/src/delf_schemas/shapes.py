@@ -452,8 +452,8 @@ def _has_mark(schema: Any, keyword: str) -> bool:
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
     """Sort an object's properties by importance: a shortened type omits the last properties.
 
-    Required properties come first. In a large object, enumerations come next. A small object in a
-    result keeps its order.
+    A small object in a result keeps its order. In all other objects, required properties come
+    first. In a large object, enumerations come next.
     """
     is_large = len(properties) > _MAX_UNSORTED
     # If all properties of a result are required, only the enumerations come first.
@@ -667,9 +667,10 @@ class _ObjectReader:
             part_objects = self.objects(part, depth + 1)
             if part_objects is not None:
                 objects = _combinations(objects, part_objects, _merge_two)
-            elif not all(each.is_object for each in objects):
+                continue
+            # Ignore a part that describes no objects, if the schema describes objects without it.
+            if not all(each.is_object for each in objects):
                 return None
-            # If all are objects anyway, ignore a part that describes no object.
         for keyword in ("oneOf", "anyOf"):
             if alternatives := _alternatives(resolved, keyword):
                 choices = self._choices(alternatives, depth + 1)

@@ -145,7 +145,10 @@ class _Uses:
             raise min(self._misuses, key=lambda error: (error.lineno, error.offset))
 
     def _direct_uses(self) -> Iterator[_Use]:
-        """Yield the reads of a connection or plain tool, such as ``mail`` in ``mail.send``."""
+        """Yield the places at which the script uses the name of a connection or plain tool.
+
+        For example, ``mail.send`` uses the name ``mail``.
+        """
         # The names as the prompt spells them, such as ``mail``.
         for place, _ in self._syntax.loads:
             name = place.node.id
