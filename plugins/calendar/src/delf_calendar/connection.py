@@ -467,8 +467,9 @@ class Calendar(GoogleConnection):
     ) -> str:
         """Return the name of the time zone that a changed event is to have.
 
-        UTC and offsets, such as +02:00, do not become the zone of an event, because a series
-        repeats at the local time of its zone.
+        A new start in UTC, or with an offset such as +02:00, does not decide the zone, because a
+        series repeats at the local time of its zone. The event then keeps its old zone or, without
+        an old zone, gets the zone of the calendar.
         """
         if not isinstance(new_start, dt.datetime):
             return "UTC"  # for dates, which have no zone

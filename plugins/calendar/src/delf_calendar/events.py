@@ -208,9 +208,9 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
         name, _, text = line.partition(":")
         dates = [date.strip() for date in text.split(",")]
         incomplete_dates = [date for date in dates if not date.endswith("Z")]
-        # A name with parameters is not in _SINGLE_DATES: ``EXDATE;TZID=Europe/Berlin`` has its
-        # zone.
-        if name not in _SINGLE_DATES or not incomplete_dates:
+        # False for RRULE, and for names with parameters: ``EXDATE;TZID=Europe/Berlin`` has a zone.
+        has_dates_without_parameters = name in _SINGLE_DATES
+        if not has_dates_without_parameters or not incomplete_dates:
             completed.append(line)
             continue
         # A line has one zone, so the dates in UTC get a line of their own.

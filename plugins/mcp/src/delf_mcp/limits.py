@@ -126,7 +126,11 @@ async def _repair(body: bytes) -> bytes:
 
 
 async def _repair_event(event: bytes) -> bytes:
-    """Repair the message in an event of an event stream, whose data may take several lines."""
+    """Repair the message in an event of an event stream.
+
+    In the event, the message may be split into several ``data:`` lines. A repaired message is in
+    one line.
+    """
     lines = event.splitlines()
     data_lines = [line for line in lines if line.startswith(b"data:")]
     body = b"\n".join(line.removeprefix(b"data:").removeprefix(b" ") for line in data_lines)

@@ -195,7 +195,7 @@ def _fields_to_send_back(call: Any) -> dict[str, Any]:
 
 
 def _arguments(function: Any) -> Any:
-    """Return the arguments of a call as text; some servers send an object instead."""
+    """Return the arguments of a call; convert an object, which some servers send, to JSON text."""
     arguments = fields(function).get("arguments")
     if isinstance(arguments, dict):
         return json.dumps(arguments, ensure_ascii=False)

@@ -157,7 +157,10 @@ class BoundDraft:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """The places of the script that a person should check, because they keep a value."""
+        """The places of the script that still contain a parameter's default value.
+
+        A person should check these places, because they do not change with the parameter.
+        """
         return remaining_values(self.routine)
 
     def raise_if_replay_differs(self) -> None:

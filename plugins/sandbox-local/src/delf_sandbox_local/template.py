@@ -52,8 +52,8 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
         zipapp: The path of the guest's archive.
 
     Returns:
-        The names of the namespaces that were created, and the object whose method ``serve`` each
-        guest calls to run the host's scripts.
+        The names of the namespaces that were created, and the server. Each guest runs the host's
+        scripts by a call of the server's method ``serve``.
     """
     os.umask(0o077)  # files of scripts are private
     linux_namespaces = namespaces.enter()

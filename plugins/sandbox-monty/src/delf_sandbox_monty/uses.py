@@ -13,9 +13,9 @@ from typing import Any, Final, cast
 from delf_sandbox.guest.misuse import misuse_message
 from delf_sandbox_monty.lowering import method_name
 
-_OURS: Final = "__delf_"
-_PARTS_OF_INTERNAL_NAMES: Final = (_OURS, " external>")
-_TYPE: Final = re.compile(r"__delf_tool_(\w+?)__")
+_INTERNAL_PREFIX: Final = "__delf_"
+_PARTS_OF_INTERNAL_NAMES: Final = (_INTERNAL_PREFIX, " external>")
+_TYPE_NAME: Final = re.compile(r"__delf_tool_(\w+?)__")
 
 
 def type_name(connection: str) -> str:
@@ -24,8 +24,8 @@ def type_name(connection: str) -> str:
 
 
 def replace_type_names(text: str) -> str:
-    """Replace the type names of connections in an error of Monty by the connections' names."""
-    return _TYPE.sub(r"\1", text) if _OURS in text else text
+    """Replace the type name of each connection in Monty's error text by the connection's name."""
+    return _TYPE_NAME.sub(r"\1", text) if _INTERNAL_PREFIX in text else text
 
 
 class UncalledTools:

@@ -389,12 +389,12 @@ class Sheets(GoogleConnection):
         header = plan.first_row(target, present_header)
         grid = rows_for(header, rows, target.columns)
         plan.append(target, grid, formulas=formulas)
-        # In a sheet without a header, the first appended row becomes the header. For rows that are
-        # lists, the header of an older sheet was not read: ``header`` may be empty although the
-        # sheet has a header.
+        # The header of an older sheet was read only for dicts. For lists, ``header`` may be empty
+        # although the sheet has a header.
         is_header_known = is_new or isinstance(rows[0], Mapping)
         if is_header_known and not any(header):
-            plan.change_first_row(target, 0, grid[0])
+            # The first appended row becomes the header, which later steps of the batch may need.
+            plan.change_first_row(target, left=0, values=grid[0])
 
     async def _header(self, book: Book, title: str, rows: list[Any]) -> list[Any]:
         """Return the header row of a sheet if the rows are dicts, else an empty list."""

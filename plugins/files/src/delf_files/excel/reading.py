@@ -297,7 +297,14 @@ def _rows_with_formulas(
 def _fill_formulas(
     values: list[Any], formulas: Sequence[Any], row_number: int, scan: Sheet
 ) -> None:
-    """Write the text of each formula that has no computed value into the values of a row."""
+    """Write formulas without computed values into a row, as text.
+
+    Args:
+        values: The values of the row, which are changed in place.
+        formulas: The formulas of the row, by column; may be empty.
+        row_number: The number of the row, from 1.
+        scan: The result of scanning the sheet, which knows the cells without computed values.
+    """
     for index, formula in enumerate(formulas):
         if values[index] is None and (row_number, index) in scan.uncomputed_cells:
             # openpyxl returns most formulas as a text, an array formula as an object with a text,

@@ -172,7 +172,12 @@ def _parse_response_id(response_id: str) -> tuple[str, int]:
 
 
 def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
-    """Convert the instructions and messages of a request to a turn."""
+    """Convert a request to a turn.
+
+    Args:
+        body: The body of the request, with the instructions.
+        items: The items of the body's input, such as messages.
+    """
     output = schema_of(as_object((body.text or {}).get("format")))
     if body.forced is not None:
         # A client that forces a call of its function wants the answer as arguments of that call.

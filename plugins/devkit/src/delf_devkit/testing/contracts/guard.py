@@ -518,8 +518,8 @@ def _caller() -> str:
 def _place_in(frame: FrameType | None) -> str:
     """Describe the innermost line of a plugin in a call stack.
 
-    Without such a line, describe the outermost line of an installed package or of Python; return
-    an empty text if there is none, either.
+    If no line is a plugin's, describe the outermost line of an installed package or of Python.
+    Return an empty text if the call stack has no such line.
     """
     described: FrameType | None = None
     while frame is not None:  # from the innermost to the outermost frame
