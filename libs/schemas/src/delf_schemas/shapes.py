@@ -499,7 +499,7 @@ def _quote_name(name: str) -> str:
 
 def _literal_type(values: list[Any], extent: Extent) -> str:
     """Format an enumeration as a ``Literal``, or as ``str`` if a value is too long."""
-    # Some enumerations list an empty text for a missing value. The type leaves it out.
+    # Some enumerations list an empty text for a missing value. The type omits the empty text.
     plain_values = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
     none_part = " | None" if None in values else ""
     texts = [value for value in plain_values if isinstance(value, str)]

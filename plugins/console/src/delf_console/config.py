@@ -210,7 +210,7 @@ def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
 
     file = project.file or Path.cwd() / CONFIG_FILE
     old_text = (read_file(file, file.parent) or b"").decode("utf-8-sig")
-    # Writing the file makes all of it trusted, so the old text must be trusted already.
+    # Writing the file makes the whole file trusted, so the old text must be trusted already.
     if old_text:
         project.trust.check(file.parent, {file.name: values_by_path(parse_toml(old_text))})
     new_text = _with_setting(old_text, path, value)

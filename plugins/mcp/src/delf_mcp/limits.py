@@ -64,7 +64,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
         self._convert = convert
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the body, after repairing its messages: one, or one in each event of a stream."""
+        """Yield the body with repaired messages; each event of an event stream has one message."""
         if self._is_single_message:
             body = b"".join([piece async for piece in self._pieces()])
             yield await _repair(body if self._convert is None else self._convert(body))

@@ -232,7 +232,7 @@ class Answer:
         if len(self._calls) >= _MAX_CALLS:
             raise UnreadableError(f"more than {_MAX_CALLS} calls")
         call_id = _text(id_) if id_ else f"{GENERATED_ID_PREFIX}{uuid4().hex[:12]}"
-        # Calls are streamed one after the other, so those before this one may be complete now.
+        # Calls are streamed one after the other, so the earlier calls may be complete now.
         deltas = self.emit_complete_calls(is_answer_over=False)
         self._calls.append(
             _Call(call_id, _text(name), token=token, fields_to_send_back=fields_to_send_back or {})

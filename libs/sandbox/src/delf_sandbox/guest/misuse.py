@@ -275,7 +275,7 @@ class _Uses:
         return [_Use(f"{use.label}.{name}", methods=(), node=node, scope=use.scope)]
 
     def _uses_of_alias(self, use: _Use, value: Any, name: str) -> Sequence[_Use]:
-        """Return the reads of a name to which the script assigned a tool, as uses of that tool.
+        """Return a use of the tool for each place that reads a name of an assigned tool.
 
         Return nothing if the script may also assign other values to the name.
 
