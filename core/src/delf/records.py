@@ -163,6 +163,10 @@ def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any
 
 
 def _values_getter(names: list[str]) -> Callable[[Any], Any]:
+    """Return a function that returns the values of some fields of a record, to compare or hash.
+
+    The values are a tuple, except that a single field has its value alone.
+    """
     if names:
         return operator.attrgetter(*names)
     return lambda _: ()

@@ -621,15 +621,17 @@ def _rule_texts(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:
     """Yield the parts of a rule in words."""
     if rule.approvers:
         yield f"{' or '.join(rule.approvers)} may decide"
-    elif not rule.two_of:
-        yield "everybody with the right to decide may decide"
     if rule.two_of:
         yield f"two of {', '.join(rule.two_of)} have to approve"
+    if not rule.approvers and not rule.two_of:
+        yield "everybody with the right to decide may decide"
     if rule.four_eyes:
         yield f"{request.asked_by} asked for the task and may only reject"
+    if not rule.needs_others:
+        return
     already_named = (request.asked_by,) if rule.four_eyes else ()
     shapers = [name for name in request.shaped_by if name not in already_named]
-    if rule.needs_others and shapers:
+    if shapers:
         names = ", ".join(shapers)
         yield f"{names} changed what is done, or gave the reason for it, and may only reject"
 

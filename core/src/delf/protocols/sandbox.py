@@ -296,10 +296,11 @@ class ScriptHost:
         """Record when answers arrived and timers fired, for :attr:`ScriptStart.turns` of a replay.
 
         Args:
-            turns: Pairs of an iteration of the script's event loop and an event, in a flat list. A
-                positive event is an answered call, a negative event a fired timer. 0 is any other
-                act long after the last event: the script printed, made a call or ended. So in
-                ``[3, 1, 5, -2]``, call 1 was answered in iteration 3, and timer 2 fired in 5.
+            turns: Two numbers for each event. The first is the number of the iteration in which the
+                script's event loop handled the event. The second is the number of the answered
+                call, the negative number of the fired timer, or 0 if the script printed, made a
+                call or ended long after the last event. For example, ``[3, 1, 5, -2]`` says that
+                call 1 was answered in iteration 3, and timer 2 fired in iteration 5.
         """
 
     def abandon(self, call_id: int) -> None:

@@ -227,15 +227,16 @@ def action(
         sinks: The names of the parameters that choose the target or the effect of a call, such as
             ``["to"]``. All other parameters are contents: only text for people to read, such as
             ``body``. If neither ``sinks`` nor ``contents`` is given, the parameters with usual
-            names of contents, such as ``text`` and ``title``, are contents, and the others sinks.
-        contents: Instead of ``sinks``, the names of the contents, such as ``["body"]``. All other
+            names of contents, such as ``text`` and ``title``, are contents, and all other
+            parameters are sinks.
+        contents: The names of the contents, such as ``["body"]``, in place of ``sinks``. All other
             parameters are sinks.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``,
             such as a web search.
         author: The name of the field or parameter that holds the author of the content, such as
-            ``sender``: a field if the result is a record or a list of records, otherwise a
-            parameter of the action. Only for a service that guarantees that the author is genuine.
-            A task may tell delf to follow instructions of this author.
+            ``sender``. If the result is a record or a list of records, this is a field of the
+            records, otherwise a parameter of the action. Only for a service that guarantees that
+            the author is genuine. A task may tell delf to follow instructions of this author.
 
     Raises:
         ToolDefinitionError: For an unknown effect or trust, for both ``sinks`` and ``contents``,
@@ -249,8 +250,9 @@ def action(
         flow = check_flow(place, trust, sinks, contents, egress=egress, author=author)
         # A static method, a class method or a callable object has no code here, and is not checked.
         if code := getattr(function, "__code__", None):
-            # All parameters but the first, ``self``.
-            parameter_names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+            # co_varnames starts with the parameters, of which the first is ``self``.
+            parameter_count = code.co_argcount + code.co_kwonlyargcount
+            parameter_names = code.co_varnames[1:parameter_count]
             unannotated = [item for item in parameter_names if item not in function.__annotations__]
             check_hints(place, unannotated)
         group = group_or_function if isinstance(group_or_function, str) else None

@@ -134,7 +134,9 @@ def shorten(
 
 
 def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) -> str:
-    """Return a declared type, extended by types of values that the declaration does not allow.
+    """Add types to a declared type, for values that the declaration does not allow.
+
+    ``{"id": int}`` with ``None`` at ``id`` becomes ``{"id": int | None}``.
 
     Args:
         text: A type in stub notation.

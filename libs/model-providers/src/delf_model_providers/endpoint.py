@@ -91,8 +91,8 @@ class Endpoint:
         """Check that the API key may be sent to a base URL.
 
         Raises:
-            KeyAddressError: If the URL was set in a place, such as a project's file, that may not
-                decide where the key is sent.
+            KeyAddressError: If the source of the URL, such as a project's file, may not decide
+                where the key is sent.
         """
         source = source_of(address)
         if self.api_key is not None and not _may_send_key(self.key_source, source):

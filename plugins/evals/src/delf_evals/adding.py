@@ -113,14 +113,19 @@ def _write_recording(path: Path, events: Sequence[Event], context: Mapping[str, 
 
 
 def _checks(events: Sequence[Event], *, judged: bool) -> list[Any]:
-    """Return checks that expect the task's answer, and its calls that changed something."""
+    """Return checks of the answer and of the actions that changed something.
+
+    If no call of the task changed anything, a check forbids changes.
+    """
     answer_check: Any = "EqualsExpected"
     if judged:
         answer_check = {"LLMJudge": {"rubric": _RUBRIC, "include_expected_output": True}}
     started_calls = [event for event in events if isinstance(event, CallStarted)]
     changing_actions = [call.action for call in started_calls if call.effect != "read"]
-    call_checks = [{"Called": action} for action in dict.fromkeys(changing_actions)]
-    return [answer_check, *(call_checks or ["NoChanges"])]
+    call_checks: list[Any] = [{"Called": action} for action in dict.fromkeys(changing_actions)]
+    if not call_checks:
+        call_checks = ["NoChanges"]
+    return [answer_check, *call_checks]
 
 
 def _start_and_end(

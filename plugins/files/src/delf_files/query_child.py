@@ -434,9 +434,9 @@ def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
 
 def _json_rows(table: dict[str, Any], types: Mapping[str, str] | None = None) -> str:
     """Return the SQL that reads a JSON file with given types of columns, or with inferred types."""
-    # No object of the file is larger than the file.
-    file_bytes = Path(table["path"]).stat().st_size
-    max_object_bytes = max(min(file_bytes + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)
+    # No object of the file is larger than the file; the further byte is a margin.
+    needed_bytes = Path(table["path"]).stat().st_size + 1
+    max_object_bytes = min(max(needed_bytes, _MIN_OBJECT_BYTES), _MAX_OBJECT_BYTES)
     typed = "" if types is None else f", columns = {_struct(dict(types))}"
     return _source({**table, "max_record_bytes": max_object_bytes}, typed=typed)
 

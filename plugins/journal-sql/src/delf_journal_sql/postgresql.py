@@ -406,12 +406,13 @@ def _watched_connection(is_server_responding: Callable[[], bool]) -> type[psycop
             """Wait for the server as psycopg does; raise if the server stops responding."""
             silence = _Silence(is_server_responding)
 
-            def check_wait(has_data: bool) -> None:
-                if silence.is_server_gone(has_data):
+            def raise_if_server_is_gone(data_came: bool) -> None:
+                if silence.is_server_gone(data_came):
                     self.pgconn.finish()
                     raise psycopg.OperationalError("the server does not answer")
 
-            return super().wait(_check_each_wait(gen, check_wait), *args, **more)
+            checked_gen = _check_each_wait(gen, raise_if_server_is_gone)
+            return super().wait(checked_gen, *args, **more)
 
     return Watched
 
@@ -427,13 +428,13 @@ class _Silence:
         self._is_server_responding = is_server_responding
         self._last_answer_at = time.monotonic()
 
-    def is_server_gone(self, has_data: bool) -> bool:
+    def is_server_gone(self, data_came: bool) -> bool:
         """Return True if the server is silent for too long on this and on another connection.
 
         Args:
-            has_data: Whether the server has just sent data.
+            data_came: Whether data came from the server during the last wait for the socket.
         """
-        if has_data:
+        if data_came:
             self._last_answer_at = time.monotonic()
             return False
         seconds = time.monotonic() - self._last_answer_at

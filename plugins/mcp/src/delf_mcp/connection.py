@@ -67,6 +67,7 @@ _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 _Ask: TypeAlias = "Callable[[Client, IdleTimeout], Awaitable[_Answer]]"
 _RequestKind: TypeAlias = Literal["start", "call", "other"]
+# The parameter of an action's function that gets the call's context.
 CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
 _SENDS_ARGUMENTS: Final[Mapping[str, Any]] = {"egress": True}
@@ -426,14 +427,14 @@ class MCP(Connection[MCPSettings]):
         )
         call_without_context = action.call
 
-        async def call(**arguments: Any) -> Any:
+        async def call_with_context(**arguments: Any) -> Any:
             context: CallContext | None = arguments.pop(CONTEXT, None)
             if context is None:
                 return await call_without_context(**arguments)
             with server.questions.answered_by(context):
                 return await call_without_context(**arguments)
 
-        return replace(action, call=call, context=CONTEXT)
+        return replace(action, call=call_with_context, context=CONTEXT)
 
     def _report_notices(
         self,

@@ -273,16 +273,11 @@ def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
         result = _success_response(document, raw)
     if result is None:
         return ""
-    description = sentences(result.description, _MAX_RESULT_DOC)
-    if not says_more(_GENERIC_RESULT_WORDS, description):
-        description = ""  # it only has generic words, such as "OK" or "Success"
-    return notes_of(
-        document,
-        result.schema,
-        _OUTPUT,
-        description,
-        sentences(description_of(document, result.schema), _MAX_RESULT_DOC),
-    )
+    response_text = sentences(result.description, _MAX_RESULT_DOC)
+    if not says_more(_GENERIC_RESULT_WORDS, response_text):
+        response_text = ""  # it only has generic words, such as "OK" or "Success"
+    schema_text = sentences(description_of(document, result.schema), _MAX_RESULT_DOC)
+    return notes_of(document, result.schema, _OUTPUT, response_text, schema_text)
 
 
 def effect_of(endpoint: Endpoint) -> Effect:

@@ -118,7 +118,12 @@ def refused_actions(
 
 
 def _full_address(name: str, server: str) -> str:
-    """Return the address of a server with its scheme, which is https for a bare host."""
+    """Return the address of a server with a scheme: https if the server has none.
+
+    Args:
+        name: The connection's name, for messages.
+        server: An entry of the setting ``servers``.
+    """
     address = server if "://" in server else f"https://{server}"
     if split_http_url(address) is None or "*" in address:
         raise ConnectionConfigurationError(

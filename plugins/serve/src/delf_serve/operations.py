@@ -717,7 +717,10 @@ def _is_listed(conversation: str, caller: Caller) -> bool:
 async def _listed_conversations(
     chat: Any, caller: Caller, wanted_count: int
 ) -> list[ConversationRecord]:
-    """Load conversations, newest first, until enough of them are listed for a caller."""
+    """Load the newest conversations of a caller's list, newest first.
+
+    At least ``wanted_count`` conversations are returned, unless fewer are found.
+    """
     # The newest conversations may include some that are not listed, such as those of other people.
     count = wanted_count
     while True:

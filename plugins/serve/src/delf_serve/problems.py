@@ -30,6 +30,7 @@ _STATUSES: Final[tuple[tuple[type[DelfError], int], ...]] = (
     (AgentStateError, 503),
     (ConfigurationError, 422),
 )
+_STATUS_OF_OTHER_ERRORS: Final = 409
 # Errors of services of the server, such as the databases of journal and queue. Their messages may
 # name the machine and the user.
 SERVICE_ERRORS: Final = (
@@ -111,8 +112,9 @@ class ProblemError(Exception):
 def problem_of(error: DelfError, request_id: str) -> ProblemError:
     """Convert an error to an API error response.
 
-    The error's hint is left out, because it suggests commands of the command line. An error of a
-    service, such as the journal's database, is only logged.
+    The error's hint is left out, because it suggests commands of the command line. For an error of
+    a service, such as the journal's database, the message is only logged, and the response has a
+    general text.
 
     Args:
         error: The error.
@@ -123,7 +125,8 @@ def problem_of(error: DelfError, request_id: str) -> ProblemError:
         return ProblemError(
             503, "the server cannot use a service that it needs", _LOG_HINT, code=error.code
         )
-    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 409)
+    statuses = (status for kind, status in _STATUSES if isinstance(error, kind))
+    status = next(statuses, _STATUS_OF_OTHER_ERRORS)
     return ProblemError(status, error.message, code=error.code)
 
 

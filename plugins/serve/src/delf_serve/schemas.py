@@ -924,7 +924,7 @@ class TaskCost(ResponseModel):
 
 
 class Budget(ResponseModel):
-    """The agent's budget in this process, restricted to the tasks that the caller may see."""
+    """The agent's budget in this process, with the costs of the tasks that the caller may see."""
 
     limit_usd: float | None = Field(description="Null for a person who does not see all tasks.")
     cost_usd: float = Field(description="The cost of all tasks that you see.")

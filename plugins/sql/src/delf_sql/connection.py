@@ -586,8 +586,8 @@ def _with_parameter_sets(
 ) -> list[tuple[Statement, Sequence[Params]]]:
     """Pair each statement with its sets of parameters; the statement runs once for each set.
 
-    For a single statement, see :func:`_parameter_sets`. Several statements share a dict of
-    parameters: each statement has one set, which is this dict, or None without placeholders.
+    For a single statement, see :func:`_parameter_sets`. Several statements share one dict of
+    parameters, and each of them runs once: with the dict if it has placeholders, else with None.
     """
     if len(statements) == 1:
         statement = statements[0]

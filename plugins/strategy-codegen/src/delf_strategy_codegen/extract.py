@@ -110,7 +110,10 @@ def _bare_script(answer: str) -> str:
 
 
 def _marked_script(text: str) -> Reading | None:
-    """Return the script in fences, a tool call as JSON, or tags; None without any of these."""
+    """Return the script in the code fences of a text, or else in a tool call in JSON or in tags.
+
+    Return None if the text has no fence, tool call or tag.
+    """
     blocks = blocks_of(text)
     possible_scripts = [block.code for block in blocks] if blocks else [text]
     if any(len(script) > MAX_SCRIPT for script in possible_scripts):

@@ -277,9 +277,9 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
 class _ToolOffer:
     """Decides whether the model is offered the tool ``run`` for its script.
 
-    The model gets the tool if ``code_in`` is "tool", or if an earlier script came in a call of a
-    tool. With ``code_in`` "auto", the model also gets the tool after a reply without a script, and
-    keeps it until the server refuses tools.
+    The tool is required if ``code_in`` is "tool", or if the messages contain a tool call. With
+    ``code_in`` "auto", a tool that is not required is added after a reply without a script, and
+    withdrawn if the server refuses tools.
 
     Args:
         host: The services of the task.
@@ -443,6 +443,7 @@ class _RerunCounter:
 
     Args:
         max_reruns_after_change: The maximum number of reruns after a write call; 0 also forbids
+            reruns before a write call. Other values allow at least ``_MAX_RERUNS_BEFORE_CHANGE``
             reruns before a write call.
     """
 
@@ -450,8 +451,9 @@ class _RerunCounter:
         self.has_changed = False
         """True after a write call, even if its outcome is unknown."""
         self._max_reruns_after_change = max_reruns_after_change
-        self._max_reruns_before_change = 0
-        if max_reruns_after_change:  # 0 forbids all reruns
+        if max_reruns_after_change == 0:
+            self._max_reruns_before_change = 0
+        else:
             self._max_reruns_before_change = max(_MAX_RERUNS_BEFORE_CHANGE, max_reruns_after_change)
         self._reruns_before_change = 0
         self._reruns_after_change = 0

@@ -56,8 +56,9 @@ class Functions:
             for action_names in self.initial_names.tools.values()
             for action_name in action_names
         }
+        # targets() finds the functions of a call in the next two mappings.
         self.by_scope_and_name: dict[tuple[int, str], list[Scope]] = {}
-        """The functions of the script.
+        """The functions of the script that are not methods.
 
         The key is a pair: the ``id()`` of the scope that binds the function's name, and the name.
         """
@@ -65,18 +66,18 @@ class Functions:
         self._methods_by_name: dict[str, list[Scope]] = {}
         for scope in self.syntax.functions:
             self._index_function(scope)
-        self.made_async: set[int] = set()
-        """The plain functions that the rewriting makes async, by the ``id()`` of their scopes."""
-        self.returning_awaitables: set[int] = set()
-        """The functions that may return an awaitable, by the ``id()`` of their scopes.
-
-        :class:`DeferredCalls` finds them.
-        """
         self.calls_of: dict[int, list[CallPlace]] = {}
         """The calls that may call each function, by the ``id()`` of the function's scope."""
         for place in self.syntax.calls.values():
             for scope in self.targets(place.node.func, place.scope):
                 self.calls_of.setdefault(id(scope), []).append(place)
+        self.returning_awaitables: set[int] = set()
+        """The functions that may return an awaitable, by the ``id()`` of their scopes.
+
+        :class:`DeferredCalls` finds them.
+        """
+        self.made_async: set[int] = set()
+        """The plain functions that the rewriting makes async, by the ``id()`` of their scopes."""
         self._find_functions_to_make_async()
 
     def _index_function(self, scope: Scope) -> None:

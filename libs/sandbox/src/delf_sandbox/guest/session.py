@@ -186,8 +186,8 @@ class GuestSession:
         if frame[0] in ("return", "raise", "message"):
             self._caller.accept_answer(frame)
         else:
-            # The frame tells serve() to start a session or a script. Queue the frame, because this
-            # method may run in a callback of the event loop, where no script can run.
+            # The frame starts a session or a script. Leave that to serve(), which reads the queue:
+            # this method may run in a callback of the event loop, where no script can run.
             self._commands.put_nowait(frame)
 
     def _flush(self) -> None:

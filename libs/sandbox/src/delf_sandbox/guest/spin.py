@@ -27,9 +27,10 @@ _HAS_SEVERAL_PROCESSORS: Final = (
 class Spin:
     """Decides whether to spin or to sleep until the next message.
 
-    After a spin during which no message arrived, the next waits sleep at once, without spinning: 1
-    wait, then 2, then 4, and so on, until a message arrives quickly. The first wait always sleeps,
-    because many scripts make only one call.
+    A spin fails if no message arrives during the spin. After a failed spin, the next wait sleeps
+    without spinning; after the second failed spin, the next 2 waits do so, then 4, and so on, until
+    a message arrives quickly. The first wait always sleeps, because many scripts make only one
+    call.
 
     Args:
         has_several_processors: Whether the machine has several processors.
@@ -52,7 +53,7 @@ class Spin:
     def record_success(self) -> None:
         """Record that a message arrived quickly, so that the next wait spins.
 
-        This also resets the back-off: after the next failed spin, only 1 wait sleeps at once.
+        This also resets the back-off: after the next failed spin, only 1 wait skips spinning.
         """
         self._remaining_sleeps = 0
         self._sleeps_after_failure = 1

@@ -156,9 +156,10 @@ class TaskFlows:
             return outline.answer_count > previous_count
 
     async def _ask_about_new_texts(self) -> None:
-        """Ask the model which calls the user's texts ask for, unless the model has seen all texts.
+        """Ask the model for an outline of the calls that the user wants.
 
-        The texts are the task, and others that the user wants the agent to obey, such as a file.
+        The model reads the user's texts: the task, and other texts that the user wants the agent to
+        obey, such as a file. Without a text that is new to the model, the model is not asked.
         """
         origins = self._origins
         if not origins.user_words:  # a script wrote the task

@@ -397,6 +397,8 @@ class Recording:
         self.highest_call_id = max(self.highest_call_id, event.call_id)
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None:
+            # The script stopped waiting before the call's first event was recorded. That event may
+            # follow, so remember the abandonment for it.
             self._abandoned_call_ids.add(event.call_id)
             return
         recorded_call.script_stopped_waiting = True

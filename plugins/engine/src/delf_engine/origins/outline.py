@@ -611,9 +611,10 @@ def _calls_of(planned_calls: Iterable[ast.Call], action: str) -> Sequence[ast.Ca
 
 def _are_planned(script_sources: Sources, planned_sources: Sources) -> bool:
     """Return whether a script uses only planned results and fields for an argument."""
-    plans_field = uses_named_fields(planned_sources)  # such as ``find().mail``
-    if plans_field and not uses_named_fields(script_sources):
-        return False  # the script may use all fields of the results
+    plans_fields = uses_named_fields(planned_sources)  # such as ``find().mail``
+    may_use_all_fields = not uses_named_fields(script_sources)  # such as ``find()``
+    if plans_fields and may_use_all_fields:
+        return False
     return script_sources <= planned_sources
 
 

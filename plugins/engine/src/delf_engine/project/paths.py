@@ -117,25 +117,25 @@ def _paths_of(text: str) -> Iterator[str]:
         yield text
 
 
-def _paths_of_file_address(rest: str) -> Iterator[str]:
-    """Yield the paths that an address can mean, from its rest after ``file:``."""
+def _paths_of_file_address(address: str) -> Iterator[str]:
+    """Yield the paths that an address, without its ``file:``, can mean."""
     # ``//localhost/data.db`` is ``/data.db``. With another host, ``//nas/data.db`` stays.
-    yield from _readings(_LOCAL_HOST.sub("", rest))
+    yield from _possible_paths(_LOCAL_HOST.sub("", address))
 
 
-def _paths_of_database_address(rest: str) -> Iterator[str]:
-    """Yield the paths that an address can mean, from its rest after ``sqlite:``."""
+def _paths_of_database_address(address: str) -> Iterator[str]:
+    """Yield the paths that an address, without its ``sqlite:``, can mean."""
     # ``///data.db`` is the relative path ``data.db``, and ``////data.db`` is ``/data.db``.
-    path_part = rest.removeprefix("//").removeprefix("/")
-    for path in _readings(path_part):
-        scheme, separator, inner_rest = path.partition(":")
+    path_part = address.removeprefix("//").removeprefix("/")
+    for path in _possible_paths(path_part):
+        scheme, separator, inner_address = path.partition(":")
         if separator and scheme.lower() == "file":  # as in sqlite:///file:data.db
-            yield from _paths_of_file_address(inner_rest)
+            yield from _paths_of_file_address(inner_address)
         else:
             yield path
 
 
-def _readings(path: str) -> Iterator[str]:
+def _possible_paths(path: str) -> Iterator[str]:
     """Yield the paths of files that the path in a URL can mean.
 
     A percent sign or question mark may belong to a file's name, or may begin a percent-encoded

@@ -233,7 +233,7 @@ class DuckdbBackend:
         result = session.do(
             "change",
             bound_statements=[asdict(bound) for bound in bound_statements],
-            # check_writes() accepts RETURNING only in a single statement.
+            # True only if there is a single statement: check_writes() refuses RETURNING in several.
             returns=any(statement.has_returning for statement, _ in changes),
         )
         written = WriteResult()

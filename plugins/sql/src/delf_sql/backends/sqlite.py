@@ -84,9 +84,9 @@ ORDER BY key, id, seq
 # The maximum number of tables whose columns or keys one catalogue query reads.
 _MAX_TABLES_PER_QUERY: Final = 100
 
-_HEADER: Final = 20
-_VERSIONS: Final = slice(18, 20)
-# The file format versions in the header of a database that uses a write-ahead log.
+# The position of the file format versions in a database file.
+_VERSIONS_POSITION: Final = 18
+# The file format versions of a database that uses a write-ahead log.
 _WAL_VERSIONS: Final = b"\x02\x02"
 _LIBRARY: Final = str(Path(delf_confined.__file__).resolve().parents[1])
 _PROCESS_ENDED: Final = "disk I/O error: its process ended"
@@ -538,10 +538,11 @@ def _database_files(file: Path) -> list[str]:
 
 
 def _has_write_ahead_log(file: Path) -> bool:
-    """Return True if a database uses a write-ahead log, to which even readers write."""
+    """Return True if a database uses a write-ahead log."""
     try:
         with file.open("rb") as content:
-            return content.read(_HEADER)[_VERSIONS] == _WAL_VERSIONS
+            content.seek(_VERSIONS_POSITION)
+            return content.read(len(_WAL_VERSIONS)) == _WAL_VERSIONS
     except OSError:
         return False
 

@@ -16,6 +16,7 @@ from delf.protocols.observer import Observer
 from delf_devkit.testing.contracts.base import Contract, fail_without, needs
 from delf_devkit.testing.events import every_event
 
+# A text in all events of a test, to search for what an observer leaves behind.
 _MARK = "marmalade-7741"
 _INSTANT = 0.05
 _TASKS = 40
@@ -120,11 +121,11 @@ class ObserverContract(Contract):
 
     @needs("fails", "secrets")
     async def test_failure_shows_no_secret(self, failing_observer: Any) -> None:
-        async def use() -> None:
+        async def observe_and_close() -> None:
             await failing_observer.observe(every_event()[0])
             await failing_observer.aclose()
 
-        await self.check_no_secret_is_shown(failing_observer, use)
+        await self.check_no_secret_is_shown(failing_observer, observe_and_close)
 
     async def test_ended_tasks_are_released(self, observer: Any) -> None:
         async def watch(names: Iterable[str]) -> None:
@@ -143,11 +144,12 @@ class ObserverContract(Contract):
         )
 
     async def test_use_leaves_the_process_unchanged(self, observer: Any) -> None:
-        async def use() -> None:
+        async def observe_all() -> None:
             for event in every_event(_MARK):
                 await observer.observe(event)
 
-        await self.check_nothing_remains(observer, use, forbidden_texts=(_MARK,))
+        # No class and no module may contain the mark after the observer is closed.
+        await self.check_nothing_remains(observer, observe_all, forbidden_texts=(_MARK,))
 
     async def test_secrets_are_never_shown(self, observer: Any) -> None:
         await self.check_no_secret_is_shown(observer, lambda: observer.observe(every_event()[0]))
