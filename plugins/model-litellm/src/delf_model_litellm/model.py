@@ -92,7 +92,7 @@ class LiteLLMModel(EndpointModel):
     """A model that is called through litellm."""
 
     def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
-        # litellm's name of the model lacks the prefix, which only selects this plugin. Reports and
+        # In litellm, the model has no prefix: the prefix only selects this plugin. Reports and
         # prices show the name that the user gave.
         name_in_litellm = config.model.removeprefix(_LITELLM_PREFIX)
         endpoint = resolve(
@@ -138,7 +138,7 @@ class LiteLLMModel(EndpointModel):
         token = wants_stream.set(stream)
         try:
             call = litellm.acompletion(**arguments)
-            if client is None:  # litellm's own client lacks the hook that cancellable() needs
+            if client is None:  # litellm's own client has no hook for cancellable()
                 return await call
             return await cancellable(call)
         finally:

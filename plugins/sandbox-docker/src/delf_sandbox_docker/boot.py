@@ -127,7 +127,7 @@ def _install_seccomp_filter() -> None:
 
     Operations of io_uring bypass seccomp filters, and AF_VSOCK sockets ignore namespaces. Only Unix
     and internet sockets are allowed. Calls of another processor mode, such as 32-bit mode, are
-    refused. No filter is installed on architectures that ``_ARCHITECTURES`` lacks. The filter is
+    refused. No filter is installed on architectures outside ``_ARCHITECTURES``. The filter is
     classic BPF.
     """
     import ctypes

@@ -136,7 +136,7 @@ class _Importer:
 
 
 def _check_members(module: Any, names: Iterable[str]) -> None:
-    """Raise if a module lacks a name; the module's own error suggests an alternative.
+    """Raise if a module does not have a name; the module's own error suggests an alternative.
 
     Without this check, Python would replace the module's error by "cannot import name".
     """
