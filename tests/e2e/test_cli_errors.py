@@ -1,12 +1,12 @@
 """Errors of `delf run`: each gives one clear line with a hint, and the right status."""
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from support.openai_server import OpenAIServer, Reply
 from support.program import delf, failure_lines, write_recording
+from support.server import free_port
 
 pytestmark = pytest.mark.timeout(90)  # some import a provider's library, on a busy machine
 KEY = {"OPENAI_API_KEY": "sk-sesame-0123456789"}
@@ -25,22 +25,16 @@ def assert_error(result, status: int, *words: str) -> None:
         assert word in f"{error}\n{hint}"
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def test_missing_variable_of_delf_toml_is_named_with_its_table(tmp_path):
     (tmp_path / "delf.toml").write_text('[agent.llm]\nmodel = "m"\napi_key = "${TEAM_KEY}"\n')
     assert_error(delf("run", "x", cwd=tmp_path), 2, "TEAM_KEY", "delf.toml [agent]")
 
 
-def test_refused_connection_error_names_the_port(tmp_path, free_port):
-    flags = ["--llm", "m", "--base-url", f"http://127.0.0.1:{free_port}/v1"]
+def test_refused_connection_error_names_the_port(tmp_path):
+    port = free_port()
+    flags = ["--llm", "m", "--base-url", f"http://127.0.0.1:{port}/v1"]
     result = delf("run", "x", *flags, cwd=tmp_path, env=KEY)
-    assert_error(result, 1, "connection refused", str(free_port))
+    assert_error(result, 1, "connection refused", str(port))
 
 
 @pytest.mark.parametrize(("status", "word"), [(500, "500"), (401, "key")])
@@ -52,11 +46,12 @@ def test_provider_rejection_is_reported(tmp_path, status, word):
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mysql"])
-def test_unreachable_database_is_reported_with_its_port(tmp_path, free_port, kind):
+def test_unreachable_database_is_reported_with_its_port(tmp_path, kind):
+    port = free_port()
     llm = write_recording(tmp_path / "r.jsonl", "print(1)")
-    env = {"DELF_SQL_URL": f"{kind}://u:sesame@127.0.0.1:{free_port}/shop"}
+    env = {"DELF_SQL_URL": f"{kind}://u:sesame@127.0.0.1:{port}/shop"}
     result = delf("run", "x", "--llm", llm, "-c", "sql", cwd=tmp_path, env=env)
-    assert_error(result, 1, str(free_port))
+    assert_error(result, 1, str(port))
 
 
 @pytest.mark.parametrize(

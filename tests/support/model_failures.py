@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import logging
-import socket
 import threading
 import time
 
@@ -13,6 +12,7 @@ from delf.errors import EnvironmentKeyError, LLMExecutionError
 from delf_model_providers.retry import RetryPolicy
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
+from support.server import free_port
 from support.until import until
 
 
@@ -23,12 +23,6 @@ async def failure(call, model):
     assert "litellm" not in caught.value.describe().lower()
     assert caught.value.__cause__ is None
     return caught.value
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class ModelFailures:

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import pwd
+import random
 import shutil
 import socket
 import subprocess
@@ -81,10 +82,16 @@ def new_folder(prefix: str, user: str | None) -> str:
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A loopback port that nobody uses now, and that no other socket is given by chance.
+
+    The system gives sockets that ask for no particular port one from 32768 on (macOS: 49152): a
+    port from there could belong to the server of another test a moment later.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import random
-import socket
 import threading
 import time
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +19,7 @@ from support import provider_protocols as protocols
 from support.model_calls import PROVIDERS, at
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
+from support.server import free_port
 
 ANSWER = protocols.Answer(
     "m",
@@ -394,11 +394,8 @@ async def test_trailing_newline_of_a_key_is_removed(openai_server, http_model):
 
 
 async def test_unreachable_port_raises(http_model):
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
     with pytest.raises(LLMExecutionError, match="not reachable"):
-        await once(http_model, f"http://127.0.0.1:{port}").complete(ask())
+        await once(http_model, f"http://127.0.0.1:{free_port()}").complete(ask())
 
 
 async def test_https_address_without_tls_is_reported(http_model):
