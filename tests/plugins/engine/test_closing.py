@@ -155,3 +155,30 @@ async def test_every_closing_failure_is_reported() -> None:
     with pytest.raises(ExceptionGroup) as raised:
         await all_ended([close_all({"a": Broken(), "b": Broken(), "c": object()}), raises_many()])
     assert len(raised.value.exceptions) == 4
+
+
+@pytest.mark.usefixtures("scripted_model")
+async def test_journal_is_open_until_channels_are_closed(delf_host: TestHost) -> None:
+    was_open: list[bool] = []
+
+    class Watched(InProcessJournal):
+        is_open = True
+
+        async def aclose(self) -> None:
+            self.is_open = False
+            await super().aclose()
+
+    class Reader(Part):
+        async def aclose(self) -> None:
+            await asyncio.sleep(0)  # another object that is closed at the same time gets its turn
+            was_open.append(journal.is_open)
+
+    journal = Watched()
+    spec: dict[str, Any] = {"name": "desk", "summary": "x", "factory": "x:x"}
+    delf_host.provide(JournalSpec(**spec), lambda **_: journal)
+    delf_host.provide(ApprovalSpec(**spec), lambda **_: Reader())
+    agent = Agent(llm="scripted", host=delf_host, approvals=["desk"], journal="desk")
+    await agent.astart()
+    await agent.astop()
+    assert was_open == [True]
+    assert not journal.is_open

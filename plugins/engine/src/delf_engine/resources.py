@@ -72,19 +72,23 @@ class Closing:
     Args:
         parts: Objects of plugins, by the names that error messages use for them.
         closers: Functions that close further objects, with a time limit for each object.
+        shared: Functions that close the objects which the others use until they are closed
+            themselves, such as the journal, from which a channel reads how its requests ended.
     """
 
     parts: dict[str, object]
     closers: list[Close] = field(default_factory=list[Close])
+    shared: list[Close] = field(default_factory=list[Close])
 
     async def close(self, redactor: Redactor) -> None:
-        """Close everything concurrently; log failures."""
-        try:
-            await all_ended((close_all(self.parts), *(close() for close in self.closers)))
-        except Exception as error:
-            for failure in failures_in(error):
-                message = redactor.redact_text(f"{type(failure).__name__}: {failure}")
-                _log.warning("while stopping: %s", message)
+        """Close first what uses the shared objects, then these; log failures."""
+        for closers in ((partial(close_all, self.parts), *self.closers), self.shared):
+            try:
+                await all_ended(close() for close in closers)
+            except Exception as error:
+                for failure in failures_in(error):
+                    message = redactor.redact_text(f"{type(failure).__name__}: {failure}")
+                    _log.warning("while stopping: %s", message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +244,7 @@ class Resources:
         closing.parts[_sandbox_label(sandbox)] = sandbox.backend
         inputs = input_files(names_by_path, sandbox.backend.visible_path, config.own_files)
         files = TaskFiles(inputs, Formats(context.host))
-        closing.closers.append(files.formats.aclose)
+        closing.shared.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, context)
         _check_rules(agent, tools)
         libraries = sandbox.importable(config.allowed_libs)
@@ -249,7 +253,7 @@ class Resources:
         await _warm_up_sandbox(sandbox, spec, redactor)
         journal = await _open_journal(agent, closing)
         approvals = _approvals_of(agent, journal, closing)
-        closing.closers.append(agent.embedders.aclose)
+        closing.shared.append(agent.embedders.aclose)
         _give_context(agent.connections, agent.plugin_context)
         memories = _memories_of(agent)
         if memories is not None:
@@ -487,14 +491,14 @@ def _models_of(agent: AgentParts, redactor: Redactor, closing: Closing) -> Model
     host = agent.context.host
     pricing = load_pricing(agent.context.pricing_files, host.providers)
     models = ModelPool(host, agent.plugin_context, agent.config.record, redactor, pricing)
-    closing.closers.append(models.aclose)
+    closing.shared.append(models.aclose)
     return models
 
 
 async def _open_journal(agent: AgentParts, closing: Closing) -> Journal:
     name, context = agent.config.journal, agent.context
     journal = make_journal(context.host, name, context.plugin_options, context.environ)
-    closing.parts[f"the journal {name!r}"] = journal
+    closing.shared.append(partial(close_all, {f"the journal {name!r}": journal}))
     await open_journal(journal, agent.config.lease)
     return journal
 
