@@ -467,6 +467,7 @@ async def test_long_comment_that_is_not_uploaded_leaves_only_reject(office, tmp_
     deciding.cancel()
     with pytest.raises(asyncio.CancelledError):
         await deciding
+    await channel.aclose()  # reads from the journal
     await journal.aclose()
 
 
