@@ -1,6 +1,7 @@
 """Errors about unsupported Python say what a model can write instead."""
 
 import asyncio
+import textwrap
 
 import pytest
 
@@ -99,6 +100,91 @@ async def test_missing_feature_is_reported(bench, name):
     if line is not None:
         assert outcome.line == line
     assert done(await run("1 + 1")).value == 2
+
+
+# Each script fails with the error on the line that has the comment ``# here``.
+LEAVES_A_TRY = {
+    "another kind of error": """
+        try:
+            x = {}["a"]  # here
+        except ToolError as error:
+            print(error)
+    """,
+    "an error of several handlers": """
+        try:
+            x = {}["a"]  # here
+        except ToolError as error:
+            print(error)
+        except (TypeError, ValueError):
+            print(2)
+            print(3)
+    """,
+    "finally": """
+        try:
+            x = {}["a"]  # here
+        finally:
+            print(1)
+            print(2)
+    """,
+    "raised again": """
+        try:
+            x = {}["a"]  # here
+        except KeyError:
+            print(1)
+            raise
+    """,
+    "raised again under a name": """
+        try:
+            x = {}["a"]  # here
+        except Exception as error:
+            if str(error) != "b":
+                raise
+            print(1)
+    """,
+    "a body of several statements": """
+        try:  # here
+            y = 1
+            x = {}["a"]
+        except ToolError as error:
+            print(error)
+    """,
+    "a call": """
+        try:
+            x = await missing()  # here
+        except ToolError as error:
+            print(error)
+    """,
+    "in a function": """
+        async def fetch():
+            try:
+                return {}["a"]  # here
+            except ToolError as error:
+                print(error)
+        print(await fetch())
+    """,
+    "the handler": """
+        try:
+            x = {}["a"]
+        except KeyError:
+            print(1)
+            print({}["b"])  # here
+    """,
+    "raised by the handler": """
+        try:
+            x = {}["a"]
+        except KeyError as error:
+            raise ValueError("no a") from error  # here
+    """,
+}
+
+
+@pytest.mark.parametrize("name", LEAVES_A_TRY)
+async def test_line_of_an_error_that_leaves_a_try(bench, name):
+    code = textwrap.dedent(LEAVES_A_TRY[name]).strip()
+    expected = [n for n, line in enumerate(code.splitlines(), 1) if "# here" in line]
+    outcome = failed(await bench.run(code))
+    assert [outcome.line] == expected
+    assert "# here" in outcome.source
 
 
 async def test_generator_that_changes_a_variable_of_an_earlier_script_is_refused(bench):
@@ -201,6 +287,18 @@ async def test_variables_are_described(bench):
     assert outcome.variables == {"rows": "list of 2 int", "n": "int"}
     outcome = failed(await run("text = 'abc'\n1 / 0"))
     assert outcome.variables["text"] == "str of length 3"
+    code = "row = {'id': 1, 'name': 'a'}\nlines = [row, row]\nempty = {}\nnone = []"
+    outcome = done(await run(code))
+    assert (
+        outcome.variables
+        | {
+            "row": "dict with 2 keys: 'id', 'name'",
+            "lines": "list of 2 dict, the first with 2 keys: 'id', 'name'",
+            "empty": "empty dict",
+            "none": "list of 0",
+        }
+        == outcome.variables
+    )
     outcome = await run("rerun('c', 'r', ['rows'])")
     assert isinstance(outcome, Rerun)
     assert "rows" in outcome.variables

@@ -22,6 +22,7 @@ from delf_sandbox_monty.lowering import (
     build_assignment,
     mark_called_attributes,
 )
+from delf_sandbox_monty.reraising import keep_lines_of_reraised
 
 _STATEMENTS = (ast.stmt, ast.ExceptHandler)
 
@@ -92,6 +93,7 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     Lowering(set(initial_names.tools).difference(reassigned_tools)).lower(tree)
     _export_main_variables(tree, rewriting)
     _end_with_value(tree)
+    keep_lines_of_reraised(tree)
     if ast.dump(tree) == original_dump:
         code = source
         lines = ()

@@ -1,0 +1,93 @@
+"""Line numbers of exceptions that leave a ``try`` statement."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from delf_sandbox.guest.nodes import name, position_of
+
+_ERROR: Final = "__delf_error__"
+_BASE: Final = "BaseException"
+
+
+def keep_lines_of_reraised(tree: ast.Module) -> None:
+    """Rewrite a script in place so that a reraised exception has the line where it was raised.
+
+    For an exception that passes a handler or ``finally``, Monty reports the last line of these. So
+    the rewritten script reraises each exception in a statement that has the line number of the
+    body: of the body's only statement, or else of the ``try``.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try):
+            _keep_line(node)
+
+
+def _keep_line(node: ast.Try) -> None:
+    first, last = node.body[0], node.body[-1]
+    # Compare lines: the rewriting may have added statements, which have the line of the original.
+    is_one_statement = first.lineno == last.lineno
+    may_raise_in_handler = bool(node.handlers and node.finalbody)
+    origin = first if is_one_statement and not may_raise_in_handler else node
+    for handler in node.handlers:
+        _name_reraised(handler, origin)
+    if node.handlers and not any(_catches_all(handler) for handler in node.handlers):
+        reraise = ast.Raise(exc=name(origin, _ERROR), cause=None, **position_of(origin))
+        handler = ast.ExceptHandler(
+            type=name(origin, _BASE), name=_ERROR, body=[reraise], **position_of(origin)
+        )
+        node.handlers.append(handler)
+    if node.finalbody:
+        node.finalbody.append(_last_expression(origin))
+
+
+def _last_expression(origin: ast.stmt) -> ast.Expr:
+    """Return an expression without effect, whose line Monty reports for an exception.
+
+    Monty reports the line of the last expression in a ``finally`` or in a handler with a name.
+    """
+    nothing = ast.Constant(value=None, **position_of(origin))
+    return ast.Expr(value=nothing, **position_of(origin))
+
+
+def _catches_all(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or (isinstance(handler.type, ast.Name) and handler.type.id == _BASE)
+
+
+def _name_reraised(handler: ast.ExceptHandler, origin: ast.stmt) -> None:
+    """Add the caught exception to each ``raise`` without an expression in a handler."""
+    reraises = [
+        node
+        for node in _nodes_of_handler(handler.body)
+        if isinstance(node, ast.Raise) and node.exc is None
+    ]
+    if not reraises:
+        return
+    if handler.type is None:
+        handler.type = name(handler, _BASE)
+    error_name = handler.name or _ERROR
+    is_rebound = any(
+        isinstance(node, ast.Name) and node.id == error_name and isinstance(node.ctx, ast.Store)
+        for node in _nodes_of_handler(handler.body)
+    )
+    if is_rebound:
+        return
+    handler.name = error_name
+    for reraise in reraises:
+        reraise.exc = name(origin, error_name)
+        reraise.lineno = origin.lineno
+    handler.body.append(_last_expression(origin))
+
+
+def _nodes_of_handler(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """Yield the nodes whose ``raise`` without an expression raises the handler's exception.
+
+    Leave out functions, and handlers of inner ``try`` statements.
+    """
+    for node in statements:
+        yield node
+        if isinstance(node, ast.Try):
+            yield from _nodes_of_handler([*node.body, *node.orelse, *node.finalbody])
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield from _nodes_of_handler(list(ast.iter_child_nodes(node)))
