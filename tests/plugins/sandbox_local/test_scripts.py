@@ -217,7 +217,7 @@ async def test_variables_of_a_failure_are_described():
     outcome, _ = await run_script(code)
     assert isinstance(outcome, Failed)
     assert outcome.variables == {
-        "rows": "list of 24 dict",
+        "rows": "list of 24 dict, the first with 1 key: 'a'",
         "mixed": "list of 26 dict | float | NoneType",
         "text": "str of length 3",
         "empty": "empty dict",

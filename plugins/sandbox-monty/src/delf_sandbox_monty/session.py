@@ -31,6 +31,7 @@ from delf.values.sizes import is_large
 from delf_sandbox.budget import Budget
 from delf_sandbox.folders import remove_folder, used_space
 from delf_sandbox.guest.arguments import ADD_FILE, RERUN, FunctionWithUsage
+from delf_sandbox.guest.failure import describe_collection, describe_keys
 from delf_sandbox.guest.limits import FileLimits, LimitReachedError
 from delf_sandbox.guest.names import rebound_names_note
 from delf_sandbox.guest.output import NOT_GIVEN, FileSender
@@ -58,11 +59,10 @@ SCRATCH = "/scratch"
 # The maximum number of calls that a script's tasks may make after the script's end.
 _MAX_CALLS_AFTER_END = 500
 _POLL_SECONDS = 0.25
-_VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
-("list", "dict", "str", "tuple", "set", "bytes") else -1,
-list({type(i).__name__ for i in v}) if type(v).__name__ in ("list", "tuple", "set") else [])
-for n, v in locals().items() if type(v).__name__ != "module"}"""
-_MAX_KINDS = 6
+# The prelude's function describes a value by its type, its length, the types of its items, and the
+# keys of the value or of its first item.
+_VARIABLES = """{n: __delf_describe__(v) for n, v in locals().items()
+if type(v).__name__ != "module"}"""
 _MAX_VARIABLES = 60
 _HIDDEN = frozenset({"asyncio", "callable", "vars", "exit", "quit", *ALIASES})
 _EXCEPTIONS: Mapping[str, type[Exception]] = {
@@ -622,7 +622,8 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
 
     Args:
         listing: The untrusted answer of the interpreter. For each variable, the name of its type,
-            its length or -1, and the names of its items' types.
+            its length or -1, the names of its items' types, and the keys of a dict or of a list's
+            first dict.
         tools: The names of tools, which are left out.
     """
     if not isinstance(listing, dict):
@@ -634,13 +635,19 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
         if str(name).startswith("_") or name in _HIDDEN or name in tools:
             continue
         match value:
-            case (str(kind), int(size), [*item_kinds]) if not kind.startswith("__delf_"):
-                description = kind
-                if size >= 0 and item_kinds:
-                    sorted_kinds = sorted(map(str, item_kinds), key=str.lower)
-                    description += f" of {size} {' | '.join(sorted_kinds[:_MAX_KINDS])}"
+            case (str(kind), int(size), [*item_kinds], [*item_keys]):
+                if kind.startswith("__delf_"):
+                    continue
+                keys = [str(key) for key in item_keys]
+                if kind in ("list", "tuple", "set"):
+                    kinds = [str(item_kind) for item_kind in item_kinds]
+                    description = describe_collection(kind, size, kinds, keys)
+                elif kind == "dict":
+                    description = describe_keys(kind, keys)
                 elif size >= 0:
-                    description += f" of length {size}"
+                    description = f"{kind} of length {size}"
+                else:
+                    description = kind
                 descriptions[str(name)] = description
             case _:
                 pass

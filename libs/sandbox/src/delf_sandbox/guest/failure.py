@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import traceback
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeGuard, TypeVar
@@ -22,6 +22,8 @@ _MAX_LINE = 400
 _MAX_NOTES = 100
 _MAX_ITEMS = 100_000
 _MAX_KINDS = 6
+_MAX_KEYS = 12
+_MAX_KEY = 30
 _HIDDEN_TYPES = (types.ModuleType, types.BuiltinFunctionType)
 
 _MAX_CHAIN = 100
@@ -228,17 +230,12 @@ def describe_type(value: Any) -> str:
 def _describe(value: Any, kind: str) -> str:
     """Describe a value by its type and by its size, keys or types of items."""
     if _is_collection(value):
-        kinds = sorted({kind_name(item) for item in islice(value, _MAX_ITEMS)}, key=str.lower)
-        shown_kinds = kinds[:_MAX_KINDS]
-        if len(kinds) > _MAX_KINDS:
-            shown_kinds.append(f"and {len(kinds) - _MAX_KINDS} more")
-        text = f"{kind} of {len(value)} {' | '.join(shown_kinds)}"
-        return text.rstrip()  # an empty list is ``list of 0``
+        kinds = {kind_name(item) for item in islice(value, _MAX_ITEMS)}
+        first = next(iter(value), None)
+        keys = [repr(key) for key in first] if _is_dict(first) else []
+        return describe_collection(kind, len(value), kinds, keys)
     if _is_dict(value):
-        if not value:
-            return "empty dict"
-        keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
-        return f"dict with {len(value)} keys: {keys}"
+        return describe_keys("dict", [repr(key) for key in value])
     if issubclass(type(value), (str, bytes)):
         return f"{kind} of length {len(value)}"
     if is_a(value, type):
@@ -248,6 +245,38 @@ def _describe(value: Any, kind: str) -> str:
     # Arrays and tables of data libraries have a shape, such as ``(3, 2)``.
     shape = getattr(value, "shape", None)
     return f"{kind} {shape}" if _is_collection(shape) else kind
+
+
+def describe_collection(
+    kind: str, size: int, item_kinds: Collection[str], keys: Sequence[str]
+) -> str:
+    """Describe a collection, as in ``list of 24 dict, the first with 2 keys: 'id', 'name'``.
+
+    Args:
+        kind: The name of the collection's type.
+        size: The number of items.
+        item_kinds: The names of the items' types.
+        keys: The ``repr`` of each key of the first item, if the first item is a dict.
+    """
+    sorted_kinds = sorted(item_kinds, key=str.lower)
+    shown_kinds = sorted_kinds[:_MAX_KINDS]
+    if len(sorted_kinds) > _MAX_KINDS:
+        shown_kinds.append(f"and {len(sorted_kinds) - _MAX_KINDS} more")
+    text = f"{kind} of {size} {' | '.join(shown_kinds)}".rstrip()  # an empty list is ``list of 0``
+    return f"{text}, {describe_keys('the first', keys)}" if keys else text
+
+
+def describe_keys(subject: str, keys: Sequence[str]) -> str:
+    """Describe a dict by its first keys, as in ``dict with 12 keys: 'id', 'name'``.
+
+    Args:
+        subject: The words for the dict.
+        keys: The ``repr`` of each key.
+    """
+    if not keys:
+        return f"empty {subject}"
+    shown_keys = ", ".join(key[:_MAX_KEY] for key in keys[:_MAX_KEYS])
+    return f"{subject} with {len(keys)} {'key' if len(keys) == 1 else 'keys'}: {shown_keys}"
 
 
 def _is_collection(value: Any) -> TypeGuard[Collection[Any]]:
