@@ -66,6 +66,16 @@ MISSING = {
         "without 'uuid'; it has: asyncio",
         1,
     ),
+    "a module of which others have a part": (
+        "from urllib.parse import quote\nquote('a b')",
+        "without 'urllib'; it has: asyncio",
+        1,
+    ),
+    "a module that others replace": (
+        "import threading\nthreading.Lock()",
+        "without 'threading'; it has: asyncio",
+        1,
+    ),
     "a refused module": (
         "import subprocess\nsubprocess.run('ls')",
         "programs cannot be started",
@@ -185,6 +195,12 @@ async def test_line_of_an_error_that_leaves_a_try(bench, name):
     outcome = failed(await bench.run(code))
     assert [outcome.line] == expected
     assert "# here" in outcome.source
+
+
+async def test_unknown_action_is_reported_with_a_similar_one(bench):
+    run = await bench.open(RecordingScriptHost({"desk.find": lambda: 1, "desk.close": lambda: 2}))
+    outcome = failed(await run("await desk.find_all()"))
+    assert outcome.message.endswith("it has: find, close; did you mean 'find'?")
 
 
 async def test_generator_that_changes_a_variable_of_an_earlier_script_is_refused(bench):

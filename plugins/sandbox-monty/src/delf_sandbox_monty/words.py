@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from delf.errors import did_you_mean
 from delf.protocols.sandbox import MAX_MESSAGE, Failed, LimitReached, Limits
-from delf_sandbox.guest.policy import import_refusal
+from delf_sandbox.guest.policy import import_refusal, is_only_missing_here
 from delf_sandbox_monty.aliases import ALIASES
 from delf_sandbox_monty.lowering import SHIMS, SUBSET
 from delf_sandbox_monty.script import line_of
@@ -188,8 +189,10 @@ def _missing_module_message(name: str, modules: Sequence[str]) -> str:
     """Return the message of an ImportError that names the importable modules."""
     # The session may also allow modules that are missing in Monty: list only those that Monty has.
     available = sorted(module for module in modules if module in STANDARD_MODULES)
-    is_part_missing = name.partition(".")[0] in modules  # such as a missing submodule
-    if is_part_missing:
+    package = name.partition(".")[0]
+    # A session may allow a submodule only, such as ``urllib.parse``: Monty names just its package.
+    is_allowed = any(module.partition(".")[0] == package for module in modules)
+    if is_allowed or is_only_missing_here(package):
         return f"{SUBSET} without {name!r}; it has: {', '.join(available)}"
     return import_refusal(name, available)
 
@@ -220,4 +223,4 @@ def _explain_action(connection: str, action: str, actions: Sequence[str]) -> tup
     if action in actions:  # the script used the action as a value
         return "AttributeError", f"{SUBSET}: call {connection}.{action}(…) where it is used"
     message = f"there is no {connection}.{action}; it has: {', '.join(actions)}"
-    return "ToolNotAllowed", message
+    return "ToolNotAllowed", message + did_you_mean(action, actions)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, cast
@@ -164,6 +165,11 @@ def import_refusal(name: str, modules: Sequence[str]) -> str:
     can_list = len(modules) <= _MAX_LISTED_MODULES
     allowed = f"; there is {', '.join(sorted(modules))}" if can_list else ""
     return f"there is no {name!r} in this sandbox: {instead}{allowed}"
+
+
+def is_only_missing_here(package: str) -> bool:
+    """Return True for a package of Python that needs no other advice than the modules there are."""
+    return package in sys.stdlib_module_names and package not in _INSTEAD
 
 
 class RestrictedOpen:
