@@ -135,7 +135,7 @@ async def test_column_names_have_composed_accents(tmp_path, name):
     assert [row[composed] for row in await files.read(name)] == ["x"]
 
 
-async def test_file_path_does_not_add_columns_to_its_rows(tmp_path):
+async def test_key_value_folders_of_a_path_add_no_columns_to_rows(tmp_path):
     folder = tmp_path / "year=2026" / "region=north"
     folder.mkdir(parents=True)
     duckdb.sql(

@@ -421,7 +421,7 @@ async def test_write_approval_shows_a_diff(notes: Path) -> None:
     ],
     ids=["empty", "last line end", "line ends", "separator", "unchanged", "large"],
 )
-async def test_write_approval_shows_changes_without_changed_lines(
+async def test_write_approval_shows_changes_of_line_ends_and_of_whole_files(
     notes: Path, before: bytes | None, after: bytes, shown: str
 ) -> None:
     if before is not None:

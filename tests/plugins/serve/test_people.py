@@ -180,7 +180,7 @@ async def test_wait_ends_with_the_access_of_its_caller(team):
     team.box.gate.set()
 
 
-async def test_wait_answers_with_the_scope_that_its_caller_has_at_its_end(team):
+async def test_wait_answer_depends_on_the_scope_of_the_caller_at_the_end_of_the_wait(team):
     mo = next(one for one in await team.app.tasks.journal.people() if one.name == "mo")
     await change(team, mo, sees_all := replace(mo, scope="all"))
     task = {"task": doing("print(await hold())")}
@@ -550,7 +550,7 @@ async def test_login_with_a_key_that_is_also_in_the_settings_is_a_session_of_the
     assert keys.caller_of_session(session) == caller
 
 
-def test_key_of_the_settings_is_the_same_user_in_each_version():
+def test_user_of_a_key_in_the_settings_is_named_the_same_in_each_release():
     """The users are stored: with another name, a key would lose its tasks, files and budget."""
     caller = Keys(["ada:ada-key"]).find(b"ada-key")
     assert caller is not None

@@ -292,7 +292,10 @@ _PARSERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
 
 
 def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
-    """Return True if three or more schemas of objects are equal, as of records in a dict by id."""
+    """Return True if the schemas of an object's values are equal, as in a dict of records by id.
+
+    Two equal schemas may be a coincidence, so three or more are needed.
+    """
     if len(shapes) < _MIN_ALIKE:
         return False
     first = shapes[0]

@@ -664,11 +664,12 @@ def _has_same_provider(llm: LLMConfig, main: LLMConfig, providers: Providers) ->
         providers: The model providers.
     """
     provider = providers.for_model(providers.resolve_provider(llm).model)
-    main_provider = providers.for_model(providers.resolve_provider(main).model)
-    if provider is None or provider != main_provider:
+    if provider is None:
         return False
-    # The setting ``provider`` of the main model overrules the provider of its name.
-    return main.provider in (AUTO, provider.name)
+    main_provider = providers.for_model(providers.resolve_provider(main).model)
+    # Whatever the main model's name says, its setting ``provider`` decides who gets the key.
+    is_sent_elsewhere = main.provider not in (AUTO, provider.name)
+    return main_provider == provider and not is_sent_elsewhere
 
 
 def explain(

@@ -418,9 +418,13 @@ class TaskHost:
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
         """Return a failure for a script that certainly exceeds a limit; None for other scripts.
 
-        This is checked before a person is asked to approve the script. In a resumed task, the
-        recorded result of the check counts, because the script's own child tasks may have used up
-        the limit meanwhile.
+        Check before a person is asked to approve the script. A resumed task uses the result that
+        the first check recorded: the script's own child tasks may have used up the limit since
+        then, and a new check would refuse the script because of them.
+
+        Args:
+            code: The script.
+            attempt: The script's number in the task.
         """
         run = self._run
         topic = f"limits of script {attempt}"

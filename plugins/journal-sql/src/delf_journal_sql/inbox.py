@@ -187,8 +187,9 @@ def _read_requests(
 ) -> tuple[dict[str, RequestRecord], dict[str, UnreadableEventError]]:
     """Return the requests by id, oldest first, and errors by task id.
 
-    A task with unreadable events has the error of the first such event. The result may include
-    requests whose ids do not begin with ``id_prefix``.
+    A task with unreadable events has the error of the first such event. The caller must compare the
+    ids with ``id_prefix`` again, because the SQL condition (:func:`_prefix_condition`) finds too
+    many events.
     """
     condition = f"AND t.state = '{TaskState.RUNNING}' " if only_running else ""
     prefix_condition, parameters = _prefix_condition(id_prefix)

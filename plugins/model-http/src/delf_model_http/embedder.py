@@ -191,7 +191,9 @@ def _provider_name(model: str, base_url: str | None, context: PluginContext) -> 
 
 
 def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext) -> None:
-    """Check that texts are sent to the provider in the prefix of a model's name.
+    """Check that texts are sent to the provider that the model's name begins with, if any.
+
+    For ``mistral/embed``, that is Mistral.
 
     If the user has configured an address, every name is accepted, because only the server there
     knows its models.

@@ -178,7 +178,7 @@ _FAILURES: Final = (
     ConfigurationError,
 )
 Way = Callable[[ServeSettings, Notice], None]
-Sent = Callable[[], Awaitable[None]]
+OnSent = Callable[[], Awaitable[None]]
 """Callback that is awaited once a notice was delivered through at least one channel."""
 
 
@@ -210,7 +210,7 @@ class Notices:
         self,
         notice: Notice,
         to: Collection[Person] = (),
-        sent: Sent | None = None,
+        on_sent: OnSent | None = None,
         *,
         to_server_addresses: bool = True,
     ) -> None:
@@ -220,7 +220,7 @@ class Notices:
             notice: The notice.
             to: The people who opted in. Each person gets the notice through the channels of their
                 choice.
-            sent: Awaited once the notice was delivered.
+            on_sent: Awaited once the notice was delivered.
             to_server_addresses: Whether to send the notice also to the server's own webhook and
                 mail addresses.
         """
@@ -233,7 +233,7 @@ class Notices:
         for person in to:
             ways += self._ways_to(person, to_server_addresses=to_server_addresses)
         if ways:
-            self.start(self._send_all(ways, notice, sent))
+            self.start(self._send_all(ways, notice, on_sent))
 
     def _ways_to(self, person: Person, *, to_server_addresses: bool) -> Iterator[Way]:
         """Yield a function for each channel through which a person wants notices.
@@ -256,10 +256,10 @@ class Notices:
                 # Each person gets a separate mail, so that nobody sees other addresses.
                 yield partial(mail, to=[person.mail])
 
-    async def _send_all(self, ways: Sequence[Way], notice: Notice, sent: Sent | None) -> None:
+    async def _send_all(self, ways: Sequence[Way], notice: Notice, on_sent: OnSent | None) -> None:
         arrived = await asyncio.gather(*(self._send(way, notice) for way in ways))
-        if sent is not None and any(arrived):
-            await sent()
+        if on_sent is not None and any(arrived):
+            await on_sent()
 
     async def _send(self, way: Way, notice: Notice) -> bool:
         """Send a notice through one channel, with retries.

@@ -122,7 +122,10 @@ class Sessions:
         await self.end_digest(digest_of(cookie))
 
     async def end_digest(self, digest: str) -> None:
-        """End a session by its digest, in all processes."""
+        """End a session by the digest of its cookie, in all processes.
+
+        Open event streams of the session end, too.
+        """
         await self._tasks.journal.end_login(digest)
         self._end_invalid({digest})
 

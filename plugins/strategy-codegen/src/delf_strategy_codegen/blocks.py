@@ -215,9 +215,12 @@ class _BlockParser:
 
 
 def _closing_fence(line: str, opened: _Open) -> re.Match[str] | None:
-    """Match a line that closes a block; the line may also open the next block, as in ```json."""
+    """Match a line that closes a block.
+
+    A line such as ```json also closes the block before, and opens the next one.
+    """
     fence = _FENCE.fullmatch(line)
-    # The closing fence has the same marks, and at least as many.
+    # A block that four backticks opened is closed by four or more, not by three.
     if fence is None or not fence["marks"].startswith(opened.marks):
         return None
     # With further marks in the line, as in ```a```, the line is inline code instead of a fence.

@@ -190,7 +190,9 @@ def _with_null(value, field):
     "field",
     ["url", "uri", "title", "snippet", "cited_text", "start_index", "segment", "sources", "web"],
 )
-async def test_null_field_costs_only_what_it_holds(engine, field, open_search, server) -> None:
+async def test_null_field_of_an_answer_leaves_the_other_fields_readable(
+    engine, field, open_search, server
+) -> None:
     search = open_search(engine)
     answering(server, _with_null(ANSWERS[engine], field))
     found = await search.search("lakes")

@@ -483,9 +483,9 @@ class SqliteBackend:
         session.close()
 
     def _roll_back_killed_writer(self) -> None:
-        """Roll back the changes of a killed writer: until then, no reader can open the file.
+        """Roll back the changes of a killed writer, whose file no reader can open before.
 
-        SQLite itself rolls back when a process that may write opens the file.
+        SQLite rolls back by itself as soon as a process that may write opens the file.
         """
         # If the file cannot be opened, perhaps another process holds it, and rolls back. Whatever
         # the reason, the error of the killed write matters more: its outcome is unknown.

@@ -463,9 +463,15 @@ def _is_kept(value: object, read_value: object) -> bool:
 
 
 def _middle_of_a_line(content: bytes) -> int:
-    """Return an index near the middle of a file that is not the end of a line."""
+    """Return an index within a line, near the middle of a file.
+
+    A file cut there ends with a part of a line, so that a reader can notice the cut.
+    """
     middle = len(content) // 2
-    # content[:middle] must neither end with a whole line nor lack only the line's end.
-    while middle > 1 and b"\n" in content[middle - 1 : middle + 1]:
+    while middle > 1:
+        is_after_newline = content[middle - 1 : middle] == b"\n"
+        is_before_newline = content[middle : middle + 1] == b"\n"
+        if not is_after_newline and not is_before_newline:
+            break
         middle -= 1
     return middle
