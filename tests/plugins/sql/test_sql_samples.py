@@ -28,7 +28,7 @@ def held(name, values, kind="text"):
     ("name", "values", "words"),
     [
         ("state", STATES, "'open' | 'paid' | 'void'"),
-        ("state", [*STATES, None], "'open' | 'paid' | 'void'"),
+        ("state", [*STATES, None], "'open' | 'paid' | 'void' | None"),
         ("city", TOWNS, None),
         ("active", [0, 1] * 10, "0 | 1"),
         ("total", [*range(40)], None),
@@ -57,8 +57,12 @@ def held(name, values, kind="text"):
         ("left", ["2026-01-31", "n/a", "-", "2025-12-01"], "%Y-%m-%d | '-' | 'n/a'"),
         ("code", ["AB-0012", "CD-0034", "", "EF-0056"], "as AA-0000 | ''"),
         ("left", ["", ""], None),
+        ("city", [*TOWNS, None], "some None"),
+        ("day", ["2026-01-31", None], "%Y-%m-%d | None"),
+        ("price", [1.5, None], "some None"),
+        ("price", [None, None], "None"),
     ],
-    ids=range(30),
+    ids=range(34),
 )  # fmt: skip
 def test_column_shows_shared_values_or_their_pattern(name, values, words):
     assert held(name, values) == (words or None)
@@ -72,7 +76,7 @@ def test_column_shows_shared_values_or_their_pattern(name, values, words):
         ("label", [[number, f"Kind {number}"] for number in range(13)], "as Aaaa 0"),
         ("name", [[1, "Ann Klein"], [2, "Bo Groß"]], None),
         ("label", [["a@b.org", "x"], ["c@d.org", "y"]], None),
-        ("label", [[1, None], [2, "x"]], None),
+        ("label", [[1, None], [2, "x"]], "some None"),
     ],
 )
 def test_small_table_of_codes_is_shown_with_its_meanings(label, rows, words):

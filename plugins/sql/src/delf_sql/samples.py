@@ -117,8 +117,8 @@ def with_samples(
     for number, column in enumerate(_sampled_columns(table)):
         if column.name in notes or column.primary_key or not is_shown(column.name):
             continue
-        values = [row[number] for row in rows if row[number] is not None]
-        if description := _describe_values(column, values):
+        values = [row[number] for row in rows]
+        if description := _describe_column(column, values):
             notes[column.name] = description
     columns = [
         replace(column, value_description=notes.get(column.name)) for column in table.columns
@@ -156,6 +156,17 @@ def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[
         if len(texts_by_key) <= _MAX_DESCRIPTION_CHARS:
             notes[column.name] = f"{{{texts_by_key}}} by {key_name}"
     return notes
+
+
+def _describe_column(column: Column, values: Sequence[Any]) -> str:
+    """Describe a column's values in a few words, with None if some rows have no value."""
+    present = [value for value in values if value is not None]
+    description = _describe_values(column, present)
+    if len(present) == len(values):
+        return description
+    if not present:
+        return "None"
+    return f"{description} | None" if description else "some None"
 
 
 def _describe_values(column: Column, values: Sequence[Any]) -> str:
