@@ -288,6 +288,39 @@ async def test_record_whose_short_type_omits_its_keys_is_defined_once():
     assert ") -> list[Shift]:" in text
 
 
+RECORD = "{" + ", ".join(f'"key_{number}": int' for number in range(20)) + "}"
+PAGE = f'{{"count": int, "results": list[{RECORD}]}}'
+
+
+@pytest.mark.parametrize(
+    ("types", "return_type"),
+    [
+        ({"list_shifts": PAGE, "get_shift": RECORD}, '{"count": int, "results": list[Shift]}'),
+        ({"get_shift": f"{RECORD} | None", "find_shifts": PAGE}, "Shift | None"),
+        ({"list_shifts": PAGE, "search_shifts": PAGE, "get_shift": RECORD}, "Shift2"),
+    ],
+)
+async def test_record_within_a_result_of_another_tool_is_defined_once(types, return_type):
+    one = (await load_toolset([shifts])).shown[0].describe()
+    notes = "key_1: the first"
+    tools = [
+        replace(
+            one,
+            name=name,
+            returns="dict",
+            full_types=lambda returns=returns: FullTypes(
+                parameters=one.parameters, returns=returns, notes=notes
+            ),
+        )
+        for name, returns in types.items()
+    ]
+    text = render_stubs(tools)
+    definition = f"Shift = {RECORD}  # {notes}"
+    assert text.count(RECORD) == text.count(definition) == 1
+    assert text.index(definition) < text.index("def ")
+    assert f"-> {return_type}:" in text
+
+
 async def test_description_that_stubs_of_a_connection_share_is_written_once():
     one = (await load_toolset([shifts])).shown[0].describe()
     tools = [

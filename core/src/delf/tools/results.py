@@ -4,30 +4,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from delf.protocols.strategy import ToolDescription
 from delf.tools.resources import nouns_of
 
 _RECORD: Final = re.compile(r"(?P<before>list\[)?(?P<record>\{.+\})(?P<after>\]?(?: \| None)?)")
+# Matches a brace; a brace in a text, such as in a key, is part of another match.
+_BRACE: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[{}]")
 # The minimum number of characters of a record's text for which the record gets a name.
 _MIN_NAMED_LENGTH: Final = 80
 
 
-class Result(NamedTuple):
-    """A tool's result type, in which a name stands for a record.
+class NamedRecord(NamedTuple):
+    """A record that several tools return.
 
     Args:
         name: The name of the record, such as ``FlowRun``.
-        record: The definition of the record: its keys and their types.
-        text: The result type as shown, such as ``list[FlowRun]``.
-        first_tool: The first tool that returns the record.
+        text: The definition of the record, with the names of inner records.
+        complete_text: The definition without names of other records.
+        inner_records: The named records in ``text``, and those in their definitions.
+        first_tool: The first tool whose result contains the record.
+        described_by: The first tool whose result is the record, or a list of such records.
     """
 
     name: str
-    record: str
     text: str
+    complete_text: str
+    inner_records: Sequence[NamedRecord]
     first_tool: ToolDescription
+    described_by: ToolDescription
+
+
+class Result(NamedTuple):
+    """A tool's result type, in which names stand for records.
+
+    Args:
+        text: The result type, such as ``list[FlowRun]``.
+        records: The records that the type names, with their inner records.
+        is_record: True if the result is a record, or a list of records; False if it contains them.
+    """
+
+    text: str
+    records: Sequence[NamedRecord]
+    is_record: bool
 
 
 Results = Mapping[str, Result]
@@ -35,37 +56,88 @@ Results = Mapping[str, Result]
 
 
 def named_results(tools: Iterable[ToolDescription]) -> Results:
-    """Give names to the record types that at least two tools return, alone or in a list.
+    """Give names to the record types that at least two tools return.
+
+    At least one of these tools returns the record alone or in a list; another may return the record
+    within its result, such as a page of records.
 
     Args:
         tools: The tools that the prompt shows.
 
     Returns:
         A mapping from a tool's name to its :class:`Result`. The ``text`` of the result is the
-        tool's result type with the new name in place of the record.
+        tool's result type with the new names in place of the records.
     """
-    tools_by_record: dict[str, list[tuple[ToolDescription, str]]] = {}
-    for tool in tools:
-        result_type = _complete_result_type(tool)
-        match = _RECORD.fullmatch(result_type)
-        if match is not None and len(match["record"]) >= _MIN_NAMED_LENGTH:
-            tools_by_record.setdefault(match["record"], []).append((tool, result_type))
-    results: dict[str, Result] = {}
+    types = [(tool, _complete_result_type(tool)) for tool in tools]
+    tools_by_record: dict[str, list[ToolDescription]] = {}
+    tools_by_whole_record: dict[str, list[ToolDescription]] = {}
+    for tool, result_type in types:
+        for record in _records_in(result_type):
+            tools_by_record.setdefault(record, []).append(tool)
+        whole_record = _whole_record(result_type)
+        if whole_record is not None:
+            tools_by_whole_record.setdefault(whole_record, []).append(tool)
+    records: dict[str, NamedRecord] = {}
     used_names: set[str] = set()
-    for record, tools_and_types in tools_by_record.items():
-        if len(tools_and_types) < 2:
+    # The shortest first, because the definition of a record has the names of its inner records.
+    for record in sorted(tools_by_whole_record, key=len):
+        all_tools = tools_by_record[record]
+        if len(all_tools) < 2:
             continue
-        record_tools = [tool for tool, _ in tools_and_types]
+        record_tools = tools_by_whole_record[record]
         name = _record_name(record_tools, used_names)
         used_names.add(name)
-        for tool, result_type in tools_and_types:
-            results[tool.name] = Result(
-                name=name,
-                record=record,
-                text=result_type.replace(record, name, 1),
-                first_tool=record_tools[0],
-            )
+        text, inner_records = _with_names(record, records)
+        records[record] = NamedRecord(
+            name, text, record, inner_records, all_tools[0], record_tools[0]
+        )
+    results: dict[str, Result] = {}
+    for tool, result_type in types:
+        text, named_records = _with_names(result_type, records)
+        if named_records:
+            is_record = _whole_record(result_type) in records
+            results[tool.name] = Result(text, named_records, is_record=is_record)
     return results
+
+
+def _with_names(text: str, records: Mapping[str, NamedRecord]) -> tuple[str, Sequence[NamedRecord]]:
+    """Replace the outermost named records of a type by their names.
+
+    Returns:
+        The type with names, and the records to define: each after its inner records.
+    """
+    to_define: dict[str, NamedRecord] = {}
+    for part in _records_in(text):
+        record = records.get(part)
+        if record is None or part not in text:  # or in a record that was replaced before
+            continue
+        text = text.replace(part, record.name)
+        to_define.update((needed.name, needed) for needed in (*record.inner_records, record))
+    return text, tuple(to_define.values())
+
+
+@lru_cache(20_000)
+def _records_in(result_type: str) -> Sequence[str]:
+    """Return the distinct records in a type that are long enough for a name, the longest first."""
+    starts: list[int] = []
+    records: set[str] = set()
+    for match in _BRACE.finditer(result_type):
+        if match[0] == "{":
+            starts.append(match.start())
+        elif match[0] == "}" and starts:
+            record = result_type[starts.pop() : match.end()]
+            if len(record) >= _MIN_NAMED_LENGTH:
+                records.add(record)
+    return sorted(records, key=lambda record: (-len(record), record))
+
+
+@lru_cache(20_000)
+def _whole_record(result_type: str) -> str | None:
+    """Return the record of a result that is a long record or a list of these; else None."""
+    match = _RECORD.fullmatch(result_type)
+    if match is None or match["record"] not in _records_in(result_type):
+        return None
+    return match["record"]
 
 
 def _complete_result_type(tool: ToolDescription) -> str:

@@ -24,7 +24,7 @@ from delf.tools.resources import (
     resource_of,
     shared_words,
 )
-from delf.tools.results import Result, Results, named_results
+from delf.tools.results import NamedRecord, Results, named_results
 from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import NameTest, mentions_no_name, shorten
 
@@ -327,7 +327,7 @@ def _lines(
         is_mentioned: Returns True for a key or value that the text of the task mentions.
     """
     results = named_results(tools)
-    result_limits = _limits_by_result(results, limits)
+    record_limits = _limits_by_record(results, limits)
     tools_by_connection: dict[str, list[ToolDescription]] = {"": []}  # the functions come first
     for tool in tools:
         tools_by_connection.setdefault(tool.connection, []).append(tool)
@@ -338,41 +338,49 @@ def _lines(
         described: set[str] = set()
         for tool in methods:
             result = results.get(tool.name)
-            if result is not None and result.first_tool is tool:
-                indent = "    " if connection else ""
-                yield indent + _definition(result, result_limits[result.name], is_mentioned)
+            for record in result.records if result is not None else ():
+                if record.first_tool is tool:
+                    indent = "    " if connection else ""
+                    yield indent + _definition(record, record_limits[record.name], is_mentioned)
             stub = _stub(tool, limits.of(tool.name), is_mentioned, results)
             yield stub.text(described)
             described.update(stub.descriptions)
 
 
-def _limits_by_result(results: Results, limits: _Limits) -> dict[str, StubLimits]:
-    """Return the limits of each named result: the largest of the tools that return the result."""
-    limits_by_result: dict[str, StubLimits] = {}
+def _limits_by_record(results: Results, limits: _Limits) -> dict[str, StubLimits]:
+    """Return the limits of each named record: the largest of the tools that return the record."""
+    limits_by_record: dict[str, StubLimits] = {}
     for tool_name, result in results.items():
-        known_limits = limits_by_result.get(result.name, limits.usual)
-        limits_by_result[result.name] = known_limits.or_larger(limits.of(tool_name))
-    return limits_by_result
+        for record in result.records:
+            known_limits = limits_by_record.get(record.name, limits.usual)
+            limits_by_record[record.name] = known_limits.or_larger(limits.of(tool_name))
+    return limits_by_record
 
 
-def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> str:
-    """Return the line ``Name = {...}  # notes`` that defines a result type.
+def _definition(record: NamedRecord, limits: StubLimits, is_mentioned: NameTest) -> str:
+    """Return the line ``Name = {...}  # notes`` that defines a record.
 
     Args:
-        result: The result type.
+        record: The record.
         limits: The limits on the record's text and on the notes.
         is_mentioned: Returns True for a key or value that the text of the task mentions. These
             keys and values are never left out.
     """
-    record_text = shorten(result.record, limits.result, is_mentioned, _MIN_RECORD_KEYS)
-    definition = f"{result.name} = {record_text}"
-    make_full_types = result.first_tool.full_types
-    if make_full_types is None:  # the tool's types are complete
-        return definition
-    notes = _truncate(make_full_types().notes, limits.notes)
+    record_text = record.text
+    # A record that is too long spells out its inner records: their keys tell which of them matter.
+    if len(record_text) > limits.result:
+        record_text = shorten(record.complete_text, limits.result, is_mentioned, _MIN_RECORD_KEYS)
+    definition = f"{record.name} = {record_text}"
+    notes = _truncate(_record_notes(record), limits.notes)
     if not notes:
         return definition
     return f"{definition}  # {notes}"
+
+
+def _record_notes(record: NamedRecord) -> str:
+    """Return the notes on a record; empty if the tool's types are complete, as it has no notes."""
+    make_full_types = record.described_by.full_types
+    return "" if make_full_types is None else make_full_types().notes
 
 
 def omitted_names_text(names: Iterable[str], budget: int) -> str:
@@ -490,15 +498,19 @@ def _stub_within(
         types = FullTypes(parameters=tool.parameters, returns=tool.returns)
     else:
         types = tool.full_types()
+    result_notes = types.notes
     named_result = results.get(tool.name)
     if named_result is not None:
+        # The definitions of the records have the notes.
+        record_notes = map(_record_notes, named_result.records)
+        if named_result.is_record or result_notes in record_notes:
+            result_notes = ""
+    if named_result is not None and len(named_result.text) <= limits.result:
         return_type = named_result.text
-        result_notes = ""  # the definition of the record has the notes
     else:
         return_type = shorten(
             types.returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values
         )
-        result_notes = types.notes
     doc_by_name: dict[str, str] = {}
     for parameter in types.parameters:
         is_described = limits.is_detailed or parameter.required or is_mentioned(parameter.name)
