@@ -622,8 +622,8 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
 
     Args:
         listing: The untrusted answer of the interpreter. For each variable, the name of its type,
-            its length or -1, the names of its items' types, and the keys of a dict or of a list's
-            first dict.
+            its length or -1, the names of its items' types, and the first keys and the number of
+            keys of a dict or of a list's first dict.
         tools: The names of tools, which are left out.
     """
     if not isinstance(listing, dict):
@@ -635,15 +635,16 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
         if str(name).startswith("_") or name in _HIDDEN or name in tools:
             continue
         match value:
-            case (str(kind), int(size), [*item_kinds], [*item_keys]):
+            case (str(kind), int(size), [*item_kinds], [*item_keys], int(key_count)):
                 if kind.startswith("__delf_"):
                     continue
                 keys = [str(key) for key in item_keys]
                 if kind in ("list", "tuple", "set"):
                     kinds = [str(item_kind) for item_kind in item_kinds]
-                    description = describe_collection(kind, size, kinds, keys)
+                    first_item = describe_keys("the first", key_count, keys) if keys else ""
+                    description = describe_collection(kind, size, kinds, first_item)
                 elif kind == "dict":
-                    description = describe_keys(kind, keys)
+                    description = describe_keys(kind, key_count, keys)
                 elif size >= 0:
                     description = f"{kind} of length {size}"
                 else:

@@ -22,7 +22,8 @@ _MAX_LINE = 400
 _MAX_NOTES = 100
 _MAX_ITEMS = 100_000
 _MAX_KINDS = 6
-_MAX_KEYS = 12
+MAX_KEYS = 12
+"""How many keys of a dict are described."""
 _MAX_KEY = 30
 _HIDDEN_TYPES = (types.ModuleType, types.BuiltinFunctionType)
 
@@ -232,10 +233,12 @@ def _describe(value: Any, kind: str) -> str:
     if _is_collection(value):
         kinds = {kind_name(item) for item in islice(value, _MAX_ITEMS)}
         first = next(iter(value), None)
-        keys = [repr(key) for key in first] if _is_dict(first) else []
-        return describe_collection(kind, len(value), kinds, keys)
+        first_item = ""
+        if _is_dict(first) and first:
+            first_item = describe_keys("the first", *_keys_of(first))
+        return describe_collection(kind, len(value), kinds, first_item)
     if _is_dict(value):
-        return describe_keys("dict", [repr(key) for key in value])
+        return describe_keys("dict", *_keys_of(value))
     if issubclass(type(value), (str, bytes)):
         return f"{kind} of length {len(value)}"
     if is_a(value, type):
@@ -247,36 +250,40 @@ def _describe(value: Any, kind: str) -> str:
     return f"{kind} {shape}" if _is_collection(shape) else kind
 
 
-def describe_collection(
-    kind: str, size: int, item_kinds: Collection[str], keys: Sequence[str]
-) -> str:
+def _keys_of(value: dict[Any, Any]) -> tuple[int, Sequence[str]]:
+    """Return the number of keys of a dict, and the ``repr`` of the first keys."""
+    return len(value), [repr(key) for key in islice(value, MAX_KEYS)]
+
+
+def describe_collection(kind: str, size: int, item_kinds: Collection[str], first_item: str) -> str:
     """Describe a collection, as in ``list of 24 dict, the first with 2 keys: 'id', 'name'``.
 
     Args:
         kind: The name of the collection's type.
         size: The number of items.
         item_kinds: The names of the items' types.
-        keys: The ``repr`` of each key of the first item, if the first item is a dict.
+        first_item: The description of the first item, if it is a dict with keys; empty otherwise.
     """
     sorted_kinds = sorted(item_kinds, key=str.lower)
     shown_kinds = sorted_kinds[:_MAX_KINDS]
     if len(sorted_kinds) > _MAX_KINDS:
         shown_kinds.append(f"and {len(sorted_kinds) - _MAX_KINDS} more")
     text = f"{kind} of {size} {' | '.join(shown_kinds)}".rstrip()  # an empty list is ``list of 0``
-    return f"{text}, {describe_keys('the first', keys)}" if keys else text
+    return f"{text}, {first_item}" if first_item else text
 
 
-def describe_keys(subject: str, keys: Sequence[str]) -> str:
+def describe_keys(subject: str, count: int, keys: Sequence[str]) -> str:
     """Describe a dict by its first keys, as in ``dict with 12 keys: 'id', 'name'``.
 
     Args:
         subject: The words for the dict.
-        keys: The ``repr`` of each key.
+        count: The number of keys.
+        keys: The ``repr`` of the first keys, at most :data:`MAX_KEYS`.
     """
-    if not keys:
+    if count == 0:
         return f"empty {subject}"
-    shown_keys = ", ".join(key[:_MAX_KEY] for key in keys[:_MAX_KEYS])
-    return f"{subject} with {len(keys)} {'key' if len(keys) == 1 else 'keys'}: {shown_keys}"
+    shown_keys = ", ".join(key[:_MAX_KEY] for key in keys[:MAX_KEYS])
+    return f"{subject} with {count} {'key' if count == 1 else 'keys'}: {shown_keys}"
 
 
 def _is_collection(value: Any) -> TypeGuard[Collection[Any]]:
