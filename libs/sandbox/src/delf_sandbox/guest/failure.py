@@ -23,7 +23,7 @@ _MAX_NOTES = 100
 _MAX_ITEMS = 100_000
 _MAX_KINDS = 6
 MAX_KEYS = 12
-"""How many keys of a dict are described."""
+"""The maximum number of keys in the description of a dict."""
 _MAX_KEY = 30
 _HIDDEN_TYPES = (types.ModuleType, types.BuiltinFunctionType)
 
