@@ -51,9 +51,15 @@ def record(**properties):
             record(state={"enum": [1, 2], "x-enum-varnames": ["Open", "Done"]}),
             "state: 1: Open, 2: Done",
         ),
+        (
+            record(level={"enum": [0, 1], "description": "* `0` - low\n* `1` - high"}),
+            "level: 0: low, 1: high",
+        ),
+        (record(state={"allOf": [{"description": "* `open` - open\n* `done` - Done"}]}), ""),
+        (record(state={"description": "Of a case.\n\n* `a` - A"}), "state: Of a case"),
         (True, ""),
     ],
-    ids=range(24),
+    ids=range(27),
 )
 def test_notes_describe_keys_beyond_their_names(schema, shown):
     assert notes_of(Document(fee=FEE, node=NODE), schema, "out") == shown

@@ -42,6 +42,8 @@ _UNITS: Final = re.compile(
 _UNIT_FACTOR: Final = 2
 _READ_FACTOR: Final = 6
 _SENTENCE: Final = re.compile(r"\S.*?(?<=[^.\s][^.\s])[.!?](?=\s|$)|\S.*$")
+# Matches a line that explains a value of an enumeration, in drf-spectacular's format.
+_VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
 _PARENTHESES: Final = re.compile(r"\s*\([^()]*\)")
 _WORD: Final = re.compile(r"[^\W_]+")
 
@@ -176,7 +178,7 @@ def _key_text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
     described = [schema, *(part for part in parts if "const" not in part)]
     descriptions = [each.get("description") for each in described]
     titles = [each.get("title") for each in described]
-    texts = [text for text in (*descriptions, *titles) if isinstance(text, str)]
+    texts = [join_value_lines(text) for text in (*descriptions, *titles) if isinstance(text, str)]
     informative_texts = (text for text in texts if says_more(name, text))
     text = _first_sentences(next(informative_texts, "")).rstrip(".")
     return "; ".join(filter(None, [text, meanings, _range_and_format(schema), example_of(schema)]))
@@ -268,3 +270,22 @@ def value_texts(schema: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -
         ]
     lines = (f"{value}: {clean(text, 60)}" for value, text in pairs if isinstance(text, str))
     return ", ".join(lines)
+
+
+def join_value_lines(text: str) -> str:
+    """Join the lines of a description that explain an enumeration's values.
+
+    The lines ``* `0` - low`` and ``* `1` - high`` become ``0: low, 1: high``. Values equal to their
+    explanations are omitted.
+    """
+    lines = list(_VALUE_LINE.finditer(text))
+    if not lines:
+        return text
+    explained_values: list[str] = []
+    for line in lines:
+        value = line[1]
+        explanation = clean(line[2], 60)
+        if explanation.lower() != value.strip("'\"").lower():
+            explained_values.append(f"{value}: {explanation}")
+    other_text = _VALUE_LINE.sub("", text).strip()
+    return "; ".join(filter(None, [other_text, ", ".join(explained_values)]))

@@ -16,7 +16,7 @@ from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Endpoint, Operation, Param, read_operation
 from delf_schemas.hints import hints_of
 from delf_schemas.names import sentence, sentences, snake
-from delf_schemas.notes import notes_of, says_more, value_texts
+from delf_schemas.notes import join_value_lines, notes_of, says_more, value_texts
 from delf_schemas.samples import Samples
 from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, safe_text
 
@@ -67,7 +67,6 @@ _OUTPUT: Final = "out"
 # The default that a stub shows for an optional argument that is not sent if it is omitted.
 _OPTIONAL: Final = "..."
 _WORD_CHARACTER: Final = re.compile(r"[\w'’/-]")
-_VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
 
 
 class Argument(NamedTuple):
@@ -402,8 +401,7 @@ def description_of(document: Document, schema: Any, depth: int = 0) -> str:
     resolved = document.resolve_or_empty(schema)
     declared: Any = resolved.get("description")
     description = declared if isinstance(declared, str) and declared.strip() else ""
-    if _VALUE_LINE.search(description):
-        description = _join_value_lines(description)
+    description = join_value_lines(description)
     parts: list[Any] = []
     for keyword in ("allOf", "oneOf", "anyOf"):
         if isinstance(resolved.get(keyword), list):
@@ -446,21 +444,6 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(responses, dict):
         return {}
     return {str(k).upper(): v for k, v in cast("dict[Any, Any]", responses).items()}
-
-
-def _join_value_lines(text: str) -> str:
-    """Join the lines that explain an enumeration's values, in drf-spectacular's format.
-
-    Values equal to their explanations are omitted.
-    """
-    explained_values: list[str] = []
-    for line in _VALUE_LINE.finditer(text):
-        value = line[1]
-        explanation = clean(line[2], 60)
-        if explanation.lower() != value.strip("'\"").lower():
-            explained_values.append(f"{value}: {explanation}")
-    other_text = _VALUE_LINE.sub("", text).strip()
-    return "; ".join(filter(None, [other_text, ", ".join(explained_values)]))
 
 
 def _is_enumeration(schema: Mapping[str, Any]) -> bool:
