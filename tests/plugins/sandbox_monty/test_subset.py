@@ -8,6 +8,7 @@ import pytest
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, Rerun
 from delf_devkit.testing.contracts.bench import Bench, done, failed
 from delf_devkit.testing.scripts import RecordingScriptHost
+from delf_sandbox.inputs import visible_path
 from delf_sandbox_monty.backend import MontyBackend
 
 
@@ -195,6 +196,28 @@ async def test_line_of_an_error_that_leaves_a_try(bench, name):
     outcome = failed(await bench.run(code))
     assert [outcome.line] == expected
     assert "# here" in outcome.source
+
+
+async def test_missing_file_named_like_an_input_is_reported_with_the_path(bench, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x")
+    run = await bench.open(files=(str(path),))
+    outcome = failed(await run("import pathlib\npathlib.Path('a.csv').read_text()"))
+    assert outcome.message.endswith(f"; the input file is '{visible_path(str(path))}'")
+    outcome = failed(await run("open('b.csv')"))
+    assert (outcome.kind, outcome.line) == ("FileNotFoundError", 1)
+    assert "input" not in outcome.message
+
+
+async def test_written_file_hides_the_input_of_the_same_name(bench, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x")
+    run = await bench.open(files=(str(path),))
+    code = "with open('a.csv', 'w') as f:\n    f.write('y')\nprint(open('a.csv').read())"
+    done(await run(code))
+    assert run.host.text == "y\n"
+    assert run.host.files == {"a.csv": b"y"}
+    assert path.read_text() == "x"
 
 
 async def test_unknown_action_is_reported_with_a_similar_one(bench):

@@ -36,6 +36,7 @@ from delf_sandbox.guest.limits import FileLimits, LimitReachedError
 from delf_sandbox.guest.names import rebound_names_note
 from delf_sandbox.guest.output import NOT_GIVEN, FileSender
 from delf_sandbox.guest.scratch import Scratch
+from delf_sandbox.inputs import visible_path
 from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import limits_by_name, size_in_memory
 from delf_sandbox_monty.aliases import ALIASES, PREAMBLE
@@ -49,7 +50,13 @@ from delf_sandbox_monty.script import (
 )
 from delf_sandbox_monty.uses import UncalledTools, type_name
 from delf_sandbox_monty.values import TOO_DEEP, for_monty, plain, plain_or_text
-from delf_sandbox_monty.words import STANDARD_MODULES, Source, describe, ended_itself
+from delf_sandbox_monty.words import (
+    STANDARD_MODULES,
+    Source,
+    describe,
+    ended_itself,
+    with_input_path,
+)
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -64,7 +71,7 @@ _POLL_SECONDS = 0.25
 _VARIABLES = """{n: __delf_describe__(v) for n, v in locals().items()
 if type(v).__name__ != "module"}"""
 _MAX_VARIABLES = 60
-_HIDDEN = frozenset({"asyncio", "callable", "vars", "exit", "quit", *ALIASES})
+_HIDDEN = frozenset({"asyncio", "callable", "vars", "exit", "open", "quit", *ALIASES})
 _EXCEPTIONS: Mapping[str, type[Exception]] = {
     name: getattr(decimal, alias) for name, alias in ALIASES.items()
 }
@@ -160,6 +167,11 @@ class MontySession:
         """The process id of the session's interpreter."""
         return self._pool_session.worker_pid
 
+    @property
+    def _input_paths(self) -> dict[str, str]:
+        """The paths of the input files as scripts see them, by name."""
+        return {name: visible_path(path) for name, path in self._spec.path_by_name.items()}
+
     async def begin(self) -> None:
         """Define tools' exceptions and the helpers of rewritten scripts in the interpreter."""
         methods_by_type = {
@@ -167,7 +179,8 @@ class MontySession:
         }
         tools_by_name = ", ".join(f"{name!r}: {name}" for name in self._tools)
         tables = f"__delf_methods__ = {methods_by_type!r}\n__delf_tools__ = {{{tools_by_name}}}"
-        await self._run_in_monty(f"{PREAMBLE}\n{prelude()}\n{tables}")
+        inputs = f"__delf_inputs__ = {self._input_paths!r}"
+        await self._run_in_monty(f"{PREAMBLE}\n{prelude()}\n{tables}\n{inputs}")
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
         """Run a script and return its outcome; ``host`` makes the script's calls."""
@@ -294,6 +307,9 @@ class MontySession:
             outcome = describe(error, self._sources, self._tools, modules, limits)
             if isinstance(outcome, Failed):
                 call_id = self._script.call_ids_by_exception.get((outcome.kind, outcome.message))
+                if outcome.kind == "FileNotFoundError":
+                    message = with_input_path(outcome.message, SCRATCH, self._input_paths)
+                    outcome = replace(outcome, message=message)
                 return replace(outcome, call_id=call_id)
             return outcome
         return Crashed(message=f"the interpreter is gone: {error}")

@@ -151,6 +151,20 @@ def describe(
     return Failed(kind=kind, message=text, line=line, source=source)
 
 
+def with_input_path(message: str, scratch: str, path_by_name: Mapping[str, str]) -> str:
+    """Add the path of an input file to the message about a missing file of the same name.
+
+    Args:
+        message: The message of a FileNotFoundError.
+        scratch: The path of the scratch folder, to which relative names refer.
+        path_by_name: The paths of the input files as scripts see them, by name.
+    """
+    for name, path in path_by_name.items():
+        if f"'{scratch}/{name}'" in message:
+            return f"{message}; the input file is {path!r}"
+    return message
+
+
 def _innermost_line(error: Any, sources: Mapping[str, Source]) -> tuple[int | None, str | None]:
     """Return the number and the text of the innermost line of a script in a traceback."""
     for frame in reversed(error.traceback()):

@@ -258,6 +258,7 @@ add_to_output_files("empty.txt", "")
         async with Bench(backend) as bench:
             run = await bench.open(files=(str(path),))
             assert done(await run(f"open({visible!r}).read()")).value == "Grüße"
+            assert done(await run(f"open({path.name!r}).read()")).value == "Grüße"
             failed(await run(f"open({visible!r}, 'w')"))
         assert path.read_text(encoding="utf-8") == "Grüße"
 
