@@ -83,7 +83,7 @@ def test_snapshot_has_members_of_private_bases() -> None:
     assert f"{module}._Shown.basis: str | None" not in public_names(texts)
 
 
-def test_snapshot_has_names_outside_of_python() -> None:
+def test_snapshot_of_public_names_has_commands_settings_and_http_names() -> None:
     """One for each kind of name that files, commands and other programs use."""
     assert {
         "HTTP POST /run",

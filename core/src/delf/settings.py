@@ -342,9 +342,9 @@ def _check_addresses(
 
 
 def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...] | None:
-    """Return the names of the address fields in the annotation :class:`SentTo` of a secret.
+    """Return the names of the fields that give the address to which a secret is sent.
 
-    Return None for a secret without this annotation.
+    The secret's annotation :class:`SentTo` names these fields. Return None without the annotation.
     """
     markers = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
     return markers[-1].fields if markers else None

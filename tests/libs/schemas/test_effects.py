@@ -28,7 +28,7 @@ def test_selector_covers_what_it_matched_at_first(tmp_path) -> None:
     assert unknown({"*": "irreversible"}, path, a="2") == []
 
 
-def test_action_without_digest_is_never_known(tmp_path) -> None:
+def test_action_without_digest_needs_acceptance_each_time(tmp_path) -> None:
     path = tmp_path / "own" / "known.json"
     for _ in range(2):
         declared = DeclaredEffects({"*": "read"}, path)

@@ -181,7 +181,7 @@ async def test_interrupted_task_is_resumed_after_people_could_not_be_read(
 
 
 @pytest.mark.parametrize("action", ["resume a task", "change a person"])
-async def test_answer_hides_the_database_while_people_cannot_be_read(serve, away, action):
+async def test_error_of_unreadable_people_does_not_name_the_database(serve, away, action):
     journal, options = away
     server = await serve("boss-key", api_key="boss:boss-key", agent=options)
     await add(server, person("ada"))

@@ -49,7 +49,7 @@ async def test_logout_ends_the_session_on_all_servers(serve):
 
 
 @pytest.mark.parametrize("other", ['state={"a": 1}', "a[b]=1", 'quoted="x', "é=1"])
-async def test_session_holds_beside_any_cookie_of_another_program(serve, other):
+async def test_session_is_valid_beside_malformed_cookies_of_other_programs(serve, other):
     server = await serve(api_key=KEYS)
     async with logged_in(server) as browser:
         cookies = f"{other}; delf_session={browser.cookies['delf_session']}"

@@ -145,11 +145,10 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         # The few tools that match the task best get larger limits than the other shown tools.
         best_names = _best_names(choice, is_mentioned, matches)
         shown_names = {tool.name for tool in shown_tools}
-        other_names = (name for name in matches if name not in shown_names)
-        # Take the same budget as select_fitting(), which has chosen the shown tools.
-        text_of_omitted_names = omitted_names_text(
-            other_names, _budget_without_notes(choice.budget)
-        )
+        omitted_names = (name for name in matches if name not in shown_names)
+        # select_fitting() has chosen the shown tools so that they and these names fit this budget.
+        budget = _budget_without_notes(choice.budget)
+        text_of_omitted_names = omitted_names_text(omitted_names, budget)
     max_size = choice.budget - len(text_of_omitted_names)
     fitting_limits = (
         limits

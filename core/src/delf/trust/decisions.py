@@ -276,7 +276,10 @@ def remember(root: Path, items: Items) -> None:
 
 
 def _extended_record(root: Path, items: Items) -> str:
-    """Return the text of a folder's record, with the given files in addition to earlier ones."""
+    """Return the text of a new trust record of a folder, for the caller to write.
+
+    The new record has the files of the present record, and the given files.
+    """
     before = load_trusted(root)
     # Keep the salt of an earlier record, because its digests contain this salt.
     salt = secrets.token_hex(16) if before is None else before.salt

@@ -210,7 +210,8 @@ def _check_can_be_shown(*, is_changed: bool, exceeds_yaml_limit: bool) -> None:
     """Raise if the settings in a file cannot be shown.
 
     Args:
-        is_changed: Whether the file differs from the file that would be trusted.
+        is_changed: Whether the file was changed after its digest was computed. Trust is recorded
+            for that digest, so a person would trust another text than the shown one.
         exceeds_yaml_limit: Whether the folder has more YAML than delf parses.
 
     Raises:

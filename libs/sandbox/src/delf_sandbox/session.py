@@ -260,7 +260,8 @@ class WireSession(asyncio.BufferedProtocol):
             self.kill()  # the guest cannot stop one script
             raise
         finally:
-            # Without an outcome, as after a cancellation, _finish() was not called.
+            # _finish() does the same when the guest reports an outcome. After a cancellation or an
+            # error, nobody has called it.
             self._host = None
             self._outcome = None
             self._budget.end_script()

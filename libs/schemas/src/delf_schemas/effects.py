@@ -74,7 +74,7 @@ def description_digest(parts: Any) -> str:
     """Return a digest of a service's description of an action.
 
     Args:
-        parts: All that a user judges to declare the action's effect, as JSON data.
+        parts: The texts and schemas by which a user judges what the action does, as JSON data.
     """
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -173,7 +173,8 @@ class Runtime:
         """
         permit = self._permit_of_caller()
         is_child = request is not None and request.child is not None
-        if permit is None or is_child:  # a parent releases its permit itself
+        # A task that delegates to a child task has released its permit before it submits the child.
+        if permit is None or is_child:
             yield
         else:
             async with permit.released():

@@ -158,8 +158,8 @@ async def run_variant(
     """Run all cases with the settings of a variant.
 
     Args:
-        dataset: The data set. :meth:`Judge.use_agent_models` must have been called for its checks
-            that ask a model.
+        dataset: The data set. Before, :meth:`Judge.use_agent_models` must be called for each check
+            of the data set that asks a model.
         agent: The agent of :func:`variant_agent`.
         name: The name of the variant.
         options: The options of the run.

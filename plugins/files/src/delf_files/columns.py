@@ -207,7 +207,10 @@ def _describe_separators(numbers: Sequence[str], notation: str) -> str:
 
 
 def _describe_units(texts: Sequence[str]) -> str:
-    """Return a remark on the units of numbers, such as `` with ' €' to strip``, or nothing."""
+    """Return a remark on the units of numbers; empty if the numbers have no unit.
+
+    For ``12 EUR``, the remark is ``, with ' EUR' to strip``.
+    """
     matches = filter(None, map(_UNITS.search, texts))
     units = list(dict.fromkeys(match[0] for match in matches))
     return f", with {' or '.join(map(repr, units[:3]))} to strip" if units else ""

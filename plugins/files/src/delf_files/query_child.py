@@ -304,7 +304,10 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prepare_separated(table: dict[str, Any]) -> dict[str, Any]:
-    """Rewrite a file of separated values with commas and without a header."""
+    """Copy a CSV or TSV file in the form that DuckDB reads: with commas, without the header.
+
+    Return the table's data for the copy.
+    """
     name = table["names"][0]
     copy_path = table["copy_path"]
     try:

@@ -128,8 +128,8 @@ def _check_fields(extra: Mapping[str, Any], endpoint: Endpoint) -> None:
             raise ModelConfigurationError(
                 f"the model {endpoint.model!r}: litellm takes the field {name!r} of {EXTRA!r} for "
                 "an option of its own, and does not send it",
-                hint="set what has a model setting of its own there; the plugin model-http sends "
-                "each field",
+                hint=f"if delf has a setting for {name!r}, use that; or use the plugin model-http, "
+                "which sends every field",
             )
 
 

@@ -228,8 +228,7 @@ class _Dates:
     """Converts the texts that schemas declare as dates or times, and keeps all other values.
 
     Args:
-        validator: A validator whose schema has the target of each reference in
-            ``components/schemas``.
+        validator: A validator. All references in its schema lead to its ``components/schemas``.
     """
 
     def __init__(self, validator: Validator) -> None:

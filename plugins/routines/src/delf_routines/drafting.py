@@ -357,7 +357,7 @@ class _ScriptMerger:
 
     @property
     def case(self) -> Case:
-        """The recorded run, reduced to the calls that the merged script repeats."""
+        """The recorded run with only those calls that the merged script makes again."""
         return replace(self._recorded_run, calls=self._replay.used)
 
     async def ask(self, make_similar_agent: MakeSimilarAgent, ledger: Ledger) -> float | None:

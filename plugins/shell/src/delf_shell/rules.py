@@ -115,7 +115,7 @@ def _matches_word(pattern: str, word: str) -> bool:
 
 
 def _is_option_value(matched_part: str, *, text_before: str) -> bool:
-    """Return True if the part of an option that a wildcard matched is the option's value.
+    """Return True if a wildcard matched only the value of an option.
 
     The value of a long option follows ``=``, as in ``--file=a``. The value of a short option, as in
     ``-n5``, may only be a number, because letters would be further options.

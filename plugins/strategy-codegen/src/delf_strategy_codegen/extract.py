@@ -92,7 +92,9 @@ def find_script(text: str) -> Reading:
     may_be_json = bare_script.lstrip().startswith("[{")
     if has_call(bare_script) and not may_be_json:
         return Reading(bare_script)
-    text = _answer_text(text)  # without reasoning, up to the end of the turn
+    # The bare script had to be the whole answer. The other forms may be followed by text after the
+    # end of the turn, which is left out here.
+    text = _answer_text(text)
     marked_script = _marked_script(text)
     if marked_script is not None:
         return marked_script

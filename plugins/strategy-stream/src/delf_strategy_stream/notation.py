@@ -164,9 +164,9 @@ class FunctionCalls:
         return tuple(messages)
 
     def _tool_results(self, turn: Turn) -> list[ToolResult]:
-        """Return a result for each call of the provider, even for a call that was not made.
+        """Return a result for each call that the model requested in the provider's own form.
 
-        Providers require all these results.
+        Providers require a result for every requested call, even if the call was not made.
         """
         # The turn has results only of the calls that can be parsed, in the order of the calls.
         result_texts = (

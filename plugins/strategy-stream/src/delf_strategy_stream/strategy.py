@@ -99,7 +99,7 @@ class StreamStrategy:
 
 
 class _RefusedAnswer(NamedTuple):
-    """The reason why an answer is not the task's answer."""
+    """An answer of the model that cannot be the task's result, with the reason."""
 
     reason: str
 

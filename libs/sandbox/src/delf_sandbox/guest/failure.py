@@ -60,7 +60,7 @@ def attempt(function: Callable[[], _T], fallback: _T) -> _T:
 
 @dataclass(frozen=True)
 class ScriptLine:
-    """A line of a script: its number and its text, None if unknown."""
+    """A line of a script. Its number or its text may be unknown; then the field is None."""
 
     line: int | None = None
     source: str | None = None

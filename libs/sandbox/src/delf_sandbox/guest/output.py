@@ -175,11 +175,11 @@ class FileSender:
         if scratch is not None:
             path = _find_written_file(scratch, name, content)
             if path is not None:
-                # In ``add_to_output_files("report.csv", open_file)``, ``name`` is the name for the
-                # output file. Without content, or if both arguments are equal, ``name`` is the path
-                # of a written file.
-                is_written_file = content is NOT_GIVEN or content == name
-                output_name = path if is_written_file else name
+                # The script names the output file in ``add_to_output_files("a.csv", file)``. In
+                # ``add_to_output_files("out/a.csv")`` and in ``add_to_output_files(path, path)``,
+                # the argument is the path of the written file, whose name is kept.
+                has_own_name = content is not NOT_GIVEN and content != name
+                output_name = name if has_own_name else path
                 return self._send_file(output_name, scratch.read(path))
         if content is NOT_GIVEN:
             raise TypeError(

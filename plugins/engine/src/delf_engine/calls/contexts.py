@@ -209,9 +209,10 @@ def _consent_call(
     name: str,
     convert_edited: Callable[[Mapping[str, Any]], dict[str, Any]],
 ) -> Call:
-    """Return a call that a person approves or edits in order to consent, and that is never made.
+    """Return a made-up call that stands for a request for consent in an approval request.
 
-    The call counts as irreversible, because consent may release data out of delf's control.
+    The person approves, edits or rejects this call, but the call is never made. It counts as
+    irreversible, because consent may release data out of delf's control.
     """
     action = Action(
         name=name,

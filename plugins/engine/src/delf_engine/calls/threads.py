@@ -51,6 +51,8 @@ class ToolThreads:
                 started.
         """
         context = copy_context()
+        # The number of functions that wait, directly or through tasks, for this one: each of them
+        # holds a thread of another pool.
         level = context.get(_level, 0)
         context.run(_level.set, level + 1)
         future = self.submit(partial(context.run, function), level)

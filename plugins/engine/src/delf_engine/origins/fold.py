@@ -521,7 +521,10 @@ class Origins:
         return Origin(kind="script", trust="own")
 
     def is_in_user_words(self, text: str) -> bool:
-        """Return whether a value occurs in the user's words."""
+        """Return whether a value occurs in the user's words.
+
+        A person's answers to questions count as the user's words, too.
+        """
         return self.is_answer(text) or any(mentions(words, text) for words in self._user_texts)
 
     def is_answer(self, text: str) -> bool:

@@ -207,8 +207,8 @@ class Outline:
         """
         key = self._key_of(action, arguments, is_content)
         started_calls = self._past_calls_with(key, action, is_content)
-        # An admitted call may not have started yet, and other calls start without admission. Most
-        # calls are in both counts, so the larger count is used.
+        # Neither count is complete: an admitted call may not have started yet, and some calls start
+        # without admission. Their sum would count most calls twice.
         made_count = max(len(started_calls), self._admitted_counts[key])
         failed_count = sum(call.has_failed for call in started_calls)
         has_been_made = made_count - failed_count >= planned_count  # a failed call may be repeated

@@ -43,7 +43,8 @@ class Prices:
         if model in self._prices:
             return self._prices[model]
         names = {model, model.rpartition("/")[2]}
-        # Known spellings are in lower case: a name with capitals may be another model.
+        # The providers' spellings are all in lower case. A name with capitals is looked up only as
+        # it is written, because it may be another model, such as one of the user's own server.
         if model == model.lower():
             names |= self._providers.spellings(model)
         for name in self._prices:
