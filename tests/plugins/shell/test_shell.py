@@ -222,6 +222,25 @@ def test_invalid_rules_are_refused(options: dict[str, Any], shown: str) -> None:
         Shell(**options)
 
 
+@pytest.mark.parametrize(
+    ("rule", "shown", "absent"),
+    [
+        ({"pattern": "git log *"}, "git log *; others are blocked. A * is no option", "**"),
+        ({"pattern": "git log **"}, "git log **; others are blocked. A ** is any words", "A * "),
+        ({"pattern": "git log", "match": "prefix"}, "git log **; others", "A * "),
+        ({"pattern": "find", "match": "reading"}, "find **; others", "A * "),
+        ({"pattern": "git status"}, "git status; others are blocked. No shell", "*"),
+    ],
+)
+async def test_prompt_shows_the_patterns_and_their_meaning(
+    folder: Path, rule: dict[str, Any], shown: str, absent: str
+) -> None:
+    text = await Shell(folder=str(folder), rules=[rule]).context("Show the log")
+    assert text is not None
+    assert shown in text
+    assert absent not in text
+
+
 async def test_command_runs_inside_its_folder(shell: Shell, folder: Path) -> None:
     (folder / "a" / "x").write_text("")
     assert (await shell.run("ls", cwd="a"))["stdout"] == "x\n"

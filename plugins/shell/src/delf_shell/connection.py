@@ -46,12 +46,27 @@ class Shell(Connection[ShellSettings]):
 
     async def context(self, task: str) -> str | None:
         """Return a description of the allowed commands for the prompt."""
-        rules = ", ".join(rule.pattern for rule in self.settings.rules) or "none"
+        patterns = self._patterns()
         others = "asked about" if self.settings.default else "blocked"
+        # Without these words, models add options to any command, such as ``-5`` to ``git log``.
+        meanings: list[str] = []
+        if any("*" in pattern.replace("**", "") for pattern in patterns):
+            meanings.append(" A * is no option (-x) and no path out of the folder.")
+        if any(pattern.endswith("**") for pattern in patterns):
+            meanings.append(" A ** is any words.")
         return (
-            f"{self.name}: commands by these patterns: {rules}; others are {others}. No shell: "
-            "words, quotes, | && || ; only, no variables, wildcards or redirections."
+            f"{self.name}: commands by these patterns: {', '.join(patterns) or 'none'}; others are "
+            f"{others}.{''.join(meanings)} No shell: words, quotes, | && || ; only, no variables, "
+            "wildcards or redirections."
         )
+
+    def _patterns(self) -> list[str]:
+        """Return the rules' patterns, with ``**`` at the end of those that allow further words."""
+        patterns: list[str] = []
+        for settings, rule in zip(self.settings.rules, self._rules, strict=True):
+            allows_more = rule.words[-1] == "**" and not settings.pattern.endswith("**")
+            patterns.append(f"{settings.pattern} **" if allows_more else settings.pattern)
+        return patterns
 
     def check(self, call: ProposedCall) -> Verdict:
         """Return whether a command may run, needs approval or is refused.
@@ -87,7 +102,7 @@ class Shell(Connection[ShellSettings]):
         return NeedsApproval(reason=reason, preview=preview)
 
     def _blocked_message(self, words: tuple[str, ...]) -> str:
-        patterns = ", ".join(repr(rule.pattern) for rule in self.settings.rules) or "none"
+        patterns = ", ".join(map(repr, self._patterns())) or "none"
         blocked = f"blocked: {shlex.join(words)!r} matches no rule. Rules: {patterns}"
         if any(rule.words[0] == words[0] and rule.words[-1] == "*" for rule in self._rules):
             blocked += (
