@@ -59,6 +59,23 @@ def test_files_are_listed_by_pattern_in_name_order(files: Filesystem) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "paths"),
+    [
+        ("notes/*.md", ["notes/plan.md"]),
+        ("notes/*", ["notes/plan.md"]),
+        ("notes/**/*.txt", ["notes/deep/er/list.txt"]),
+        ("notes/deep/**", ["notes/deep/er/list.txt"]),
+        ("deep/er/*", ["notes/deep/er/list.txt"]),
+        ("other/*", []),
+    ],
+)
+def test_pattern_may_begin_with_a_root_as_listed_paths_do(
+    files: Filesystem, pattern: str, paths: list[str]
+) -> None:
+    assert [f["path"] for f in files.list_files(pattern=pattern)] == paths
+
+
+@pytest.mark.parametrize(
     ("pattern", "path", "fits"),
     [
         ("*", "a.md", True),

@@ -237,7 +237,8 @@ class Filesystem(Connection[FilesystemSettings]):
 
         Args:
             path: A root, or a folder under a root; "." for all roots.
-            pattern: The pattern of the paths, such as ``*.md`` or ``2024/**/*.pdf``.
+            pattern: The pattern of the paths below ``path``: ``*.md`` (in subfolders, too) or
+                ``2024/**/*.pdf``.
             limit: The maximum number of files; more files are an error.
         """
         files: list[FileInfo] = []
@@ -485,8 +486,12 @@ class Filesystem(Connection[FilesystemSettings]):
                 yield place
 
     def _files(self, path: str, pattern: str) -> Iterator[tuple[Place, os.stat_result]]:
-        glob = Glob(pattern)
-        return (entry for place in self._places(path) for entry in walk(place, glob))
+        for place in self._places(path):
+            patterns = [pattern]
+            # The paths of all files begin with the name of a root.
+            if path == "." and pattern.startswith(f"{place.name}/"):
+                patterns.append(f".{pattern.removeprefix(place.name)}")
+            yield from walk(place, Glob(*patterns))
 
     def _places(self, path: str) -> list[Place]:
         """Return all roots for the path ``.``, and else only the place that a path names."""

@@ -38,18 +38,27 @@ class Match(TypedDict):
 
 
 class Glob:
-    """A pattern of paths.
+    """A pattern of paths, or several of which one must match.
 
     ``*`` and ``?`` match within one name. ``**`` matches any number of folders. A pattern without
     a slash matches names in every folder.
 
     Args:
-        pattern: The pattern, such as ``*.md`` or ``2024/**/*.pdf``.
+        patterns: The patterns, such as ``*.md`` or ``2024/**/*.pdf``.
 
     Raises:
-        ToolRefusedError: If the pattern is longer than 500 characters.
+        ToolRefusedError: If a pattern is longer than 500 characters.
     """
 
+    def __init__(self, *patterns: str) -> None:
+        self._patterns = [_Pattern(pattern) for pattern in dict.fromkeys(patterns)]
+
+    def matches(self, path: Sequence[str]) -> bool:
+        """Return True if the names in a path match a pattern."""
+        return any(pattern.matches(path) for pattern in self._patterns)
+
+
+class _Pattern:
     def __init__(self, pattern: str) -> None:
         if len(pattern) > _MAX_PATTERN_CHARS:
             raise ToolRefusedError(f"a pattern has at most {_MAX_PATTERN_CHARS} characters")
