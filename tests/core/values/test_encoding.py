@@ -3,6 +3,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import io
 import itertools
 import json
 import math
@@ -226,6 +227,8 @@ def test_record_as_a_key_is_refused():
 def test_refusal_names_the_type():
     with pytest.raises(UnsupportedValueError, match="type function cannot be passed"):
         dumps(lambda: 1)
+    with pytest.raises(UnsupportedValueError, match=r"open file .*; pass what its read\(\) gives"):
+        dumps({"file": io.BytesIO(b"x")})
 
 
 def test_cyclic_or_deep_value_is_refused():

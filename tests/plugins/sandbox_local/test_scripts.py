@@ -189,6 +189,13 @@ FAILS = {
         "type object cannot be passed",
         1,
     ),
+    "an open file as an argument": (
+        "open('a', 'w').close()\nawait echo(open('a', 'rb'))",
+        "UnsupportedValueError",
+        "an open file cannot be passed; pass what its read() gives",
+        2,
+    ),
+    "an attribute of a tool": ("echo.items()", "AttributeError", "no tool 'echo.items'", 1),
 }
 
 

@@ -220,6 +220,24 @@ async def test_written_file_hides_the_input_of_the_same_name(bench, tmp_path):
     assert path.read_text() == "x"
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("open('a')", "an open file cannot be passed; pass what its read() gives"),
+        ("[len]", "len cannot be passed"),
+    ],
+)
+async def test_value_that_is_no_data_is_refused(bench, value, message):
+    host = RecordingScriptHost({"desk.add": lambda item: item})
+    run = await bench.open(host)
+    done(await run("with open('a', 'w') as f:\n    f.write('x')"))
+    outcome = failed(await run(f"await desk.add({value})"))
+    assert message in outcome.message
+    outcome = failed(await run("add_to_output_files('b', open('a'))"))
+    assert "open file cannot be passed" in outcome.message
+    assert "b" not in host.files
+
+
 async def test_unknown_action_is_reported_with_a_similar_one(bench):
     run = await bench.open(RecordingScriptHost({"desk.find": lambda: 1, "desk.close": lambda: 2}))
     outcome = failed(await run("await desk.find_all()"))

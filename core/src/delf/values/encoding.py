@@ -31,6 +31,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import io
 import json
 import pathlib
 import uuid
@@ -444,6 +445,8 @@ def _encode_other(value: Any) -> Any:
         return [_encode(item) for item in cast("Iterable[Any]", value)]
     if isinstance(value, AbstractSet):
         return _encode_set("set", value)
+    if isinstance(value, io.IOBase):
+        raise UnsupportedValueError("an open file cannot be passed; pass what its read() gives")
     raise UnsupportedValueError(
         f"a value of type {kind_name(value)} cannot be passed; use plain data: numbers, text, "
         "bytes, dates, lists, sets, tuples or dicts"

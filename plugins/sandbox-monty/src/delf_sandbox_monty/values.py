@@ -78,7 +78,7 @@ class _Copy:
 
         The method :meth:`of` copies the members, and counts the size of each.
         """
-        from pydantic_monty import MontyClassProxy
+        from pydantic_monty import MontyClassProxy, MontyFileHandle
 
         self._add_size(VALUE_BYTES)
         match value:
@@ -86,9 +86,16 @@ class _Copy:
                 return {str(name): self.of(item) for name, item in value.attributes.items()}
             case list() | tuple() | set() | frozenset() | dict():
                 return _convert_members(cast("Any", value), self.of)
+            case MontyFileHandle() if self._rejects_reprs:
+                raise UnsupportedValueError(
+                    "an open file cannot be passed; pass what its read() gives"
+                )
             # A built-in function or a type, of which Monty passes only the name.
             case _ if type(value).__module__.startswith("pydantic_monty"):
-                return str(getattr(value, "name", value))
+                name = str(getattr(value, "name", value))
+                if self._rejects_reprs:
+                    raise UnsupportedValueError(f"{name} cannot be passed: it is no data")
+                return name
             case _:
                 return value
 

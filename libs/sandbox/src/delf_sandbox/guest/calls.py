@@ -652,10 +652,19 @@ class ToolFunction(_NoValue):
             # The ``__setattr__`` of this class raises an error for every name.
             object.__setattr__(self, key, value)
 
+    @property
+    def _label(self) -> str:
+        return f"{self._connection}.{self._method}" if self._method else self._connection
+
     def __delf_misuse__(self) -> TypeError:
         """Build the error for a script that uses the action as a value."""
-        label = f"{self._connection}.{self._method}" if self._method else self._connection
-        return TypeError(misuse_message(label, methods=()))
+        return TypeError(misuse_message(self._label, methods=()))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # A script may group the actions as a vendor's library does: ``api.tickets.list()``.
+        raise AttributeError(
+            f"there is no tool '{self._label}.{name}': call the tools by their names in the task"
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._caller.call(self._connection, self._method, args, kwargs).result()
