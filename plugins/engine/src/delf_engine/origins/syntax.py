@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple, TypeAlias
 
 from delf_engine.tolerance import with_spelling_of_parameters
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def dotted(node: ast.AST) -> str:
@@ -18,6 +21,75 @@ def dotted(node: ast.AST) -> str:
             return f"{inner}.{name}"
         case _:
             return ""
+
+
+def root_of(dotted_name: str) -> str:
+    """Return the first part of a dotted name: ``mail`` of ``mail.send``."""
+    return dotted_name.partition(".")[0]
+
+
+def last_name(function: ast.expr) -> str:
+    """Return the name of a called function or method, without its module or object."""
+    return function.attr if isinstance(function, ast.Attribute) else dotted(function)
+
+
+def receiver_and_method(function: ast.expr) -> tuple[ast.expr, str]:
+    """Split a called expression: ``rows.append`` into ``rows`` and the name ``append``.
+
+    For a function such as ``len``, return the function itself and an empty name.
+    """
+    if isinstance(function, ast.Attribute):
+        return function.value, function.attr
+    return function, ""
+
+
+def names_in(node: ast.AST) -> Iterator[str]:
+    """Yield each variable name in a node, as often as the name occurs there."""
+    return (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+
+
+def base_variables(node: ast.AST) -> Iterator[str]:
+    """Yield the variables of which an expression reads a part.
+
+    For ``a.b["c"]``, yield ``a``; for ``a.get(key, b)``, yield ``a`` and ``b``. For an expression
+    of another form, yield all names in the expression.
+    """
+    match node:
+        case ast.Subscript(value=value) | ast.Attribute(value=value):
+            yield from base_variables(value)
+        # ``a.get(key, default)`` returns a part of ``a``, or the default.
+        case ast.Call(
+            func=ast.Attribute(value=value, attr="get" | "setdefault"), args=[_key, *defaults]
+        ):
+            for part in (value, *defaults):
+                yield from base_variables(part)
+        case _:
+            yield from names_in(node)
+
+
+def item_of(values: ast.expr) -> ast.expr:
+    """Return the expression ``*rows``, which stands for one item of ``rows``.
+
+    So ``for row in rows`` can be read like an assignment ``row = *rows``.
+    """
+    return ast.Starred(values)
+
+
+def imported_modules(node: ast.Import | ast.ImportFrom) -> AbstractSet[str]:
+    """Return the modules of ``import a, b``, or the module of ``from a import b``."""
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return {node.module}
+    return {each.name for each in node.names}
+
+
+def parameter_names(function: Function) -> Iterator[str]:
+    """Yield the names of a function's parameters, ``*args`` and ``**kwargs`` included."""
+    return (each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg))
+
+
+def argument_values(call: ast.Call) -> list[ast.expr]:
+    """Return the values of the positional and keyword arguments of a call."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
