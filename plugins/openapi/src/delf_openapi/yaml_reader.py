@@ -143,7 +143,11 @@ def _integer(loader: Any, node: Any) -> int:
 
 
 def _without_yaml_1_1(resolvers: Mapping[Any, list[tuple[str, Any]]]) -> dict[Any, list[Any]]:
-    """Return PyYAML's resolvers of plain values, by first letter, without those of YAML 1.1."""
+    """Return PyYAML's resolvers of plain values without the resolvers that follow YAML 1.1.
+
+    A resolver gives an unquoted value its type. The key of the mapping is the first character of
+    the values.
+    """
     return {
         first: [pair for pair in pairs if pair[0].rpartition(":")[2] not in _YAML_1_1]
         for first, pairs in resolvers.items()
@@ -151,7 +155,7 @@ def _without_yaml_1_1(resolvers: Mapping[Any, list[tuple[str, Any]]]) -> dict[An
 
 
 def _merged_mappings(node: Any) -> Iterator[Any]:
-    """Yield the mappings that a mapping merges with the key ``<<``."""
+    """Yield the mappings that the key ``<<`` of a mapping merges into it: ``a`` for ``<<: *a``."""
     for key, value in node.value:
         if key.tag == "tag:yaml.org,2002:merge":
             parts = value.value if value.id == "sequence" else [value]

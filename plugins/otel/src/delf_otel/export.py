@@ -77,7 +77,7 @@ class Export:
         )
 
     def _open_own_exporters(self, service_name: str, endpoint: str | None) -> None:
-        """Create exporters to a collector, independent of any providers of the program."""
+        """Create exporters to a collector, beside any OpenTelemetry providers of the program."""
         # Resource.create() reads the variable itself, but a name passed to it would win.
         resource = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
         self._resource = Resource.create(resource)

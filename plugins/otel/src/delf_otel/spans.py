@@ -215,7 +215,11 @@ class Spans:
         )
 
     def _parent_of(self, event: TaskStarted | TaskResumed) -> Parent:
-        """Return the parent of a task's span: a call of the parent task, or the program's span."""
+        """Return the parent of a task's span.
+
+        The parent is the call of the parent task that started this task, else the span that the
+        task's setup names. Without both, the task begins a trace of its own.
+        """
         task = None if event.parent is None else self._tasks.get(event.parent)
         if task is not None:
             span_id = task.child_call_span_ids.pop(event.task_id, task.span_id)
@@ -224,7 +228,7 @@ class Spans:
         return parent_in(event.setup) or first_of_trace
 
     def _chat(self, task: _Task, event: ModelReplied | ModelFailed) -> FinishedSpan:
-        """Return the span of a model call, and add its usage to the task's."""
+        """Return the span of a model call, and add the call's tokens to the task's usage."""
         provider = provider_of(event.model, self._providers)
         task.attributes["gen_ai.provider.name"] = provider
         task.attributes.setdefault("gen_ai.request.model", event.model)
@@ -301,7 +305,10 @@ class Spans:
         )
 
     def _approval(self, task: _Task, event: ApprovalDecided) -> FinishedSpan | None:
-        """Return the span of an approval, from the request to the decision."""
+        """Return the span of an approval, from the request to the decision.
+
+        Return None if the request was not observed.
+        """
         request = task.open_requests.pop(event.request_id, None)
         if request is None:
             return None

@@ -106,7 +106,10 @@ class SemanticPrefilter:
         return task.result() if has_vectors else None
 
     def _may_retry(self, task: asyncio.Task[CatalogVectors]) -> bool:
-        """Return True if the attempt failed and its pause, counted from its start, is over."""
+        """Return True if a task that computes vectors failed, and the pause before a retry is over.
+
+        The pause is counted from the start of the failed task.
+        """
         has_failed = task.done() and (task.cancelled() or task.exception() is not None)
         return has_failed and time.monotonic() >= self._vectors_started + PAUSE_SECONDS
 

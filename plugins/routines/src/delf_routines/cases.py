@@ -61,7 +61,7 @@ class Case:
         return json.dumps(jsonable_table, indent=2, ensure_ascii=False) + "\n"
 
     def answer_differences(self, answer: str) -> list[str]:
-        """Describe how an answer differs from the recorded one; an empty list if it does not."""
+        """Describe how an answer differs from the recorded answer; an empty list if both agree."""
         if answer.strip() == self.answer.strip():
             return []
         return [f"it answers {_short(answer)} in place of {_short(self.answer)}"]

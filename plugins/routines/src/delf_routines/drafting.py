@@ -444,7 +444,10 @@ class _MergingHost(WholeScriptHost):
         self._case = case
 
     async def run(self, code: str) -> ScriptResult:
-        """Run a script with the recorded results; fail if the script behaves differently."""
+        """Run a script with the recorded results of its calls.
+
+        If the script's calls or answer differ from the recorded run, the outcome is ``Failed``.
+        """
         self._recorded.begin()
         result = await super().run(code)
         if not isinstance(result.outcome, Done):

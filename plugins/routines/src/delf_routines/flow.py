@@ -252,7 +252,7 @@ class _VariableUses:
     def _is_harmless_variable(self, name: str, assignment: Any) -> bool:
         """Return True if all uses of an assigned variable are harmless.
 
-        In a class, the name becomes an attribute, whose uses are unknown.
+        Return False for an assignment in a class: it makes an attribute, whose uses are unknown.
         """
         return not self._in_class(assignment) and self.has_only_harmless_uses(name)
 

@@ -150,7 +150,10 @@ class Repairing(WholeScriptHost):
 
 
 def as_host(host: WholeScriptHost) -> StrategyHost:
-    """Cast a host to the protocol that strategies expect, which it implements by delegation."""
+    """Cast a host to ``StrategyHost``, the protocol that strategies expect.
+
+    ``WholeScriptHost`` implements the protocol by delegation, which type checkers cannot see.
+    """
     return cast("StrategyHost", host)
 
 

@@ -170,7 +170,11 @@ class RoutineStrategy:
 async def _warn_of_unexpected_results(
     host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str
 ) -> None:
-    """Warn of empty results, of results reused in a repair, and of an answer of another shape."""
+    """Warn of signs that a routine no longer does what it did when it was saved.
+
+    The signs are empty results, calls that a repaired script did not repeat, and an answer of
+    another shape.
+    """
     for action in guard.unexpectedly_empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
     # The repaired script did not repeat these calls: it got the results of the failed script.

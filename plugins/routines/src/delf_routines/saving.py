@@ -116,7 +116,10 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
 
 
 def _ended_scripts(events: Sequence[Event]) -> list[_EndedScript]:
-    """Return the scripts that ran to an end; not those that a person refused."""
+    """Return each script that was run, with its outcome, even if the script failed.
+
+    A script that a person refused was not run.
+    """
     ended_scripts: list[_EndedScript] = []
     latest_code = ""
     latest_index = 0
@@ -191,7 +194,10 @@ def reads_with_data(events: Iterable[Event]) -> set[str]:
 
 
 class Proposal(NamedTuple):
-    """A proposed routine, and the names in ``fixed`` that would have been its parameters."""
+    """A proposed routine, and the names of proposed parameters that stay literals.
+
+    A person names them in the argument ``fixed`` of the function that makes the proposal.
+    """
 
     routine: Routine
     kept_literals: frozenset[str]
@@ -371,7 +377,10 @@ class _LiteralFinder(ast.NodeVisitor):
                     self._visit_with_name(None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Visit the bounds of ``rows[:5]``; the key in ``row["to"]`` stays a literal."""
+        """Visit ``rows`` and the bound 5 of ``rows[:5]``, but not the key of ``row["to"]``.
+
+        A key belongs to the structure of the data, so it stays a literal.
+        """
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
             no_name = None  # in ``best = rows[:5]``, the 5 is not called ``best``
@@ -462,7 +471,7 @@ class _LiteralFinder(ast.NodeVisitor):
             self._replace(node, _f_string(value, replacements))
 
     def _numbers_to_replace(self, value: str) -> dict[str, str]:
-        """Return a mapping from number in a string to name of the number's parameter."""
+        """Return a mapping from number in a string to parameter name, for numbers of the task."""
         replacements: dict[str, str] = {}
         for match in _STANDALONE_NUMBER.finditer(value):
             if not self._is_number_of_task(match[0]):
@@ -478,7 +487,10 @@ class _LiteralFinder(ast.NodeVisitor):
         return replacements
 
     def _texts_to_replace(self, value: str) -> dict[str, str]:
-        """Return a mapping from date or quoted text in a string to name of its parameter."""
+        """Return a mapping from date or quoted text in a string to parameter name.
+
+        Texts that do not occur in the task are left out.
+        """
         replacements: dict[str, str] = {}
         dates = [match[0] for match in _DATE.finditer(value) if is_date(match[0])]
         quoted_texts = [match[1] for match in _QUOTED_TEXT.finditer(value)]
@@ -621,7 +633,10 @@ def _replacements_in(
 
 
 def _printed_f_strings(tree: ast.AST) -> Iterator[ast.JoinedStr]:
-    """Yield the f-strings that a script prints, without those in further calls."""
+    """Yield the f-strings that a script passes to ``print``.
+
+    An f-string inside of another call, such as ``print(len(f"{name}"))``, is not printed.
+    """
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or ast.unparse(call.func) != "print":
             continue

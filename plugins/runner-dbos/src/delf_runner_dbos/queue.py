@@ -67,7 +67,11 @@ class Ticket:
 
     @property
     def dbos_queue_name(self) -> str:
-        """The name of the DBOS queue. Tasks with a user are in a partitioned queue."""
+        """The name of the task's DBOS queue.
+
+        Each queue of delf has two DBOS queues: one for tasks without a user, and a partitioned one
+        for tasks with a user.
+        """
         return self.queue if self.user is None else user_queue_name(self.queue)
 
     def requeued(self) -> Self:

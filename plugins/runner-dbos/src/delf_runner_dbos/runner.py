@@ -322,7 +322,10 @@ class Runner:
     async def _refusal_of(
         self, record: TaskRecord, queued: TaskQueued, queue: QueueSettings
     ) -> DelfError | None:
-        """Return the error with which a task fails without being run; None if the task may run."""
+        """Return the error with which a task fails before it runs; None if the task may run.
+
+        A task must not run if it has lost too many runners, or if its user has no access.
+        """
         error_of_losses = _error_of_losses(record, queue)
         if error_of_losses is not None:
             return error_of_losses
@@ -397,7 +400,10 @@ class Runner:
         return _REQUEUED
 
     async def _repeat_until_done(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Retry a queue operation until the database responds; at a shutdown, wait forever."""
+        """Retry a queue operation until the database responds.
+
+        Once this runner shuts down, never return: another runner takes over the task.
+        """
         while not self._is_shutting_down:
             with self._queue_outage.track(DelfError):  # suppresses the error of work()
                 await work()
@@ -477,9 +483,9 @@ class Runner:
     async def _submit_unless_time_is_repeated(
         self, workflow_id: str, context: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Submit a schedule's task.
+        """Submit a schedule's task, and return the result of the firing.
 
-        If clocks were set back, a time of day comes twice: at the second time, submit no task.
+        When clocks are set back, a time such as 02:30 comes twice. The second time submits no task.
         """
         if repeats_time_of_day(context):
             return {"tasks": [], "note": _REPEATED_TIME_NOTE}
@@ -535,7 +541,7 @@ class Runner:
         check_may_run(user, people)
 
     async def _check_user_of_schedule(self, schedule: Mapping[str, Any]) -> None:
-        """Check the user of a schedule as :meth:`_check_user` does, once the journal responds."""
+        """Check the user of a schedule by :meth:`_check_user`; retry until the journal responds."""
         outage = Outage(_log, "a schedule waits for the people of the journal", self._journal.place)
         while True:
             try:
@@ -758,7 +764,7 @@ def _fill_routine_call(task: str, item: Any) -> str:
 
 
 def _failed_firing(schedule: Mapping[str, Any], error: DelfError) -> dict[str, Any]:
-    """Log the failure of a schedule, and return the result of its firing."""
+    """Log that a firing of a schedule failed, and return the result that DBOS stores for it."""
     _log.warning("the schedule %s failed: %s", schedule["name"], error.message)
     return {"tasks": [], "failure": error.message}
 

@@ -269,7 +269,7 @@ async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence
     """
 
     def newest_firing(client: DBOSClient) -> WorkflowStatus | None:
-        """Return the newest firing that has ended and stored digests; None without a firing."""
+        """Return the newest firing that DBOS recorded as a success; None if there is none."""
         rows = _workflows(client, 1, schedule_name=context["stored_name"], status="SUCCESS")
         return rows[0] if rows else None
 

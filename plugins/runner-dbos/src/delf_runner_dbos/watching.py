@@ -131,7 +131,7 @@ def compare_items(
 def _merge_digests(current: Sequence[str], known: Collection[str]) -> list[str]:
     """Return the digests to store as known: all current digests, then the earlier digests.
 
-    Earlier digests above a limit are dropped.
+    The last of the earlier digests are dropped if there are too many.
     """
     unique_digests = list(dict.fromkeys([*current, *known]))
     # All current items stay known: a forgotten item would count as new at the next call.
@@ -158,7 +158,10 @@ def _check_id_field(items: Sequence[Any], id_field: str | None) -> None:
 
 
 def _digest(item: object, id_field: str | None) -> str:
-    """Return the digest by which the next call recognises an item."""
+    """Return the digest of an item's id, or of the whole item if it has no id.
+
+    A later firing recognises the item by this digest.
+    """
     identity = item
     if isinstance(item, dict):
         record = cast("dict[str, Any]", item)

@@ -152,7 +152,10 @@ class Engine:
         return time.monotonic() < self._next_ping_at
 
     async def _answers_ping(self) -> bool:
-        """Return True if the engine answers a ping over a new connection."""
+        """Return True if the engine answers a ping over a new connection in time.
+
+        After a failure, :meth:`_failed_ping_recently` is true for a while.
+        """
         asking = in_own_thread(self._greet, "delf-docker")
         finished, _ = await asyncio.wait({asking}, timeout=self._ping_seconds)
         if finished and asking.exception() is None:

@@ -129,7 +129,7 @@ class LocalBackend:
         return Available(", ".join(measures))
 
     def missing_libraries(self, libraries: tuple[str, ...]) -> Mapping[str, str]:
-        """Return the packages that are not installed beside delf, with the reason."""
+        """Return a mapping from each library that scripts could not import to the reason."""
         if not libraries:
             return {}
         from delf_sandbox_local.libraries import missing_libraries

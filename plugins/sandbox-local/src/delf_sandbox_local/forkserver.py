@@ -280,9 +280,9 @@ class ForkServer:
             await asyncio.gather(sending, return_exceptions=True)
 
     def _watch(self, guest: LocalProcess) -> LocalProcess:
-        """Register a guest, so that the message about its end reaches the guest.
+        """Register a guest, so that its end is recorded when the template process reports the end.
 
-        If this message came before, record the end at once.
+        If the report came before the registration, record the end at once.
         """
         end_status = self._early_ends.pop(guest.pid, None)
         if end_status is not None:
@@ -308,7 +308,10 @@ class ForkServer:
             self._handle_message(json.loads(line))
 
     def _handle_message(self, message: dict[str, Any]) -> None:
-        """Handle a message of the template process: its start, a guest's end, or an answer."""
+        """Handle a message of the template process.
+
+        The message says that the process is ready, that a guest has ended, or answers a request.
+        """
         match message:
             case {"ready": True, "namespaces": namespaces}:
                 self.namespaces = frozenset(namespaces)

@@ -109,7 +109,10 @@ def method_name(connection: str, method: str) -> str:
 
 
 class MontyRewriting(Rewriting):
-    """The rewriting of ``await`` for Monty, which allows ``await`` in every scope."""
+    """The rewriting of tool calls for Monty, which allows ``await`` in every scope.
+
+    Methods of connections that are used as values, and calls of connections, are rewritten, too.
+    """
 
     await_everywhere = True
 
@@ -264,7 +267,10 @@ class Lowering(ast.NodeTransformer):
         _check_syntax(tree)
 
     def _collect_names(self, tree: ast.Module) -> None:
-        """Store the names in a script that the methods ``visit_…`` look up."""
+        """Store the names of modules and classes in a script, and of functions passed to ``wraps``.
+
+        The methods ``visit_…`` look up these names.
+        """
         for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 for item in node.names:
@@ -282,7 +288,10 @@ class Lowering(ast.NodeTransformer):
     # -- modules ------------------------------------------------------------------------
 
     def visit_Import(self, node: ast.Import) -> Any:
-        """Replace imports of modules by the replacements in the prelude."""
+        """Replace ``import json`` by ``json = __delf_json_module__``, and so on for other modules.
+
+        The prelude defines these objects. Imports of modules without such an object stay.
+        """
         other_imports = [item for item in node.names if item.name not in SHIMS]
         if len(other_imports) == len(node.names):
             return node
@@ -631,7 +640,10 @@ class Lowering(ast.NodeTransformer):
                 return node
 
     def _has_right_name(self, word: str) -> bool:
-        """Return True if ``__name__`` of a value is right in Monty, or is unknown."""
+        """Return True if ``word.__name__`` needs no replacement for Monty.
+
+        Monty knows the names of modules and classes. The name of a wrapper is unknown.
+        """
         return word in self._modules_and_classes or self._may_be_wrapper(word)
 
     def _may_be_wrapper(self, word: str) -> bool:

@@ -56,7 +56,10 @@ def _catches_all(handler: ast.ExceptHandler) -> bool:
 
 
 def _name_reraised(handler: ast.ExceptHandler, origin: ast.stmt) -> None:
-    """Add the caught exception to each ``raise`` without an expression in a handler."""
+    """Replace each bare ``raise`` in a handler by a ``raise`` of the caught exception.
+
+    Change nothing if the handler assigns another value to the exception's name.
+    """
     reraises = [
         node
         for node in _nodes_of_handler(handler.body)

@@ -219,7 +219,7 @@ class MontySession:
         return outcome
 
     async def _restore_tool_names(self) -> None:
-        """Bind the tool names again that earlier scripts bound to something else."""
+        """Bind tool names to their tools again if earlier scripts bound them to other values."""
         if self._reassigned_tools:
             names = self._reassigned_tools
             await self._run_in_monty(
@@ -228,7 +228,10 @@ class MontySession:
             self._reassigned_tools.clear()
 
     async def _run_to_the_end(self, prepared: Prepared) -> Outcome:
-        """Run a script and the tasks that it left running, and send the files that it wrote."""
+        """Run a script, then the asyncio tasks that it left running; send the files that it wrote.
+
+        If the script does not succeed, its tasks are not run and its files are not sent.
+        """
         outcome = await self._run(prepared.code)
         note = rebound_names_note(prepared.reassigned_tools)
         if isinstance(outcome, Failed):
@@ -490,7 +493,7 @@ class MontySession:
         raise _EXCEPTIONS["ToolArgumentError"](problem)
 
     def _unpack(self, answer: CallAnswer) -> Any:
-        """Return the value of an answer for the script, or raise its error."""
+        """Return the value in the host's answer to a call; raise if the answer is an error."""
         if isinstance(answer, Raised):
             exception_type = _EXCEPTIONS.get(answer.kind, _EXCEPTIONS["ToolError"])
             raise exception_type(answer.message)

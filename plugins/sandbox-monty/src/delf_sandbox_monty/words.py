@@ -101,7 +101,7 @@ class Source:
     lines: Sequence[int] = ()
 
     def original_line_number(self, number: int) -> int:
-        """Return the number of the line in the model's text for a line that Monty ran."""
+        """Convert the number of a line that Monty ran to the line number in the model's text."""
         if 0 < number <= len(self.lines):
             return self.lines[number - 1]
         return number
@@ -166,7 +166,10 @@ def with_input_path(message: str, scratch: str, path_by_name: Mapping[str, str])
 
 
 def _innermost_line(error: Any, sources: Mapping[str, Source]) -> tuple[int | None, str | None]:
-    """Return the number and the text of the innermost line of a script in a traceback."""
+    """Return number and text of the innermost line of a traceback that is in a model's script.
+
+    Return ``(None, None)`` if no line of the traceback is in a script.
+    """
     for frame in reversed(error.traceback()):
         source = sources.get(frame.filename)
         if source is not None:
@@ -200,7 +203,7 @@ def _explain(
 
 
 def _missing_module_message(name: str, modules: Sequence[str]) -> str:
-    """Return the message of an ImportError that names the importable modules."""
+    """Return the message for the import of a missing module, with the modules to import instead."""
     # The session may also allow modules that are missing in Monty: list only those that Monty has.
     available = sorted(module for module in modules if module in STANDARD_MODULES)
     package = name.partition(".")[0]
