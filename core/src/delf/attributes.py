@@ -80,7 +80,7 @@ class FixedAttributes:
 
 
 class FixedTable(dict[str, V]):
-    """A copy of a table of a configuration that refuses every change."""
+    """An immutable copy of a configuration's table: every change raises an error."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise FixedAttributeError(

@@ -68,7 +68,7 @@ class FileText(SourcedText):
     folder: Path
 
     def __new__(cls, text: str, folder: Path = Path()) -> Self:
-        """Create a text with the attribute ``folder``; its ``source`` is ``project``."""
+        """Create a text with the attribute ``folder``. The text's ``source`` is ``project``."""
         text_with_folder = super().__new__(cls, text)
         text_with_folder.folder = folder
         return text_with_folder
@@ -221,7 +221,10 @@ def current_trust() -> Trust:
 
 
 def _env_file_variables() -> dict[str, str]:
-    """Read the ``.env`` of the working directory; empty if missing or untrusted."""
+    """Return the variables of ``.env`` in the working directory.
+
+    Empty if the file is missing or untrusted.
+    """
     path = Path(ENV_FILE)
     if not path.exists():
         return {}

@@ -115,7 +115,7 @@ class _Kind:
 
     @property
     def rewrite_reason(self) -> str | None:
-        """The reason why the model writes another script after the event; None if it need not."""
+        """The reason for another script after this event; None if no other script has to follow."""
         return None
 
 
@@ -704,7 +704,7 @@ class ApprovalDecided(_Event):
 
     @property
     def rewrite_reason(self) -> str | None:
-        """The person and the changes that the person asked for, if any, as a sentence."""
+        """The text ``Ann asked for changes: …`` if a person asked for changes, else None."""
         if self.decision != "changes_requested":
             return None
         return f"{self.by} asked for changes: {self.reason}"

@@ -77,7 +77,7 @@ HIDDEN: Final = "**********"
 
 
 class _Hidden:
-    """A wrapper that keeps a secret value out of ``repr()`` and out of dumps of its owner."""
+    """A wrapper that hides secret values in the ``repr()`` and in dumps of a configuration."""
 
     __slots__ = ("value",)
 

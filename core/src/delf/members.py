@@ -20,7 +20,7 @@ class ProtocolMeta(_TypeOfProtocol):
     """
 
     def __instancecheck__(cls, instance: object) -> bool:  # noqa: N805 - of a metaclass
-        """Return whether an object implements the protocol, itself or by ``__getattr__``."""
+        """Return whether an object implements the protocol; ``__getattr__`` may supply members."""
         if super().__instancecheck__(instance):
             return True
         is_protocol = getattr(cls, "_is_protocol", False)  # False for an implementing class

@@ -42,7 +42,7 @@ class Providers:
         return self._by_name_or_alias.get(word.lower())
 
     def for_model(self, model: str) -> Provider | None:
-        """Return the provider of a model name.
+        """Return the provider of a model name; None if no provider has such a model.
 
         Args:
             model: The model's name, with or without ``provider/`` in front.

@@ -127,7 +127,7 @@ class Question:
                 return reply
 
     def _find_option(self, reply: object) -> str:
-        """Return the option that an answer means, ignoring case and spaces."""
+        """Return the option that an answer names, ignoring case and spaces; raise if none fits."""
         if reply in self.options:
             return cast("str", reply)
         matching_options = [

@@ -79,10 +79,10 @@ def _with_fields(cls: type, *, frozen: bool, slots: bool, kw_only: bool) -> Any:
 
 
 class _Absent:
-    """The default of parameters whose default value a factory makes for each call."""
+    """The placeholder default of a parameter whose field has a ``default_factory``."""
 
     def __repr__(self) -> str:
-        """Return the text that signatures of standard dataclasses have for such a default."""
+        """Return ``<factory>``, as in the signatures of standard dataclasses."""
         return "<factory>"
 
 

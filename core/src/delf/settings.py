@@ -306,7 +306,7 @@ def _source_of_any(value: Any) -> Source:
 
 
 def _variable_source(name: str) -> Source:
-    """Return the source of a variable; ``project`` for one from the project's ``.env``."""
+    """Return the source of a variable; ``project`` if the project's ``.env`` has the variable."""
     values_by_variable = {variable.upper(): value for variable, value in current_environ().items()}
     return source_of(values_by_variable.get(name.upper()), "environment")
 
@@ -403,7 +403,7 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
 
 
 def _list_as_json(text: str) -> str:
-    """Convert a comma-separated list to JSON, which is all that pydantic-settings reads."""
+    """Convert a list such as ``a, b`` to JSON: pydantic-settings reads lists only as JSON."""
     if text.lstrip().startswith("["):  # JSON already
         return text
     parts = [part.strip() for part in text.split(",")]

@@ -258,7 +258,7 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
 
 
 def _wrap_line(line: str, width: int, columns_in_use: int = 0) -> list[str]:
-    """Wrap a line to a width, less the columns already in use in front of the line."""
+    """Wrap a line to a width; the first line loses the columns that are already in use."""
     import textwrap
 
     if columns_in_use + len(line) <= width:

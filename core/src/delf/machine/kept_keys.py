@@ -136,7 +136,7 @@ class KeptKeys:
 
 
 def own_variables() -> dict[str, str]:
-    """Return the stored API keys as variables, overridden by this process's environment."""
+    """Return this process's environment variables, and the stored API keys not among them."""
     process = dict(os.environ)
     try:
         stored_keys = KeptKeys.here().values(process)

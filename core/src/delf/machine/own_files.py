@@ -31,7 +31,7 @@ def is_private_folder(path: Path) -> bool:
 
 
 def read_private(path: Path) -> bytes | None:
-    """Return the content of a file; None if the file is missing or accessible to other users."""
+    """Return the content of a file; None if it cannot be read or other users can access it."""
     try:
         with os.fdopen(os.open(path, READ_FLAGS), "rb") as file:
             status = os.fstat(file.fileno())

@@ -41,7 +41,7 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
 
 
 def _run(function: Callable[[], T], future: asyncio.Future[T]) -> None:
-    """Call a function in this thread, and pass its result to a future of another thread."""
+    """Call a function in this thread; pass its result or exception to another thread's future."""
     try:
         result = function()
     except BaseException as error:

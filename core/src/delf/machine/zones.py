@@ -47,7 +47,10 @@ def _zone_of_variable(tz: str) -> Zone:
 
 
 def _find_zone_file(name: str) -> Path | None:
-    """Return the file of a zone such as ``Europe/Berlin``; for an empty name, the machine's."""
+    """Return the file of a zone such as ``Europe/Berlin``; None if there is no such file.
+
+    An empty name means the machine's zone.
+    """
     if not name:
         return _LOCAL if _LOCAL.exists() else None
     paths = [Path(name)] if name.startswith("/") else [folder / name for folder in _FOLDERS]
@@ -78,7 +81,7 @@ def _iana_name(path: Path) -> str:
 
 
 def _format_fixed_offset(seconds: int) -> str:
-    """Return the POSIX rule for a zone that is a fixed number of seconds ahead of UTC."""
+    """Return the POSIX rule for an offset from UTC: ``<+0530>-5:30`` for 19,800 seconds."""
     if seconds == 0:
         return "UTC0"
     # POSIX counts offsets westwards, so their sign is the opposite of the sign in the name.

@@ -17,7 +17,10 @@ _LAST_32: Final = 0xFFFF_FFFF
 
 
 def is_public(address: Address) -> bool:
-    """Return True if an IP address, and any IPv4 address embedded in it, is public."""
+    """Return True if an IP address is public.
+
+    If an IPv6 address embeds an IPv4 address, only the IPv4 address is tested.
+    """
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast and address not in _INNER_V4
     embedded = _embedded_ipv4(address)

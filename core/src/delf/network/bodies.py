@@ -132,7 +132,11 @@ class Inflater:
             raise BodyTruncatedError("its compressed data is truncated")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
-        """Decompress received bytes, at least one, yielding chunks of at most 64 KiB."""
+        """Decompress received bytes, yielding chunks of at most 64 KiB.
+
+        Args:
+            data: At least one byte.
+        """
         if self._encoding is None:
             yield data
             return
@@ -179,7 +183,7 @@ class Inflater:
     def _window_bits(self, first_byte: int) -> int:
         """Return the ``wbits`` for zlib.
 
-        Some servers send ``deflate`` without the zlib header, which the first byte shows.
+        Some servers send ``deflate`` without the zlib header. The first byte tells the forms apart.
         """
         if self._encoding == "gzip":
             return _GZIP

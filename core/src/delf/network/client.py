@@ -276,7 +276,7 @@ class Attempts(Generic[A]):
         return not retry.is_failure or self.progress.failures < self._retries
 
     def _count(self, retry: Retry) -> None:
-        """Add the finished attempt, after which a retry is made, to the progress."""
+        """Count the finished attempt in the progress, before its retry."""
         progress = self.progress
         progress.attempts += 1
         progress.may_have_taken_effect |= retry.may_have_taken_effect

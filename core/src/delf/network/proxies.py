@@ -144,7 +144,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _scheme_of_proxy(url: str) -> str | None:
-    """Return the scheme of a proxy's URL; None if no proxy can have this URL."""
+    """Return the scheme of a proxy's URL; None if the URL is not valid for a proxy."""
     parts = split_url(url)
     if parts is None or not parts.hostname or parts.port == 0:
         return None

@@ -87,7 +87,10 @@ class Catalog:
     def _with_conflicts(
         self, record: PluginRecord, plugins_by_name: Mapping[str, list[Candidate]]
     ) -> PluginRecord:
-        """Return the record, marked as in conflict if another plugin has one of its names."""
+        """Return the record; mark a conflict if another plugin has the same name or spec.
+
+        A spec of the preferred plugin is not in conflict.
+        """
         if record.state != "loaded":
             return record
         plugin = record.plugin
@@ -178,7 +181,7 @@ class Catalog:
         return next(spec for spec, plugin in specs_with_plugins if plugin is preferred)
 
     def _chosen_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
-        """Return the preferred offer; raise an error that says how to choose between several."""
+        """Return the only or the preferred offer; raise an error that says how to choose one."""
         plugin = choose([offer.plugin for offer in offers], self._preferred_plugins, purpose)
         return next(offer for offer in offers if offer.plugin is plugin)
 
@@ -195,7 +198,7 @@ class Catalog:
         return self._chosen_offer(offers, f"{kind} {name!r}").spec
 
     def _best_matches(self, kind: str, name: str) -> list[Offer]:
-        """Return the offers of a kind with the longest matching pattern."""
+        """Return the offers of a kind with the longest pattern that matches a name, if any."""
         offers = [offer for offer in self._all_offers() if offer.spec.kind == kind]
         lengths = [_length_of_match(offer.spec, name) for offer in offers]  # 0 without a match
         longest = max(lengths, default=0)
@@ -355,7 +358,7 @@ def _has_patterns(kind: str) -> bool:
 
 
 def _length_of_match(spec: Spec, name: str) -> int:
-    """Return the length of the longest pattern of a spec that matches a name; 0 without one."""
+    """Return the length of a spec's longest pattern that matches a name; 0 if none matches."""
     matching = (pattern for pattern in spec.patterns if fnmatch.fnmatchcase(name, pattern))
     return max(map(len, matching), default=0)
 

@@ -113,7 +113,10 @@ def _discover(_cache_key: Hashable) -> tuple[Candidate, ...]:
 
 
 def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:
-    """Yield candidates for plugins that a test or program passes as name and module or object."""
+    """Yield candidates for plugins that a test or program passes as ``(name, module)`` pairs.
+
+    An object with hooks may take the place of the module.
+    """
     for name, plugin in plugins:
         yield Candidate(name=name, target=getattr(plugin, "__name__", ""), plugin=plugin)
 
@@ -208,7 +211,7 @@ def _text_in(folder: str, name: str) -> str | None:
 def _read_candidates(read_text: ReadText) -> list[Candidate]:
     """Return the plugins of one distribution.
 
-    If the metadata of a plugin is broken, return one candidate, whose ``problem`` says why.
+    If the metadata of a plugin is broken, return one candidate with the fault as ``problem``.
     """
     try:
         text = read_text("entry_points.txt") or ""

@@ -367,7 +367,7 @@ def _export_error(name: str, needed_by: str, exporting: Sequence[Candidate]) -> 
 
 
 def _block_plugin(candidate: Candidate, disabled_plugins: Iterable[tuple[str, str]]) -> Candidate:
-    """Return a plugin marked with the setting that blocks it, or unchanged if none does."""
+    """Mark a blocked plugin with the setting that blocks it; return any other plugin unchanged."""
     for name, reason in disabled_plugins:
         if _is_named(candidate, name):
             return replace(candidate, blocked=reason)

@@ -226,7 +226,7 @@ def _call_hook(hook: str, function: Any) -> list[Spec]:
 
 
 def _is_name(value: object, max_words: int) -> bool:
-    """Return True for a text of one or more words with single spaces between the words."""
+    """Return True for a text of 1 to ``max_words`` words with single spaces between them."""
     if not isinstance(value, str):
         return False
     words = value.split()

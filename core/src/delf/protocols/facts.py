@@ -212,7 +212,10 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
 
 
 def _flow_after_edit(request: ApprovalRequest, unchanged: Collection[str]) -> str | None:
-    """Return the flow warning of a request; None if the warning is about an edited argument."""
+    """Return the flow warning of a request, if any.
+
+    Return None for a warning about an argument that a person has edited.
+    """
     if request.flow is None:
         return None
     # A warning about one argument begins with its path, as in ``to[0]: …``. A warning about the
@@ -344,7 +347,7 @@ def _describe_flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
 def _hidden_character_facts(
     name: str, texts: Iterable[str], about: str = ""
 ) -> Iterator[RequestFact]:
-    """Yield facts about characters that are invisible or look like others."""
+    """Yield a fact that lists the invisible and misleading characters, if there are any."""
     characters: dict[str, None] = {}
     for text in texts:
         characters |= dict.fromkeys(hidden_characters(text))

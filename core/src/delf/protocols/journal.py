@@ -166,7 +166,7 @@ def filterable_fields() -> Mapping[str, str]:
 
 @functools.cache
 def fields_of_setup() -> Mapping[str, Sequence[str]]:
-    """Return the fields whose values come from a task's ``setup``, each with its keys there."""
+    """Return the fields with values from a task's ``setup``, each with the keys in ``setup``."""
     named = {item.name: item.metadata.get("setup_keys") for item in fields(TaskRecord)}
     return {name: keys for name, keys in named.items() if keys}
 

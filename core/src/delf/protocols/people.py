@@ -124,7 +124,7 @@ class Person:
 
     @property
     def former_users(self) -> Sequence[str]:
-        """The names, as in :attr:`user`, of the removed people who had this name before."""
+        """The ``NAME:UID`` texts of removed people who had this person's name before."""
         return [f"{self.name}:{uid}" for uid in self.former_uids]
 
 
@@ -232,7 +232,7 @@ class PersonChange:
 
 
 def _difference(before: Person | None, after: Person) -> tuple[Any, dict[str, Any]]:
-    """Return the kind of change between two versions of a person, and its details."""
+    """Return the kind of a change to a person, such as ``key added``, and the change's details."""
     all_fields = {
         "rights": after.rights,
         "scope": after.scope,

@@ -146,7 +146,7 @@ class SessionSpec:
 
     @property
     def path_by_name(self) -> dict[str, str]:
-        """The input files' paths on the host, by their names for scripts."""
+        """A mapping from the name of an input file in scripts to its path on the host."""
         names = self.file_names or tuple(Path(path).name for path in self.files)
         paths: dict[str, str] = {}
         # Of two files with one name, scripts see the first.

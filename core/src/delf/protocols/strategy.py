@@ -447,7 +447,10 @@ class SupportsChanges(Strategy, Protocol, metaclass=ProtocolMeta):
 
 
 def takes_changes(strategy: Strategy) -> bool:
-    """Return whether people who are asked for approval may request changes that a model plans."""
+    """Return True if people can request changes instead of approving or rejecting.
+
+    The model of the strategy then plans again.
+    """
     return isinstance(strategy, SupportsChanges) and strategy.takes_changes
 
 

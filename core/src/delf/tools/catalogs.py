@@ -47,7 +47,7 @@ def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry,
 
 
 def find_positions(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
-    """Return what :func:`search` finds, as the positions of the actions in the catalog."""
+    """Return the positions in the catalog of the actions that :func:`search` returns."""
     return _ranking(catalog).find(words, limit)
 
 

@@ -93,7 +93,7 @@ class _Context(NamedTuple):
         return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
 
     def enter_alias(self, alias: Any) -> _Context:
-        """Return a copy for the type that an alias stands for.
+        """Return a copy of the context for the type that an alias stands for.
 
         Args:
             alias: The alias, with its arguments if it is generic.
@@ -314,7 +314,7 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
 
 
 def _alias_in_use(field: Any, config: Mapping[str, Any], as_input: bool) -> str | None:
-    """Return the alias under which scripts see a field; None if they see its name."""
+    """Return the alias under which scripts see a field; None if scripts see the field's name."""
     if as_input:  # scripts pass the field: they use the name if pydantic accepts the name
         accepts_name = config.get("populate_by_name") or config.get("validate_by_name")
         return None if accepts_name else _alias(field)

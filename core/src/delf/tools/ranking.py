@@ -102,7 +102,7 @@ def parts_of(word: str) -> list[str]:
 
 
 def _overlapping_pairs(letters: str) -> list[str]:
-    """Return each two adjacent letters, because it is unknown where a word begins."""
+    """Split ``abc`` into ``ab`` and ``bc``, because it is unknown where a word begins."""
     return [letters[start : start + 2] for start in range(len(letters) - 1)]
 
 

@@ -245,9 +245,9 @@ class _ReadActions(NamedTuple):
 def _groups_of_resource(
     nouns: frozenset[str], groups_by_noun: Mapping[str, Sequence[_ReadActions]]
 ) -> list[_ReadActions]:
-    """Return the read actions of the resource that the nouns in an action's name express.
+    """Return the read actions about the resource that an action's name contains.
 
-    The groups with the most nouns come first.
+    ``nouns`` are the nouns in the name. The groups with the most nouns come first.
     """
     matching: list[_ReadActions] = []
     for noun in nouns:

@@ -118,7 +118,7 @@ def _with_names(text: str, records: Mapping[str, NamedRecord]) -> tuple[str, Seq
 
 @lru_cache(20_000)
 def _records_in(result_type: str) -> Sequence[str]:
-    """Return the distinct records in a type that are long enough for a name, the longest first."""
+    """Return the distinct long records in a type, the longest first: short ones get no name."""
     starts: list[int] = []
     records: set[str] = set()
     for match in _BRACE.finditer(result_type):
@@ -133,7 +133,7 @@ def _records_in(result_type: str) -> Sequence[str]:
 
 @lru_cache(20_000)
 def _whole_record(result_type: str) -> str | None:
-    """Return the record of a result that is a long record or a list of these; else None."""
+    """Return the record ``{…}`` if a type is a long ``{…}`` or ``list[{…}]``, else None."""
     match = _RECORD.fullmatch(result_type)
     if match is None or match["record"] not in _records_in(result_type):
         return None

@@ -347,7 +347,7 @@ def _lines(
 
 
 def _limits_by_record(results: Results, limits: _Limits) -> dict[str, StubLimits]:
-    """Return the limits of each named record: the largest of the tools that return the record."""
+    """Return the limits of each named record: the largest limits of a tool that returns it."""
     limits_by_record: dict[str, StubLimits] = {}
     for tool_name, result in results.items():
         for record in result.records:
@@ -377,7 +377,10 @@ def _definition(record: NamedRecord, limits: StubLimits, is_mentioned: NameTest)
 
 
 def _record_notes(record: NamedRecord) -> str:
-    """Return the notes on a record; empty if the tool's types are complete, as it has no notes."""
+    """Return the notes on a record.
+
+    Empty if the tool has no ``full_types``: complete types need no notes.
+    """
     make_full_types = record.described_by.full_types
     return "" if make_full_types is None else make_full_types().notes
 

@@ -184,7 +184,7 @@ def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
 
 
 def _with_type_in_group(group: _Group, path: Sequence[str], added_type: str) -> _Group:
-    """Return a record or list that also allows a type at a path; any other group unchanged."""
+    """Add a type to the value at a path in a record or list; return a ``Literal`` unchanged."""
     if group.opening == _LITERAL:
         return group
     key, *rest = path

@@ -255,7 +255,7 @@ class UntrustedFolder:
     variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def resolve_path(self, text: str) -> Path | None:
-        """Resolve a path within the folder; None for a path that leads out of it."""
+        """Resolve a path within the folder; None for a URL or a path outside of the folder."""
         if not text or len(text) > _LONGEST_PATH:
             return None
         is_url = "://" in text

@@ -221,7 +221,7 @@ def _text(value: Any) -> str:
 
 
 def _item_of_scalar(value: Any) -> Any:
-    """Convert a scalar that is like those of numpy; raise for any other value."""
+    """Convert a scalar with a ``dtype``, as scalars of numpy have; raise for any other value."""
     if not hasattr(value, "dtype"):  # other objects have a method item(), too
         raise TypeError("not a scalar")
     return value.item()

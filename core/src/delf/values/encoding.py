@@ -535,7 +535,7 @@ def _encode_datetime(value: dt.datetime) -> dict[str, Any]:
 
 
 def _with_fold(value: dt.datetime | dt.time, encoded: dict[str, Any]) -> dict[str, Any]:
-    """Add ``fold`` to an encoded time: it tells two equal times at the end of summer time apart."""
+    """Tag an encoded time with ``fold=1``: the later 02:30 of the night when summer time ends."""
     return {TAG: "later", "v": encoded} if value.fold else encoded
 
 
