@@ -89,7 +89,7 @@ def effects(folder: Folder) -> list[Effect]:
 
 
 class _YamlLimit:
-    """A limit of the YAML that is parsed in a folder: parsing YAML is slow."""
+    """A limit on the bytes of YAML that are parsed in a folder, because parsing YAML is slow."""
 
     def __init__(self) -> None:
         self._remaining_bytes = _MAX_YAML_BYTES
@@ -119,7 +119,7 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
 def _effects_by_type(
     name: str, path: Path, folder: Folder, yaml_limit: _YamlLimit
 ) -> Iterator[Effect]:
-    """Yield what a file makes delf do; the first test that fits decides."""
+    """Yield what a file makes delf do, judged by its suffix, permissions and first characters."""
     suffix = path.suffix.lower()
     # Python imports no file whose name ends in ".PY", so the case of this suffix counts.
     if path.suffix == ".py" or os.access(path, os.X_OK):

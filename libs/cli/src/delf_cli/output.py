@@ -53,7 +53,7 @@ class Screen:
             self.console = colours.console(sys.stderr, highlight=False, soft_wrap=True)
 
     def _colour_console(self) -> Console | None:
-        """Return a console for coloured output; None without colours or a terminal."""
+        """Return the console for a terminal or for coloured output; None for plain text."""
         # With --color=always, stderr is coloured even if it is not a terminal. In that case,
         # self.console stays None, because there is no width.
         if self.console is None and colours.has_colours(sys.stderr):
@@ -66,7 +66,7 @@ class Screen:
         return None if self.console is None else self.console.width
 
     def line(self, text: str, style: str = "") -> None:
-        """Write a line.
+        """Write a text and a line break.
 
         Args:
             text: One or more lines.

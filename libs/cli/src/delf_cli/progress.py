@@ -120,7 +120,7 @@ class Narrator:
             say("warning", event.message)
 
     def _write_verbosely(self, event: ev.Event) -> None:
-        """Write an event that only verbose output has, or has in more detail."""
+        """Write an event as verbose output shows it, such as the whole code of a script."""
         match event:
             case ev.ScriptGenerated():
                 self._script_count += 1

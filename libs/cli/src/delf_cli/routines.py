@@ -33,7 +33,10 @@ class DraftRoutine(Protocol):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Texts for a person to check: where the script still has a parameter's default value."""
+        """The places of the script that still contain a parameter's default value.
+
+        A person should check these places, because they do not change with the parameter.
+        """
         ...
 
     def keep(self) -> object:

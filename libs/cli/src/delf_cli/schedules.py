@@ -72,7 +72,7 @@ class Schedule:
 
 
 def runs_routine(setup: Mapping[str, Any]) -> bool:
-    """Return True if the setup of a schedule runs the call of a routine."""
+    """Return True if a schedule with this setup calls a routine."""
     return setup.get("flags", {}).get("strategy") == ROUTINE
 
 
@@ -131,7 +131,7 @@ async def _add_outcome(firing: Firing, journal: SharedJournal) -> Firing:
 
 
 def _rank_from_worst(state: TaskState) -> int:
-    """Return a number by which the states of tasks are sorted, the worst state first."""
+    """Return a sort key of task states: 0 if failed or stopped, 1 if unfinished, 2 if done."""
     if state in (TaskState.FAILED, TaskState.STOPPED):
         return 0
     return 2 if state.is_terminal else 1

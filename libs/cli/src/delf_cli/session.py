@@ -641,7 +641,7 @@ def _needed_flags(options: Options, record: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _needed_overrides(options: Options, record: Mapping[str, Any]) -> list[str]:
-    """Return the stored ``KEY=VALUE`` texts of ``--set`` whose key is not given now."""
+    """Return the stored ``--set KEY=VALUE`` texts, except for keys that are set again now."""
     later_keys = set(map(_overridden_key, options.overrides))
     needed_overrides: list[str] = []
     # Of several overrides of one key, only the last has an effect.

@@ -16,7 +16,7 @@ _MAX_NAME_CHARACTERS: Final = 50
 
 
 class _ShortRepr(reprlib.Repr):
-    """A ``repr`` of limited length that shows the number of bytes instead of bytes."""
+    """A ``repr`` of limited length, in which bytes appear as ``<1,024 bytes>``."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -134,7 +134,7 @@ class _UnbufferedWriter(io.BufferedWriter):
 def _open_closed_streams() -> None:
     """Open /dev/null for each closed standard stream.
 
-    Otherwise the next opened file would get the descriptor of the stream.
+    Without this, the next file to be opened would get the closed stream's descriptor.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:

@@ -117,7 +117,10 @@ class _VerifiedSourceLoader(SourceFileLoader):
 
 
 def _make_importable(folder: Path, reader: Read | None) -> None:
-    """Add a folder to ``sys.path``; with ``reader``, import only verified source text from it."""
+    """Add a folder to ``sys.path``.
+
+    With ``reader``, only verified source text is imported from the folder.
+    """
     entry = str(folder)
     if entry in sys.path:
         # A folder that the user put on the path keeps Python's finder.
