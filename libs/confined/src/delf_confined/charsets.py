@@ -151,7 +151,7 @@ def _latin_encodings(sample: bytes) -> Iterator[str]:
 
 
 def _sample_of(data: bytes) -> bytes:
-    """Return the first lines with non-ASCII bytes; without any, the beginning of the data."""
+    """Return the first lines with non-ASCII bytes; for pure ASCII, the beginning of the data."""
     lines: list[bytes] = []
     length = 0
     for line in data.splitlines(keepends=True):

@@ -102,7 +102,7 @@ class Template:
         reset_in_forks(self)
 
     def reset_after_fork(self) -> None:
-        """Leave the template process to the parent, in a forked process."""
+        """Release the template process, which belongs to the parent of this forked process."""
         self._lock = threading.Lock()
         if self._control is not None:
             self._control.close()  # the template ends when no process has the socket any more

@@ -370,7 +370,7 @@ def _parse_xml(content: bytes) -> ET.Element:
 
 
 def _main_part_name(archive: zipfile.ZipFile) -> str:
-    """Return the name of the part of a .docx that contains the text."""
+    """Return the name of the part with the text of a .docx, such as ``word/document.xml``."""
     try:
         relations = _parse_xml(archive.read("_rels/.rels"))
     except (KeyError, ET.ParseError):

@@ -109,7 +109,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
-    """Add a rule to a ruleset that allows access to a path and everything below it.
+    """Allow access to a path and everything below it, by a new rule of a ruleset.
 
     Nothing is added if the path does not exist.
     """

@@ -192,5 +192,5 @@ def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> I
 
 
 def _transitional_namespace(namespace: re.Match[bytes]) -> bytes:
-    """Convert an OOXML namespace from strict form, which libraries cannot read, to transitional."""
+    """Convert a strict OOXML namespace to the transitional form, which libraries can read."""
     return b"http://schemas.openxmlformats.org/%s/2006/%s" % (namespace[1], namespace[2])

@@ -390,7 +390,7 @@ def _allow_reading(flags_index: int) -> list[bytes]:
 
 
 def _allow_without_address() -> list[bytes]:
-    """Return instructions that allow ``sendto`` without an address and with harmless flags only."""
+    """Return BPF code that allows ``sendto`` only without an address and with harmless flags."""
     flags_index = 3
     address_index = 4
     return [
@@ -401,7 +401,7 @@ def _allow_without_address() -> list[bytes]:
 
 
 def _require_null(argument: int) -> list[bytes]:
-    """Return instructions that refuse a call unless an argument is a null pointer."""
+    """Return BPF code that refuses a system call unless an argument is a null pointer."""
     block: list[bytes] = []
     # BPF compares 32 bits at a time, so each half of the pointer is checked.
     for upper in (False, True):

@@ -99,7 +99,7 @@ class Turns:
             self._assign_permits()
 
     def _release(self, turn: Turn, now: float) -> None:
-        """Remove a call, and add its running time to that of its caller."""
+        """Remove a call, and add its running time to its caller's total."""
         if turn.began is None:  # cancelled while it waited
             self._waiting.remove(turn)
         else:
