@@ -294,7 +294,7 @@ def _logins_and_names_without_login(
 def _client_for_login(
     connection: GoogleConnection, credentials: str | None
 ) -> dict[str, Any] | None:
-    """Return the OAuth client with which a connection logs in; None if it needs no login."""
+    """Return the OAuth client with which a connection logs in; None if no login is needed."""
     settings = connection.settings
     if settings.service_account or settings.token:
         return None

@@ -190,7 +190,7 @@ def _token_at(text: str, start: int) -> tuple[str, int]:
 
 
 def _delimited_token_at(text: str, start: int) -> tuple[str, int]:
-    """Return the kind and the end of a token, such as a comment, that an opening sign begins."""
+    """Return the kind and the end of a token that begins with an opening sign, such as ``(``."""
     kind, find_end = _END_FINDERS[text[start]]
     end = find_end(text, start)
     if end:

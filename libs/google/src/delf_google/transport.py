@@ -175,7 +175,7 @@ class Transport:
         return answer
 
     async def send_unchecked(self, request: Request) -> Answer:
-        """Send a request like :meth:`send`, but return a response with an error status."""
+        """Send a request like :meth:`send`, but also return responses with an error status."""
         attempts = Attempts[Answer](
             RETRIES,
             is_repeatable=not request.send_once,
