@@ -63,7 +63,10 @@ def _add_required_reasoning(chat_messages: list[dict[str, Any]], endpoint: Endpo
 
 
 def _without_system(chat_messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Move instructions with the role "system" to the beginning of the next user message."""
+    """Move instructions with the role "system" to the beginning of the next user message.
+
+    Without a later user message, the instructions become a user message.
+    """
     merged_messages: list[dict[str, Any]] = []
     instructions = ""
     for message in chat_messages:

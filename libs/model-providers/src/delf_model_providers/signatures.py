@@ -53,14 +53,14 @@ def keep_own_signatures(request: ModelRequest, model: str) -> ModelRequest:
     """
 
     def with_own_signature(part: Part) -> Part:
-        """Return a call; without its signature if another model made the call."""
+        """Remove the signature from a call of another model; return other parts unchanged."""
         if not isinstance(part, ToolCall) or part.token is None:
             return part
         token_model, _, token = part.token.partition(_SEPARATOR)
         return replace(part, token=token if token_model == model else None)
 
     def with_own_signatures(message: Message) -> Message:
-        """Return a message with the signatures of this model only; others would be refused."""
+        """Remove the signatures of other models, which this model's provider would refuse."""
         if not any(isinstance(part, ToolCall) for part in message.parts):
             return message
         return replace(message, parts=tuple(map(with_own_signature, message.parts)))
