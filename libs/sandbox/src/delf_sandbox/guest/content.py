@@ -339,7 +339,7 @@ def _record(row: Any) -> Mapping[Any, Any] | None:
 
 
 def _cells(row: Any) -> list[Any]:
-    """Return the items of a row; any row but a list becomes the only cell."""
+    """Return the items of a row such as ``[1, 2]``; any other row becomes a single cell."""
     # Convert a row that is not a list yet, such as an array of a data library.
     items = row if _is_list(row) else plain_or_as_is(row)
     return list(items) if _is_list(items) else [items]

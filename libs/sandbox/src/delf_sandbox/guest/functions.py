@@ -247,7 +247,7 @@ class Functions:
         return ResultKind.UNKNOWN
 
     def _result_kind_of_function(self, function: Scope) -> ResultKind:
-        """Return the kind of result of calling a function of the script."""
+        """Return the kind of result that a call of this function of the script has."""
         # A decorator may replace the function.
         if function.node.decorator_list:
             return ResultKind.MAYBE_AWAITABLE if self.is_async(function) else ResultKind.UNKNOWN
@@ -299,7 +299,10 @@ class Functions:
                 return None
 
     def _write_action_of_functions_named(self, name: str | None) -> str | None:
-        """Return the first write action that a function of this name calls, in any scope."""
+        """Return the first write action that a function with this name calls; None if none does.
+
+        Functions of all scopes are searched.
+        """
         for (_, function_name), definitions in self.by_scope_and_name.items():
             if function_name == name:
                 for definition in definitions:

@@ -58,7 +58,7 @@ def missing_imports(
 
 
 class _Module(NamedTuple):
-    """The module that a name means, or the module that has the name as a member."""
+    """The module to which a name refers: the name means the module or one of its members."""
 
     name: str
     is_imported_itself: bool

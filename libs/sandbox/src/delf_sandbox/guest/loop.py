@@ -326,7 +326,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return bool(self._ready)
 
     def unretrieved_exceptions(self) -> list[BaseException]:
-        """Return the exceptions of tasks that the script never retrieved, oldest task first."""
+        """Return the task exceptions that the script never retrieved, oldest task first."""
         # asyncio's own flag for an exception that nobody has retrieved; it has no public name.
         failed_tasks = [task for task in self._tasks if task.done() and task._log_traceback]
         # The class _Task defines the hash of a task: its number in the order of creation.

@@ -246,7 +246,7 @@ class _Uses:
                 )
 
     def _outermost_expression(self, use: _Use) -> Any:
-        """Return the largest expression around a tool that still has the tool as its value."""
+        """Return the largest expression whose value is the tool, such as ``x or mail.send``."""
         node = use.node
         while True:
             parent = self._parents.get(id(node))

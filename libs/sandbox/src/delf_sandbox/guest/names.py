@@ -75,7 +75,7 @@ def rebound_names_note(rebound_names: Sequence[str]) -> str:
 
 
 class _ToolName(NamedTuple):
-    """The name of a connection or a tool function, and the action's name, empty if none."""
+    """The two parts of a tool's name: ``method`` is empty for a connection or plain tool itself."""
 
     connection: str
     method: str
@@ -231,7 +231,7 @@ class ToolNames:
 
     @staticmethod
     def _correct_method(function: ast.Attribute, methods: Sequence[str]) -> None:
-        """Replace another spelling of an action's name by the name, unless several actions fit."""
+        """Correct an action's spelling, as ``sendMail`` to ``send_mail``, if only one fits."""
         if function.attr not in methods:
             spelling = normalized_name(function.attr)
             fitting = (method for method in methods if normalized_name(method) == spelling)
@@ -347,7 +347,10 @@ class ToolNames:
             place.put(self._tool_node(node, intended_tool))
 
     def _correct_name(self, place: Place, is_called: bool) -> None:
-        """Replace another spelling of a tool's name, such as ``Shop`` or ``shop_find_orders()``."""
+        """Replace another spelling of a tool's name, such as ``Shop`` or ``shop_find_orders()``.
+
+        A call of a record's type, such as ``Order(id=1)``, becomes a call of ``dict``.
+        """
         node = place.node
         if not self._is_unknown(node.id, place.scope):
             return

@@ -168,7 +168,7 @@ def import_refusal(name: str, modules: Sequence[str]) -> str:
 
 
 def is_only_missing_here(package: str) -> bool:
-    """Return True for a package of Python that needs no other advice than the modules there are."""
+    """Return True for a standard module for which :func:`import_refusal` knows no alternative."""
     return package in sys.stdlib_module_names and package not in _INSTEAD
 
 

@@ -344,7 +344,10 @@ class Rewriting:
         )
 
     def _rewrite_loop(self, place: Place) -> None:
-        """Rewrite an ``async for`` so that it also accepts a plain iterable, such as a list."""
+        """Rewrite an ``async for`` so that it also accepts a plain iterable, such as a list.
+
+        Where ``await`` is not allowed, the loop becomes a plain ``for``.
+        """
         node = place.node
         if not is_async_node(node):
             return
@@ -452,7 +455,10 @@ class Rewriting:
         return self._initial_names.is_plain_tool(first_name)  # ``weather``
 
     def _rewrite_lazy_expression(self, place: Place) -> None:
-        """Make a lazy expression run now, or warn about it if the script never iterates it."""
+        """Make a lazy expression run now if it is a whole statement.
+
+        For any other lazy expression, warn if the script never iterates it.
+        """
         # A lazy call that is a whole statement is meant to run now; the script may iterate any
         # other lazy call later.
         helper = AS_LIST if isinstance(place.container, ast.Expr) else WATCHED_ITERATOR

@@ -211,7 +211,7 @@ class Place:
 
 
 class CallPlace(Place):
-    """A call, with whether the rewriting must not await the call in place."""
+    """The place of a call, and whether the rewriting must leave the call without ``await``."""
 
     __slots__ = ("must_not_await_in_place",)
 

@@ -113,7 +113,7 @@ def call_main_function(tree: ast.Module) -> None:
 
 
 def _call_function_named_last(tree: ast.Module) -> None:
-    """Turn the name of a function on the script's last line into a call of that function."""
+    """Turn a function's name on the last line into a call, if no argument is required."""
     match tree.body[-1:]:
         case [ast.Expr(value=ast.Name(id=word) as last) as line]:
             functions = [node for node in tree.body if isinstance(node, _FUNCTIONS)]
@@ -146,7 +146,7 @@ def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _only_defines(tree: ast.Module) -> bool:
-    """Return True if a script only defines functions, imports and constants."""
+    """Return True if a script only defines functions, classes, imports and constants."""
     for node in tree.body:
         match node:
             case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():

@@ -113,7 +113,10 @@ class ScriptHelpers:
         return lines
 
     def wait(self, value: Any) -> Any:
-        """Block until an awaitable is done, running other tasks meanwhile."""
+        """Block until an awaitable is done, running other tasks meanwhile; return its result.
+
+        Any other value is returned unchanged.
+        """
         if inspect.isawaitable(value):
             return self._loop.block(as_coroutine(value))
         return value
@@ -194,7 +197,7 @@ def _is_new(generator: Generator[Any, Any, Any]) -> bool:
 
 
 def _as_generator(iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
-    """Yield the items of an iterable, as a generator, whose state :func:`_is_new` can tell."""
+    """Yield the items of an iterable. :func:`_is_new` needs a generator to see if it has begun."""
     yield from iterable
 
 
