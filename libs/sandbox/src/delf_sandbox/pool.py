@@ -69,7 +69,7 @@ class SessionPool(Generic[S, K]):
         self._loop = None
 
     async def take(self, kind: K) -> S:
-        """Return an idle or new session of a kind, which is in use until it is closed."""
+        """Return an idle or new session of a kind; the session is in use until it is closed."""
         self.abandon_sessions_of_other_loop()
         self.closed = False  # a closed pool opens again when a session is taken
         session = self._take_idle(kind) or await self._start_for_caller(kind)
@@ -152,7 +152,7 @@ class SessionPool(Generic[S, K]):
             raise
 
     def _close_abandoned(self, starting: asyncio.Task[S]) -> None:
-        """Close the session of a finished start, unless the start failed."""
+        """Close the session that a start has made; do nothing if the start failed."""
         if not starting.cancelled() and starting.exception() is None:
             self.run_in_background(starting.result().aclose())
 

@@ -103,7 +103,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a small buffer for the next read, or a large one within a large frame."""
+        """Return the buffer for the next read: large within a large frame, otherwise small."""
         is_within_large_frame = self._reader.pending >= _SMALL_READ_SIZE
         if is_within_large_frame:
             return self._buffer
@@ -164,7 +164,10 @@ class WireSession(asyncio.BufferedProtocol):
         self._handle_payloads()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the calls, and set the outcome of the running script to the reason for the end."""
+        """Cancel the calls, and end the running script.
+
+        The script's outcome states how the process ended.
+        """
         self._is_lost = True
         # This wakes ready(), which then asks how the process ended.
         if not self._booted.done():
@@ -467,7 +470,7 @@ def _parse_and_measure(payload: bytes) -> _ParsedFrame:
 
 
 def _crash_of(error: Exception) -> Crashed:
-    """Return the outcome of a script after an error in handling one of its frames."""
+    """Return the outcome of a script after one of its frames could not be handled."""
     if isinstance(error, WireError):
         return Crashed(message=error.message, by_script=True)
     _log.error("a frame of the sandbox could not be handled", exc_info=error)

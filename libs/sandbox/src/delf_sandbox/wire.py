@@ -79,7 +79,7 @@ def size_in_memory(payload: bytes) -> int:
 
 
 def _count_values(payload: bytes) -> int:
-    """Count the values of a payload, with ``_VALUES_PER_DICT`` more values for each dict."""
+    """Count the values of a payload; a dict counts as ``1 + _VALUES_PER_DICT`` values."""
     value_count = cost(payload)
     # cost() is fast, but it also counts separators inside texts as values. Count exactly if the
     # values seem to take more memory than the payload itself.

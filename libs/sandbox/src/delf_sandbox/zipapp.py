@@ -25,7 +25,7 @@ _EMPTY_FILES = (
 
 
 def _read_sources() -> dict[str, str]:
-    """Return a mapping from file name in the archive to source text."""
+    """Return the source text of each file of the archive, by the file's name in the archive."""
     files: dict[str, str] = dict.fromkeys(_EMPTY_FILES, "")
     for module in _CORE_MODULES:
         name = module.__name__.replace(".", "/")
@@ -65,7 +65,10 @@ def guest_digest() -> str:
 
 
 def _compile_source(name: str, source: str) -> bytes:
-    """Compile a source to the content of a .pyc file, which is never checked for changes."""
+    """Compile a source to the content of a .pyc file.
+
+    Python never compares the file with its source.
+    """
     # optimize=2 leaves out docstrings and assertions, which no process of a guest needs.
     code = compile(source, name, "exec", dont_inherit=True, optimize=2)
     # By PEP 552, these flags mean that the file has a hash of its source, which Python does not

@@ -304,7 +304,7 @@ class _Arguments:
         return checked
 
     def _argument_with_invalid_none(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
-        """Return the name of the faulty argument if the argument's value is None, else None."""
+        """Return the name of the argument that is faulty because its value is None, if any."""
         arg = self._argument_name(fault.path[0]) if fault.path else ""
         if arg in arguments and arguments[arg] is None:
             return arg

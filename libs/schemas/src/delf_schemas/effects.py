@@ -130,7 +130,7 @@ class DeclaredEffects:
         return applied
 
     def _cover_first_matches(self) -> None:
-        """Cover the present matches of each selector that covers no action yet."""
+        """For each selector that covers no action yet, cover the actions that match it now."""
         covered = self._load()
         is_file_usable = self._problem is None  # _load() sets the problem
         first_matches = {
@@ -172,7 +172,11 @@ class DeclaredEffects:
         return digests
 
     def _load(self) -> dict[str, set[str]]:
-        """Return the covered actions; read them from the file on the first call."""
+        """Return the digests of the covered actions by selector.
+
+        The first call reads the file. If the file is unusable, no action is covered, and the
+        reason is stored for the user.
+        """
         if self._covered is None:
             try:
                 self._covered = self._read()

@@ -144,13 +144,18 @@ def _python_name(name: str, prefix: str) -> str:
 
 
 def short_hash(text: str, digest_size: int = 4) -> str:
-    """Return a short stable hash of a text, for a unique name; two characters for each byte."""
+    """Return a short stable hash of a text as hexadecimal digits, for a unique name.
+
+    Args:
+        text: The text.
+        digest_size: The number of bytes; each byte is written as two digits.
+    """
     data = text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=digest_size).hexdigest()
 
 
 def unique(name: str, used_names: Container[str], *suffixes: str) -> str:
-    """Return a name that is not used yet: ``name``, ``name_suffix``, or ``name_2`` and so on."""
+    """Return the first unused name: ``name``, ``name_suffix``, or ``name_2`` and so on."""
     if name not in used_names:
         return name
     for suffix in suffixes:

@@ -173,7 +173,10 @@ def visible_types(shown_type: str, undeclared_types: Iterable[Found]) -> set[Fou
 
 
 def place_of(path: Iterable[str | int]) -> Place:
-    """Replace each list index in a path by ``*``, so that all items of a list share one path."""
+    """Replace each list index in a path by ``*``: ``("to", 0)`` becomes ``("to", "*")``.
+
+    All items of a list then share one path.
+    """
     return tuple(ANY_INDEX if isinstance(part, int) else part for part in path)
 
 

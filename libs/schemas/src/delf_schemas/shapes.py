@@ -694,7 +694,7 @@ class _ObjectReader:
 
 
 def _object_without_parts(resolved: dict[str, Any], kind: Any, *, allows_null: bool) -> Merged:
-    """Return the object that a schema describes without its ``allOf``."""
+    """Return the object that a schema describes, ignoring the schema's ``allOf``."""
     properties: Any = resolved.get("properties")
     additional: Any = resolved.get("additionalProperties")
     has_additional_schema = isinstance(additional, dict) and "not" not in additional
@@ -753,14 +753,17 @@ def _merge_two(first: Merged, second: Merged) -> Merged:
 
 
 def _refined(common: Merged, choice: Merged) -> Merged:
-    """Merge an object with one of its alternatives, whose properties are more precise."""
+    """Merge an object with one of its alternatives.
+
+    If both have a property, take that of the alternative, which is more precise.
+    """
     merged = _merge_two(common, choice)
     merged.properties |= choice.properties
     return merged
 
 
 def list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:
-    """Return the list that a keyword of a schema has; an empty list if it has none."""
+    """Return the list at a keyword of a schema; an empty list if there is no list."""
     items = schema.get(keyword)
     return cast("list[Any]", items) if isinstance(items, list) else []
 
@@ -775,7 +778,7 @@ def _alternatives(schema: Mapping[str, Any], keyword: str) -> list[Any]:
 
 
 def _only_requires(choice: Any) -> bool:
-    """Return True if an alternative has no other rule than ``required``."""
+    """Return True if an alternative adds no property, as ``{"required": ["name"]}``."""
     if not isinstance(choice, dict):
         return False
     # ``not`` excludes values, and adds no property that the merged object would have to show.
