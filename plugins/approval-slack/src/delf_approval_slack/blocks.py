@@ -175,7 +175,7 @@ def _fact_text(fact: RequestFact, files: dict[str, str]) -> str:
 
 
 def _file_name(fact: RequestFact, files: Mapping[str, str]) -> str:
-    """Return a name for a file with a fact's text; no other file of ``files`` has the name."""
+    """Return a name for the file with a fact's text; the name is not in ``files`` yet."""
     stem = re.sub(r"\W+", "_", fact.label).strip("_")[:60] or fact.kind.value
     suffix = ".py" if fact.kind is FactKind.CODE else ".txt"
     name = f"{stem}{suffix}"

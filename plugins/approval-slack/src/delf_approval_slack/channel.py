@@ -651,7 +651,7 @@ async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | No
 
 
 def _needs_others(request: ApprovalRequest) -> bool:
-    """Return True if somebody else must approve the call after a person has edited the call."""
+    """Return True if a person who edits the call may not approve the edited call."""
     rule = ApprovalRule.from_data(request.rule)
     return rule is not None and rule.needs_others
 

@@ -369,7 +369,7 @@ def _close_frame(lines: Iterator[str], colour: str) -> list[str]:
 
 
 def _menu(request: ApprovalRequest, *, edited: bool, omitted_chars: int) -> str:
-    """Return the keys with their labels, and how many characters of the request are not shown."""
+    """Return the line with the possible keys, and with the number of characters not shown."""
     plural = "" if omitted_chars == 1 else "s"
     note = f", {omitted_chars:,} character{plural} unseen" if omitted_chars else ""
     question = request.question

@@ -191,7 +191,10 @@ def _start_fields(event: TaskQueued | TaskStarted) -> dict[str, Any]:
 
 
 def _request_fields(event: ApprovalRequested) -> dict[str, Any]:
-    """Return the fields of the record for an approval request, which the file calls a question."""
+    """Return the fields of the record for an approval request.
+
+    In the file, an approval request is called a ``question``.
+    """
     fields = {"what": "question", "request": event.request_id, **_call_fields(event)}
     # The facts that an approval channel shows to the person beside the call, each with a label.
     shown: dict[str, Any] = {}

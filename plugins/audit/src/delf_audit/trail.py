@@ -183,7 +183,7 @@ class AuditTrail:
             )
 
     def _unproven(self, given_digest: str | None) -> tuple[str, ...]:
-        """Return descriptions of what a verification without a key or a digest does not prove."""
+        """Return texts about what a verification does not prove without a key or a digest."""
         unproven: list[str] = []
         if self._key is None:
             unproven.append(NO_KEY)
@@ -211,7 +211,11 @@ class AuditTrail:
             )
 
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-        """Yield each line of the file, and its record; None if the line is damaged."""
+        """Yield each line of the file with its record; the record is None for a damaged line.
+
+        Raises:
+            ConfigurationError: If the file cannot be read.
+        """
         try:
             file = self.path.open("rb")
         except OSError as error:

@@ -158,7 +158,7 @@ class Chat(FixedAttributes):
         return cls(**options)
 
     def in_memory(self) -> Chat:
-        """Return this chat if it is in memory; otherwise a new one in memory with the same id."""
+        """Return this chat if it is in memory; otherwise a new chat in memory with the same id."""
         if self.persist:
             return Chat(conversation_id=self._conversation)
         return self

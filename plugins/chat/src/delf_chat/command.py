@@ -167,7 +167,7 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
             return await Repl(agent, reader, session_options).run()
 
     def keep_resumable() -> None:
-        """Keep the task that a shutdown interrupts resumable by another process."""
+        """Let another process resume the task that a shutdown interrupts, if the chat is stored."""
         if chat.persist and setup.is_journalled:
             for agent in started_agents:
                 keep_cancelled_tasks_resumable(agent)

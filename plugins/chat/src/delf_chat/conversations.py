@@ -49,7 +49,7 @@ class _RemovedRow(TypedDict):
 
 
 def _shared_options(row: type) -> Callable[[F], F]:
-    """Make the options that all conversation commands share.
+    """Return a decorator that adds the options that all conversation commands share.
 
     Args:
         row: The class that describes the command's JSON.

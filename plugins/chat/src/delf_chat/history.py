@@ -76,7 +76,10 @@ async def apply_transform(
 def _list_or_awaitable(
     transform: Transform, messages: list[ChatMessage]
 ) -> list[Any] | Awaitable[Any]:
-    """Call a transform; return its messages, or for an async function the awaitable of them."""
+    """Call a transform, and return its messages.
+
+    If the transform is an async function, return an awaitable of the messages.
+    """
     result = transform(messages)
     return result if inspect.isawaitable(result) else _as_list(result)
 

@@ -30,7 +30,10 @@ class _Entry:
     updated_at: float = 0.0
 
     def remove_messages(self, removed_at: float) -> None:
-        """Remove all messages and the summary, but go on counting positions from the last one."""
+        """Remove all messages, the title and the summary.
+
+        The position of the next message is counted from the last removed message.
+        """
         self.messages = []
         self.summary = None
         self.title = ""

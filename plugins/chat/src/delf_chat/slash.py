@@ -58,7 +58,10 @@ class Tally:
         self.failed = 0
 
     def line(self) -> str:
-        """Return the number of tasks and all costs, including summaries and child tasks."""
+        """Return the number of tasks, the costs and the tokens as a line of text.
+
+        Costs and tokens include summaries and child tasks.
+        """
         status = self._agent.status()
         usage = self._agent.usage - self._initial_usage
         # A budget reset lowers the total.
@@ -104,7 +107,7 @@ async def run_slash_command(text: str, agent: Agent, screen: Screen, tally: Tall
 
 @dataclass(frozen=True)
 class _Session:
-    """The slash commands as methods, whose argument is the text after the command's name."""
+    """The slash commands as methods; each method gets the text after the command's name."""
 
     agent: Agent
     screen: Screen

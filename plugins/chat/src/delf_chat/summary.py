@@ -90,7 +90,7 @@ async def summarize_old_messages(
 
 
 def _trust_of(state: ConversationState, batch: Sequence[ChatMessage]) -> Trust:
-    """Return ``own`` if the summary and the messages contain no data from others."""
+    """Return ``own`` if summary and messages contain no data from others, else ``outside``."""
     is_own = state.summary is None or state.summary_trust == "own"
     if is_own and all(message.is_own for message in batch):
         return "own"
