@@ -309,7 +309,10 @@ def _variable_prefix(name: str) -> str:
 
 
 def _origin_of(variable: str, *, is_stored_key: bool) -> str:
-    """Return a variable's name, with a prefix if it comes from ``.env`` or ``delf keys``."""
+    """Return the origin of a variable: ``delf keys: NAME``, ``.env: NAME``, or only ``NAME``.
+
+    The name alone stands for the environment of the process.
+    """
     if variable in os.environ:
         return variable
     store = "delf keys" if is_stored_key else ".env"
@@ -351,7 +354,7 @@ def _value_in_section(project: Project, key: str) -> Any:
 
 
 def _agent_value(project: Project, full_key: str, keys: Sequence[str]) -> Any:
-    """Return the value at the keys of nested tables in ``[agent]``; without keys, the section."""
+    """Return the value at a path of keys in ``[agent]``; without keys, the whole section."""
     from delf_engine.project.files import check_agent_key
 
     written_values = project.agent_values.resolve(project.environ)

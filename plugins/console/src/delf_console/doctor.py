@@ -244,7 +244,10 @@ def _add_result_of_task_start(
 
 
 def _without_problem(finding: Finding) -> Finding:
-    """Turn a problem into a note, because a task could start in spite of the problem."""
+    """Turn a problem into a note, because a task could start in spite of the problem.
+
+    Problems of the journal and of the model's server stay problems.
+    """
     if finding.status != "problem":
         return finding
     # A start proves nothing here: a task may start without the journal, and does not ask the

@@ -49,7 +49,7 @@ class _VerboseRow(_ConnectionRow):
     """The JSON of ``delf inspect --verbose``.
 
     Args:
-        settings: The settings of its type.
+        settings: The settings of the connection's type.
     """
 
     settings: list[dict[str, Any]]
@@ -186,7 +186,7 @@ def _row(
 
 
 def _why_unusable(connection: Any, actions: Sequence[Action]) -> str | None:
-    """Return why an agent would refuse a connection of delf.toml; None if it would not."""
+    """Return why tasks cannot use a connection of ``delf.toml``; None if they can."""
     from delf_engine.toolset import check_connection_names, check_permissions
 
     try:
@@ -262,7 +262,7 @@ def _permissions(connection: Any, action: Action) -> dict[str, bool]:
 
 
 def _settings(connection: Any, connection_name: str) -> Iterator[dict[str, Any]]:
-    """Yield the settings of a connection, or of a connection's class, with their variables."""
+    """Yield each setting of a connection or connection class, with its environment variable."""
     settings: type[PluginSettings] | None = getattr(connection, "Settings", None)
     if settings is None:
         return

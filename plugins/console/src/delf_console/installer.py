@@ -153,7 +153,10 @@ def _python_option() -> list[str]:
 
 @contextmanager
 def _empty_private_folder() -> Generator[Path]:
-    """Make a temporary folder in delf's cache, so that uv finds no settings of other projects."""
+    """Make a temporary folder in delf's cache, in which the installer runs.
+
+    In a project's folder, uv would use the settings of the project.
+    """
     cache = user_folder("cache") / "install"
     try:
         make_private_folder(cache)

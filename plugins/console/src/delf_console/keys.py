@@ -176,7 +176,7 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
 
 
 def _find_provider(providers: Providers, name: str) -> Provider | None:
-    """Return the provider with a name, or with an environment variable of this name."""
+    """Return the provider with this name, or with a key variable of this name."""
     # Providers have names with "_" (azure_ai), and a few have aliases with "-" (google-vertex).
     provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
     if provider is not None:

@@ -59,7 +59,10 @@ class _Offer:
 
     @property
     def api_key(self) -> str | None:
-        """The setting ``api_key``; None to look the provider's key up when the model is asked."""
+        """The setting ``api_key``; None if the provider's own key is used.
+
+        A server with a ``base_url`` gets the value ``NO_KEY``, because it must not get that key.
+        """
         if self.base_url is not None:  # a server that must not get the provider's key
             return NO_KEY
         return None
@@ -116,7 +119,7 @@ def quickstart(
     offers = list(_find_offers(base_url, state.discover().providers))
 
     def choose_and_try(typed: str) -> _Offer:
-        """Return the model of a typed number or name, after a call that tries the model."""
+        """Return the model that a person chose by number or name, and call it once as a trial."""
         chosen = _choose_offer(typed, offers, base_url)
         if not no_call:
             click.echo(f"asking {chosen.model} …", err=True)
@@ -129,7 +132,10 @@ def quickstart(
         return chosen
 
     def read_and_try(typed: str) -> str:
-        """Return the section of a typed database, after reading the database's tables."""
+        """Return the section of ``delf.toml`` for a typed database; empty for no database.
+
+        First, read the tables of the database as a trial.
+        """
         url = _database_url(typed)
         if url is None:
             return ""

@@ -302,7 +302,7 @@ def _show_calls(calls: Sequence[ToolCallTrace], command_for_all: str) -> None:
 
 
 def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
-    """Write each model call with the messages that the call before did not have."""
+    """Write each model call, with the messages that were not in the previous model call."""
     from delf_engine.views.prompts import prompts_of
 
     prompts = prompts_of(events)

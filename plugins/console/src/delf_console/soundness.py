@@ -130,7 +130,10 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
 
 
 def _action_problems(factory: type) -> Iterator[str]:
-    """Yield the problems of a connection class whose actions are its methods."""
+    """Yield the problems of a connection class's actions.
+
+    Only a class whose actions are its methods is checked.
+    """
     from delf.tools.action import actions_of
     from delf.tools.connection import Connection
     from delf.tools.signature import ArgumentValidator
@@ -156,7 +159,7 @@ def _action_problems(factory: type) -> Iterator[str]:
 
 
 def _missing_features(spec: Spec, factory: type) -> Iterator[str]:
-    """Yield features that a spec declares but its factory does not implement."""
+    """Yield a problem for each feature that a spec declares but its factory does not implement."""
     claims: list[tuple[str, type]] = []  # the field of the spec, and the protocol it claims
     if isinstance(spec, JournalSpec) and spec.shared:
         claims.append(("shared", shared_journal.SharedJournal))
@@ -290,7 +293,10 @@ def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
 
 
 def _check_requirement_on_delf(distribution: metadata.Distribution) -> Iterator[str]:
-    """Yield a fault if a plugin does not require delf, from a version and up to a version."""
+    """Yield a fault if a plugin does not require delf.
+
+    Also yield a fault if the required version has no lower or no upper bound.
+    """
     from packaging.requirements import Requirement
 
     delf_requirements: list[Requirement] = []
@@ -328,7 +334,7 @@ def _check_requirements(distribution: metadata.Distribution) -> Iterator[str]:
 
 
 def _check_top_folders(distribution: metadata.Distribution, module: str) -> Iterator[str]:
-    """Yield further folders with modules, such as ``tests``, that would be installed."""
+    """Yield a fault for each further folder with modules that is installed, such as ``tests``."""
     top_folders: set[str] = set()
     for file in distribution.files or ():
         *folders, _name = file.parts
@@ -517,7 +523,7 @@ def _catches_import_error(node: ast.Try | ast.With) -> bool:
 
 
 def _name_collisions(record: PluginRecord) -> Iterator[str]:
-    """Yield a problem for each name, such as ``sql``, that one of delf's own plugins has, too."""
+    """Yield a problem for each name of a plugin, such as ``sql``, that delf's own plugins use."""
     for kind, names in record.kinds.items():
         for name in names:
             owner = package_of(kind, name)

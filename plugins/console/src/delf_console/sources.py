@@ -271,7 +271,7 @@ def _requirement_of_extra(line: str, extra: str) -> str:
 
 
 def _wheels(folder: Path | None) -> Mapping[str, Package]:
-    """Return a mapping from name to the newest wheel of each of delf's own packages."""
+    """Return the newest wheel in a folder of each of delf's own packages, by package name."""
     paths = folder.resolve().glob("delf_*.whl") if folder else ()
     wheels: dict[str, Package] = {}
     for path in sorted(paths, key=_version):  # a newer wheel replaces an older one
@@ -363,7 +363,7 @@ def _plugin_meant_by(name: str) -> str | None:
 
 
 def _similar_plugin(name: str, min_similarity: float) -> str | None:
-    """Return the short name of the plugin of delf whose name is most similar.
+    """Return the short name of delf's own plugin with the most similar name.
 
     None if no name is similar enough.
     """

@@ -156,7 +156,10 @@ def _folder_of(option: str) -> str:
 
 
 def _name_of(argument: str) -> str | None:
-    """Return the distribution name of an argument of ``pip install``; None for an option."""
+    """Return the distribution name of an argument of ``pip install``, also of an editable folder.
+
+    None for any other option.
+    """
     if argument.startswith(_EDITABLE):
         folder = Path(argument.removeprefix(_EDITABLE).partition("[")[0])
         try:

@@ -177,7 +177,7 @@ def _journal_section(folder: Path) -> str:
 
 
 def _write_config(folder: Path, text: str, *, is_temporary: bool) -> list[str]:
-    """Write a shop's ``delf.toml``, and return the options of a trusted use of the file."""
+    """Write a shop's ``delf.toml``; return the options with which ``delf`` uses and trusts it."""
     file = folder / _CONFIG_FILE
     write_private(file, text.encode())
     options = ["--config", str(file)]
@@ -235,7 +235,10 @@ def shop_config(model: str, folder: Path) -> str:
 
 
 def _quote_toml(text: str) -> str:
-    """Quote a text for ``delf.toml``, with ``$`` doubled, which would begin a variable."""
+    """Quote a text for ``delf.toml``.
+
+    Double each ``$``, because a single ``$`` begins a variable.
+    """
     return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
 
 

@@ -378,7 +378,7 @@ def _revision(document: Mapping[str, Any]) -> str:
 
 
 def _changed_lines(call: ProposedCall, document: Mapping[str, Any]) -> list[str]:
-    """Return lines about the text of a document that a call would change."""
+    """Return lines about the text that a call would change in a document."""
     if call.action == "rewrite":
         return _difference(document, str(call.arguments["markdown"]))
     if call.action in ("replace", "format"):
@@ -433,7 +433,10 @@ def _info(document: Mapping[str, Any]) -> DocumentInfo:
 
 
 def _point_in_new_last_paragraph(document: Mapping[str, Any]) -> InsertionPoint:
-    """Return an insertion point in the last paragraph, or if that has text, in a new paragraph."""
+    """Return the insertion point in the last paragraph.
+
+    If the last paragraph has text, the point is in a new paragraph after it.
+    """
     last = list(paragraphs(document))[-1]
     end = int(last["endIndex"]) - 1  # before the line break that ends every document
     if not plain_text(last).strip("\n"):

@@ -99,7 +99,10 @@ def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
 
 
 def _is_ordered(bullet: Node, lists: Node, depth: int) -> bool:
-    """Return True if a list item has a number or letter; its level's ``glyphType`` tells."""
+    """Return True for an item of a list with numbers or letters, as opposed to bullets.
+
+    The ``glyphType`` of the item's level tells.
+    """
     list_properties: Node = lists.get(str(bullet.get("listId"))) or {}
     properties: Node = list_properties.get("listProperties") or {}
     levels: Sequence[Node] = properties.get("nestingLevels") or ()

@@ -519,7 +519,10 @@ class Drive(GoogleConnection):
 
 
 def _is_changed(record: Mapping[str, Any], body: dict[str, Any], new_folder: str | None) -> bool:
-    """Return True if a file has the metadata in a request's body, and is in the new folder."""
+    """Return True if a file already is as a request would make it.
+
+    The file has the metadata in the request's body, and is in the new folder, if there is one.
+    """
     is_in_folder = new_folder is None or record.get("parents") == [new_folder]
     return is_in_folder and body.items() <= record.items()
 

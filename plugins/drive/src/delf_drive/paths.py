@@ -91,7 +91,7 @@ class PathResolver:
         self._transport.headers[_RESOURCE_KEYS_HEADER] = ",".join(pairs[-_MAX_KEYS:])
 
     async def _find(self, reference: str) -> dict[str, Any]:
-        """Return the file with a URL, an id or a path, or the shortcut to a file."""
+        """Return the file that a URL, an id or a path names; the file may be a shortcut."""
         text = reference.strip()
         if text.startswith("https://"):
             key = file_id(text)
