@@ -213,7 +213,7 @@ def _check_name(name: str, kind: str, package: str) -> None:
 
 
 def _reserved_use(name: str, kind: str) -> str | None:
-    """Return what a name is reserved for; None if a plugin of the kind can have the name."""
+    """Return why a plugin of a kind cannot have a name; None if it can."""
     if name in _RESERVED_NAMES:
         return "it stands for delf itself"
     _, spec_class = _HOOKS[kind]

@@ -66,7 +66,10 @@ class Contract:
     """The keys and passwords of the tested objects, in addition to those in ``SecretStr``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap the class's async tests with :func:`guarded`; disable tests without their flags."""
+        """Wrap the class's async tests with :func:`guarded`.
+
+        Disable the inherited tests that a flag of the class switches off.
+        """
         super().__init_subclass__(**options)
         install_audit_hook()
         for name, function in _test_functions(cls):
@@ -211,7 +214,7 @@ LOOP_ITERATIONS: Final = (0, 1, 2, 3, 5, 8, 13)
 
 
 async def opened(make: Callable[[], Any]) -> Any:
-    """Call a fixture that opens something, which may be a plain or an async function."""
+    """Call a plain or async function that opens something, and return what it has opened."""
     made = make()
     return await made if inspect.isawaitable(made) else made
 

@@ -28,7 +28,10 @@ _START_TIME = 19
 
 
 class ProcessId(NamedTuple):
-    """A pid and the start time of its process, which tells a reused pid from the first use."""
+    """A pid with the start time of its process.
+
+    If another process reuses the pid, its start time is different.
+    """
 
     pid: int
     start_time: str
@@ -47,7 +50,7 @@ class Running:
 
 
 class Bench:
-    """A context manager that opens sessions of a backend and closes all of them at its end."""
+    """A context manager that opens sessions of a backend, and closes all of them on exit."""
 
     def __init__(self, backend: SandboxBackend) -> None:
         self.backend = backend

@@ -51,7 +51,7 @@ def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
 
 
 def _shifted_functions(seconds: int) -> dict[Any, Callable[..., Any]]:
-    """Return replacements for the functions of :mod:`time`, whose wall clock is ahead."""
+    """Return a version of each function of :mod:`time` whose wall clock is ``seconds`` ahead."""
     # Keep the real functions: the names in ``time`` are patched when the shifted clocks run.
     real_time, real_time_ns = time.time, time.time_ns
     real_localtime, real_strftime = time.localtime, time.strftime
@@ -106,7 +106,7 @@ class _ReplacementOfRealClass(type):
         return isinstance(instance, cls.real_class)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        """Accept what the replaced class accepts, as :meth:`__instancecheck__` does."""
+        """Return True for a subclass of the real class; see :meth:`__instancecheck__`."""
         return issubclass(subclass, cls.real_class)
 
 

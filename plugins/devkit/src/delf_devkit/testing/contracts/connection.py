@@ -258,7 +258,7 @@ class ConnectionContract(Contract):
     async def _check_equal_at(
         self, shift: dt.timedelta, connection: Any, texts_of_today: str, *, with_context: bool
     ) -> None:
-        """Fail if the texts about a connection that a model reads are different at a later time."""
+        """Fail if a model would read other texts about a connection at a later time."""
         with shifted_clock(connection, shift):
             try:
                 texts = await self._model_texts(connection, with_context=with_context)
@@ -382,7 +382,10 @@ class ConnectionContract(Contract):
         return dumps(await self._make(call, connection))
 
     async def _accepted_variants(self, connection: Any) -> list[Call]:
-        """Return a few of the calls with other arguments, which the service accepts."""
+        """Return a few copies of the suite's calls with other arguments.
+
+        The service accepts these arguments.
+        """
         variants = [v for call in self._calls() for v in await _enum_variants(call, connection)]
         return [v for v in variants[:_MAX_VARIANTS] if await self._is_accepted(v, connection)]
 
@@ -545,7 +548,10 @@ class ConnectionContract(Contract):
         )
 
     async def _check_refused(self, refused_connection: Any) -> None:
-        """Fail if a call with a refused login returns, or raises an error that shows the login."""
+        """Fail unless each call with a refused login raises a ``DelfError``.
+
+        Also fail if the error shows the login.
+        """
         for call in self.calls_with_refused_login:
             try:
                 result = await self._make(call, refused_connection)
@@ -648,7 +654,10 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
 
 
 async def _enum_variants(call: Call, connection: ConnectionLike) -> list[Call]:
-    """Return copies of a read call, one for each other value of its enumeration arguments."""
+    """Return copies of a read call, each with another value of one enumeration argument.
+
+    For a call that may change something, return no copies.
+    """
     action = await _action(connection, call.action)
     if action.effect != "read" or action.schema is None:
         return []
@@ -710,7 +719,7 @@ async def _verdict(call: Call, connection: Any) -> Any:
 
 
 async def _describe_in_new_process(kind: type, seed: str) -> str | None:
-    """Describe a class in a process with another hash seed; None if not importable."""
+    """Describe a class in a process with another hash seed; None if the class is not importable."""
     arguments = (json.dumps(sys.path), kind.__module__, kind.__qualname__)
     process = await asyncio.create_subprocess_exec(
         own_python(),

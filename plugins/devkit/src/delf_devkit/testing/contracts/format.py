@@ -441,7 +441,10 @@ def _names_zone(value: object) -> bool:
 
 
 def _keeps_amount(read_value: object) -> bool:
-    """Return True for ``_AMOUNT``, or for a text as a person writes it: "1,234,567.85 EUR"."""
+    """Return True if a read value is ``_AMOUNT``, or a text that a person may have written.
+
+    ``1,234,567.85 EUR`` is such a text; ``Decimal('1234567.85')`` is not.
+    """
     try:
         return Decimal(str(read_value)) == _AMOUNT
     except InvalidOperation:

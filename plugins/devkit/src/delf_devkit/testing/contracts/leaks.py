@@ -115,7 +115,10 @@ def _secrets_in_attributes(value: object) -> Iterator[str]:
 
 
 def reprs_of(subject: object) -> list[str]:
-    """Return the reprs of an object, and of its attributes with a class of the same package."""
+    """Return the texts of an object, and of the objects in its attributes.
+
+    Only objects of the same package count.
+    """
     package = type(subject).__module__.partition(".")[0]
     texts = [repr(subject), str(subject)]
     for attribute in list(getattr(subject, "__dict__", {}).values()):

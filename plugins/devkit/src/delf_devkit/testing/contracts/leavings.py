@@ -107,7 +107,10 @@ async def check_nothing_remains(
 async def _use_twice(
     subject: object, use: Callable[[], Awaitable[Any]], forbidden_texts: Iterable[str]
 ) -> None:
-    """Use an object twice; fail if each use changes state that the whole process shares."""
+    """Use an object twice; fail if the second use changes state that the whole process shares.
+
+    The first use may change such state, for example by an import.
+    """
     __tracebackhide__ = True
     shared = _SharedState(subject, forbidden_texts)
     await use()
@@ -175,7 +178,10 @@ async def _check_running(
 def _running(
     threads: AbstractSet[threading.Thread], tasks: AbstractSet[asyncio.Task[Any]]
 ) -> list[str]:
-    """Return the names of running tasks and threads that are not among the given ones."""
+    """Return the names of running tasks and threads that are not among the given ones.
+
+    Leave out the threads of test servers and of the event loop.
+    """
     new_tasks = [task for task in asyncio.all_tasks() - tasks if not task.done()]
     names = [f"the task {getattr(task.get_coro(), '__qualname__', '?')}" for task in new_tasks]
     for thread in {*threading.enumerate()} - threads:
@@ -415,7 +421,10 @@ def _class_and_module_state(kind: type) -> dict[str, str]:
 
 
 def _owners(kind: type) -> Iterator[type | ModuleType]:
-    """Yield a class with its bases, and the modules of its package with their classes."""
+    """Yield the classes and modules that may hold shared state.
+
+    Yield a class with its bases, the modules of its package, and the classes in the modules.
+    """
     yield from _own_classes(kind)
     package = _package(kind)
     if package in _EXEMPT_PACKAGES:

@@ -559,7 +559,7 @@ class ModelContract(Contract):
 
 
 def _check_free_reply(reply: ModelReply, price: Price | None) -> None:
-    """Fail if a reply without cost should have one by the model's price."""
+    """Fail if a reply costs nothing although its tokens have a cost by the model's price."""
     expected_cost = 0.0 if price is None else price.cost(reply.usage)
     assert not expected_cost, (
         f"an answer of {reply.usage.text} costs nothing, and by its price {expected_cost:g} USD: "

@@ -151,12 +151,12 @@ def _identity(value: Any) -> Any:
 
 
 def _value_at(number: int) -> Any:
-    """Return one of the values that must be unchanged by the way to a script and back."""
+    """Return a value of ``VALUES`` to a script, which returns the value for comparison."""
     return VALUES[number]
 
 
 def _return_arguments(**arguments: Any) -> list[dict[str, Any]]:
-    """Stand in for a search, so that a test sees the arguments that arrive."""
+    """Stand in for a search: return the arguments that arrive, so that a test sees them."""
     return [arguments]
 
 

@@ -513,7 +513,10 @@ for number in range(40):
     # -- what is left behind ------------------------------------------------------------
 
     def processes_and_containers(self) -> set[Any]:
-        """Return what the backend runs: this process's descendants unless overridden."""
+        """Return the processes or containers of the backend.
+
+        Unless overridden, return the descendants of this process.
+        """
         return processes_below()
 
     async def still_running(self, seen: set[Any]) -> set[Any]:
@@ -523,7 +526,7 @@ for number in range(40):
     async def test_session_leaves_no_process_or_file(
         self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Check the end of a session after its script ended, was cancelled, or crashed."""
+        """Check that nothing remains of sessions whose script ended, was cancelled, or crashed."""
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         script_began = asyncio.Event()
         async with (

@@ -137,7 +137,10 @@ class _RepliesByTask:
         self._all_arrived = asyncio.Event()
 
     async def reply_to(self, request: ModelRequest) -> Any:
-        """Return the next reply to the task of a request, once all tasks have made a request."""
+        """Return the next reply for the task of a request.
+
+        Wait until all tasks have made a request, so that they run at the same time.
+        """
         text = "".join(message.text for message in request.messages)
         # The text of each task contains a unique mark.
         marks = [mark for mark in self._remaining if mark in text]
