@@ -243,6 +243,11 @@ def test_ambiguous_statement_is_refused(text, dialect):
         check_query(text, dialect)
 
 
+def test_refusal_of_a_numbered_placeholder_names_those_to_write():
+    with pytest.raises(ToolRefusedError, match=r"\? with a list or :name with a dict"):
+        check_query("SELECT $1", "postgresql")
+
+
 @pytest.mark.parametrize("text", ["'", '"', "`", "[", "$$", "$a$ $b$", "/*", "/* /* */", "E'\\'"])
 def test_normalise_refuses_unterminated_text(text):
     dialect = {"`": "mysql", "[": "sqlite"}.get(text, "postgresql")

@@ -173,7 +173,9 @@ def _describe_values(column: Column, values: Sequence[Any]) -> str:
     """Describe a column's values in a few words; empty if the type says enough."""
     kinds = {type(value).__name__ for value in values}
     if kinds == {"str"}:
-        return _describe_texts(column.name, values)
+        # The type of an enumeration lists its values.
+        is_listed = all(repr(value) in column.type for value in set(values))
+        return "" if is_listed else _describe_texts(column.name, values)
     if kinds == {"int"}:
         return _describe_integers(column.name, values)
     if kinds and kinds <= {"dict", "list"}:

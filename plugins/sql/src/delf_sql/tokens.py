@@ -250,7 +250,7 @@ def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
     if len(parts) < 2 or not all(_matches(_WORD, part.group()) for part in parts):
         raise ToolRefusedError(
             f"the statement has {_shown(piece)}, which is ambiguous: write it plainly, "
-            "and pass values in params"
+            "and pass values in params, as ? with a list or :name with a dict"
         )
     for part in parts:
         yield Token("word", part.group(), start + part.start(), start + part.end())
