@@ -68,7 +68,9 @@ def test_column_shows_shared_values_or_their_pattern(name, values, words):
     assert held(name, values) == (words or None)
 
 
-@pytest.mark.parametrize("kind", ["state('open', 'paid', 'void', 'new')", "enum('open','paid','void')"])
+@pytest.mark.parametrize(
+    "kind", ["state('open', 'paid', 'void', 'new')", "enum('open','paid','void')"]
+)
 def test_values_that_the_type_lists_are_not_repeated(kind):
     assert held("state", STATES, kind) is None
     assert held("state", [*STATES, None], kind) == "some None"

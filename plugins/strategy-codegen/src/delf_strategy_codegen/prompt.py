@@ -24,7 +24,9 @@ Where nothing is found, no tool is needed, or something essential is missing, pr
 - A failing call raises ToolError; let it rise unless the script can go on without it.
 - Files reach the user only by add_to_output_files(name, content): text, bytes, a dict or list as \
 JSON, dicts as .csv or .xlsx ({{sheet: dicts}} for several); or by open() in the working folder.
-- Look first, then act: guess no ids, names or shapes. Where a step needs data not yet seen, \
+- Look first, then act: guess no ids, names or shapes."""
+
+_RERUN = """ Where a step needs data not yet seen, \
 only read and print nothing: end with rerun(context, remaining), the data to see and what is left. \
 You then write the next script with that context; variables stay, and prints stay in the answer."""
 
@@ -51,6 +53,7 @@ def script_rules(
     language: str = "Python 3.11 or newer",
     unsupported: str = "",
     in_tool: bool = False,
+    can_rerun: bool = True,
 ) -> str:
     """Return the system prompt: the rules for scripts, and the tools.
 
@@ -62,10 +65,13 @@ def script_rules(
         language: The version of Python that runs the scripts.
         unsupported: The features of Python that are missing in the sandbox; empty for none.
         in_tool: Whether the model passes scripts to the tool ``run``.
+        can_rerun: Whether a script may ask for a further script.
     """
     library_text = f" and {', '.join(libraries)}" if libraries else ""
     answer = _IN_TOOL if in_tool else _IN_FENCE
     rules = _RULES.format(language=language, libraries=library_text, answer=answer)
+    if can_rerun:
+        rules += _RERUN
     # In stubs, ``[asks]`` marks an action that needs approval, and ``?`` a key that may be missing.
     if "[asks]" in stubs:
         rules += _ASKS
@@ -198,11 +204,19 @@ def crash_messages(code: str, message: str, changes: Sequence[str] = ()) -> tupl
     return retry_messages(code, outcome, "", variables_alive=False, changes=changes)
 
 
-def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Message]:
+def rerun_messages(
+    code: str, outcome: Rerun, printed: str, *, is_last: bool = False
+) -> tuple[Message, Message]:
     """Return the message with the model's script that called ``rerun``, and the message after it.
 
     A script calls ``rerun`` to show data to the model, and ends. The second message has this data,
     and asks the model for the next script.
+
+    Args:
+        code: The script.
+        outcome: The data, and the remaining work.
+        printed: The text that the task's scripts have printed so far.
+        is_last: Whether the next script may not call ``rerun`` again.
     """
     lines = [f"The script stopped to look at data. It learned:\n{outcome.context}"]
     if outcome.carry:
@@ -210,6 +224,10 @@ def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Me
     lines += _variable_lines(outcome.variables)
     if printed.strip():
         lines.append(f"Printed so far (the user sees it above what comes):\n{_cap(printed)}")
+    if is_last:
+        lines.append(
+            "No rerun is left: the next script has to finish the task, with what is known."
+        )
     lines.append(f"Write the next script, for what remains:\n{outcome.remaining}")
     return assistant(_fence_code(code)), user("\n".join(lines))
 

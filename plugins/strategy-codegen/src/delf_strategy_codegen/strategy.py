@@ -122,6 +122,7 @@ class CodegenStrategy:
             language=host.language,
             unsupported=host.unsupported,
             in_tool=in_tool,
+            can_rerun=host.rerun_count > 0,
         )
         messages = host.begin(rules)
         progress = _Progress(host)
@@ -173,9 +174,9 @@ class _Progress:
             case Done() as outcome:
                 return await self._after_end(code, result, outcome)
             case Rerun() as outcome:
-                self._reruns.count(outcome)
+                is_last = self._reruns.count(outcome)
                 self._retries = 0
-                return rerun_messages(code, outcome, result.printed)
+                return rerun_messages(code, outcome, result.printed, is_last=is_last)
             case outcome:
                 _raise_if_permanent(result)
                 if not self._may_retry:
@@ -458,8 +459,8 @@ class _RerunCounter:
         self._reruns_before_change = 0
         self._reruns_after_change = 0
 
-    def count(self, outcome: Rerun) -> None:
-        """Count a script's call of ``rerun``.
+    def count(self, outcome: Rerun) -> bool:
+        """Count a script's call of ``rerun``, and return True if this was the last one allowed.
 
         Raises:
             SandboxExecutionError: If no reruns are left.
@@ -478,6 +479,7 @@ class _RerunCounter:
                 f"left to do: {outcome.remaining}",
                 hint="raise rerun_count, or split the task",
             )
+        return used + 1 == limit
 
 
 def _last_answer(result: ScriptResult) -> str:

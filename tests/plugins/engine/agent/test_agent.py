@@ -195,6 +195,11 @@ class TestRun:
         response = make_agent(keep, rerun_count=count).run("x")
         assert f"another pass after {passes} of them; left to do: b" in response.error
         assert len(scripted_model.prompts) == passes + 1
+        warned = ["No rerun is left" in prompt for prompt in scripted_model.prompts]
+        assert warned == [False] * passes + [passes > 0]
+        assert [("end with rerun" in prompt) for prompt in scripted_model.prompts] == [
+            count > 0
+        ] * (passes + 1)
 
     def test_retries_and_reruns_are_counted_separately(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
