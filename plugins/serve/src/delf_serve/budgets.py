@@ -59,7 +59,10 @@ class _BudgetLedger(Ledger):
 
     @asynccontextmanager
     async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
-        """Reserve the cost of a call, after a look at the costs of other processes."""
+        """Reserve the cost of a call.
+
+        The costs of other processes are read first, unless they were read a moment ago.
+        """
         # Not before each call: the query takes a while in a journal of many tasks.
         if time.monotonic() - self._refreshed_at >= REFRESH_SECONDS:
             with contextlib.suppress(DelfError):  # during an outage, the known costs count

@@ -311,9 +311,9 @@ class EndNotices:
             self._notices.start(self._tell(end))
 
     async def _tell(self, end: TaskFinished) -> None:
-        """Send the notice to the people who want notices now, at the end of the task.
+        """Send the notice of a task's end to the user of the task, if the user wants such notices.
 
-        Their choices when the task began do not count.
+        What counts is the user's choice at the end of the task, not at its beginning.
         """
         journal = self._journal()
         try:
@@ -328,7 +328,10 @@ class EndNotices:
         self._notices.tell(notice, self._recipients(record.user))
 
     def _recipients(self, user: str | None) -> list[Person]:
-        """Return the user of a task, if the user has access and opted in."""
+        """Return the person who submitted a task, in a list.
+
+        The list is empty if the person has no access any more, or did not opt in.
+        """
         person = self._keys.person_of(user)
         if person is None or person.revoked_at is not None or "ended" not in person.notices:
             return []

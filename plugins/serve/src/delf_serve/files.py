@@ -153,7 +153,7 @@ class Uploads:
         return await asyncio.to_thread(lambda: [str(self._path(caller, file.id)) for file in files])
 
     async def forget(self, paths: Collection[str]) -> None:
-        """Remove uploads that no task needs any more. Other paths are ignored."""
+        """Remove those of the paths that are uploads, because no task needs them any more."""
 
         def remove_files() -> None:
             for path in map(Path, paths):
@@ -209,7 +209,7 @@ class Uploads:
         return used
 
     def _remove_old(self) -> None:
-        """Remove uploads beyond the setting ``file_days``, and abandoned ones."""
+        """Remove uploads older than ``file_days``, and incomplete uploads that get no more data."""
         now = time.time()
         # Each upload has a folder <user>/<id>; that of an incomplete upload has a prefix.
         for folder in self._folder.glob("*/*_*"):

@@ -342,7 +342,10 @@ class Guard:
         return caller
 
     def _user_of_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
-        """Return the user name in a trusted proxy's header; None for requests of other clients."""
+        """Return the user name in a trusted proxy's header.
+
+        Return None if the request has no such header, or does not come from a trusted proxy.
+        """
         header = self._settings.user_header.lower().encode()
         peer = scope.get("delf.peer")  # host and port
         if not header or header not in headers or not peer:
@@ -377,7 +380,7 @@ class Guard:
         return ProblemError(401, "the API key is not known", headers={"www-authenticate": "Bearer"})
 
     def _count_wrong(self, name: str) -> int:
-        """Count a wrong key, and return the count of the current minute.
+        """Count a wrong key, and return how many wrong keys the current minute had for ``name``.
 
         Args:
             name: The client, or the digest of the key.
@@ -548,7 +551,10 @@ def _is_public(path: str) -> bool:
 
 
 def _is_same_origin(scope: Scope, origin: str) -> bool:
-    """Return True if the request's origin is this server, or if the request has no origin."""
+    """Return True if the request's origin is this server, or if the request has no origin.
+
+    An http page may not use an https server, even of the same host.
+    """
     if not origin:
         return True
     parts = split_url(origin)

@@ -95,7 +95,7 @@ class Caller:
         return frozenset({user})
 
     def sees(self, user: str | None) -> bool:
-        """Return True if a user's data is visible; None is the local user."""
+        """Return True if the caller may see a user's data. The ``user`` None is the local user."""
         users = self.visible_users
         return users is None or user in users
 
@@ -177,7 +177,10 @@ class Keys:
         return match
 
     def caller_of_session(self, session: SessionRecord) -> Caller | None:
-        """Return the person of a session; None if the person or the API key is revoked."""
+        """Return the caller who logged in for a session.
+
+        Return None if the caller, or the API key used for the login, has been revoked.
+        """
         if session.key:  # the digest of the API key with which the session began
             caller = self._callers_by_digest.get(bytes.fromhex(session.key))
         else:
@@ -248,7 +251,7 @@ class Keys:
         return frozenset(person.user for person in self._all_people if team in person.teams)
 
     def current(self, caller: Caller) -> Caller | None:
-        """Return a caller with the present rights, scope and teams; None if access has ended."""
+        """Return a caller with up-to-date rights, scope and teams; None if the access has ended."""
         if not self._requires_login:
             return caller
         if caller.digest:
@@ -292,7 +295,10 @@ class Keys:
         self._reloaded_at = now
 
     def _replace_people(self, people: list[Person]) -> None:
-        """Replace the people. Once there were people, authentication stays required."""
+        """Replace the people of the server.
+
+        Once the server has had people, it requires authentication, even if all people are removed.
+        """
         self._all_people = people
         # A server whose last person was revoked must not be open to everybody.
         self._requires_login = self._requires_login or bool(people)

@@ -657,7 +657,10 @@ def _new_webhook_secret() -> str:
 
 
 def _with_notices(person: Person, body: s.NoticesRequest) -> Person:
-    """Return a person with the chosen notices and channels; ``ways`` None keeps the channels."""
+    """Return a copy of a person with the notices and channels that a request chooses.
+
+    If ``body.ways`` is None, the person keeps the present channels.
+    """
     notices: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
     if body.ways is None:
         return replace(person, notices=notices)
@@ -710,7 +713,10 @@ def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.Noti
 
 
 def _is_listed(conversation: str, caller: Caller) -> bool:
-    """Return True if the caller may see a conversation, and no client keeps the messages itself."""
+    """Return True if a list of the caller's conversations contains a conversation.
+
+    A copy of messages that a client keeps itself is not listed.
+    """
     return caller.sees(user_of(conversation)) and not is_kept_by_client(conversation)
 
 

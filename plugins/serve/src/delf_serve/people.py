@@ -195,7 +195,7 @@ class RequestedChanges:
         return replace(person, keys=keys, **changed)
 
     def for_new_key_only(self) -> RequestedChanges:
-        """Return a copy whose rights and scope apply to the new key only, and not to the person."""
+        """Return a copy in which rights and scope apply only to the new key, not to the person."""
         return replace(self, rights=None, scope=None, key_rights=self.rights, key_scope=self.scope)
 
 
@@ -236,7 +236,7 @@ def require_active(person: Person | None, name: str) -> Person:
 
 
 def _new_person(name: str, now: float, *, removed: Person | None) -> Person:
-    """Create a person, who continues the history of a removed person of the same name, if any."""
+    """Create a person. If a person of this name was removed, the new person has the old history."""
     return Person(
         name=check_name(name),
         uid=secrets.token_hex(6),

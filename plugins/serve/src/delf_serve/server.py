@@ -66,7 +66,7 @@ class Protocol(HttpToolsProtocol):
     # -- of the connection ----------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """Start the timeout for the first request, or refuse one connection too many."""
+        """Start the timeout for the first request; abort the connection if there are too many."""
         super().connection_made(transport)
         self._is_gone = False
         self._is_reading_head = False
@@ -172,7 +172,10 @@ class Protocol(HttpToolsProtocol):
             self._start_timer(_IDLE_SECONDS, self._close)
 
     def on_response_complete(self) -> None:
-        """Start the timeout for what is due next: the close, the rest of the body, or a request."""
+        """Start the timeout for the client's next step.
+
+        The client has to close the connection, to send the rest of a body, or to send a request.
+        """
         super().on_response_complete()
         if self.transport.is_closing():
             self._start_timer(_CLOSE_SECONDS, self.abort)
@@ -219,7 +222,10 @@ class Protocol(HttpToolsProtocol):
         return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
     def _handle_late_head(self) -> None:
-        """Close the connection, but not while an earlier request is answered."""
+        """Close the connection, because the head of a request is late.
+
+        While an earlier request is answered, wait and look again.
+        """
         if self.flow.read_paused:  # by uvicorn, until the earlier request is answered
             self._start_timer(self.head_seconds, self._handle_late_head)
         else:

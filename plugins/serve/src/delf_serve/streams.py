@@ -87,7 +87,7 @@ ListChange = tuple[TaskRecord, Waiting]
 
 
 class LiveEvents:
-    """A subscription to events, whose next event is awaited with a timeout.
+    """A subscription to events. A caller can await the next event with a timeout.
 
     Args:
         subscription: The events.
@@ -104,7 +104,7 @@ class LiveEvents:
     ) -> Event | None:
         """Return the next event.
 
-        None if there is no event within the time, or before ``until`` is done, or if the
+        Return None if no event comes within ``seconds`` or before ``until`` is done, or if the
         subscription has ended.
         """
         # The future is kept after a timeout: the cancellation of anext() could lose an event.

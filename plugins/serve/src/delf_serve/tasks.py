@@ -388,7 +388,7 @@ class Tasks:
     async def _forget_at_end(
         self, task_id: str, running_task: _RunningTask, work: Awaitable[object]
     ) -> None:
-        """Stop counting a submitted task when its work ends, even if no event says so."""
+        """Stop counting a task as open when its work ends, even if no event reports the end."""
         try:
             with contextlib.suppress(DelfError):  # the journal has the reason, or cannot be written
                 await work
@@ -607,7 +607,10 @@ class Tasks:
                         return
 
     def end_waits(self) -> None:
-        """Make waits return after their next look, and later waits at once."""
+        """Make waits for tasks end soon, because the server shuts down.
+
+        A running wait ends after its next look at the task's state, a new wait at once.
+        """
         self._is_shutting_down = True
 
     # -- looking up -----------------------------------------------------------------------
@@ -624,9 +627,9 @@ class Tasks:
         return await asyncio.shield(self._next_read_of_pending_requests)
 
     async def _read_pending_requests(self) -> Waiting:
-        """Return the pending requests by task id.
+        """Read the pending requests from the journal, and return them by task id.
 
-        If another read is in progress, wait for its end first.
+        Another read that is in progress ends first.
         """
         async with self._pending_requests_lock:
             # Until now, new callers of pending_requests() shared this read. The read begins now and
@@ -742,7 +745,7 @@ class Tasks:
         return PromptList(prompts=prompts, more=len(all_prompts) > offset + limit)
 
     async def task_and_pending_requests(self, task_id: str) -> tuple[TaskRecord, Waiting]:
-        """Return the first two arguments of :meth:`view_of` for a task."""
+        """Return a task's record and the pending requests, as :meth:`view_of` takes them."""
         return await self.journal.task(task_id), await self.pending_requests()
 
     def foreign_project(self, record: TaskRecord) -> str | None:

@@ -232,9 +232,9 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
     """List the login sessions of the web page, of all people or of one person; or end a session."""
 
     async def list_or_end(journal: SharedJournal) -> list[SessionRecord]:
-        """Return the login sessions.
+        """Return the login sessions, of one person if the command names a person.
 
-        If the command names a session to end, end that session and return only that one.
+        If the command names a session, end this session, and return only this session.
         """
         logins = list(await journal.logins())
         if name is not None:

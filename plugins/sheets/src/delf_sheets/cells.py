@@ -125,7 +125,7 @@ def _is_finite_as_float(number: float | Decimal) -> bool:
 
 
 def _day_count_and_format(value: Any) -> tuple[float, str | None]:
-    """Convert a date or time to a number of days, and return it with the format that shows it.
+    """Convert a date or time to a number of days; return the number and its format, as ``DATE``.
 
     Any other value gives ``(0.0, None)``.
     """
@@ -176,7 +176,7 @@ def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def column_names(header: Sequence[Any]) -> list[str]:
-    """Return the names of a header's columns, which differ from each other and are not empty."""
+    """Return a name for each column of a header. Duplicate and empty names get numbers."""
     texts = ["" if cell is None else str(cell).strip() for cell in header]
     return unique_names(text or f"column_{number}" for number, text in enumerate(texts, start=1))
 

@@ -274,9 +274,9 @@ class Sheets(GoogleConnection):
         return NeedsApproval(reason=reason, preview=preview, basis=title)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the spreadsheet, and the cells that would be overwritten.
+        """Return a preview: the spreadsheet's title, and the cells that would be overwritten.
 
-        None if the call names no spreadsheet.
+        Return None if the call names no spreadsheet.
         """
         arguments = call.arguments
         if "spreadsheet" not in arguments:
@@ -433,7 +433,11 @@ class Sheets(GoogleConnection):
         return grid_of(sheets[0], formulas=formulas)
 
     async def _send_plan(self, what: str, plan: Plan) -> None:
-        """Send the requests of a plan; after a lost answer, look whether they were executed."""
+        """Send the requests of a plan.
+
+        If the answer is lost, look for the objects that the plan creates. If these exist, the
+        requests were executed; otherwise, raise the error.
+        """
         request = Request(
             what,
             "POST",

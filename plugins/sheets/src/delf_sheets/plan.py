@@ -76,7 +76,7 @@ class Plan:
         return row
 
     def change_first_row(self, sheet: Sheet, left: int, values: Sequence[Any]) -> None:
-        """Record that the requests write values into the first row, from a column on."""
+        """Record that the plan writes values into a sheet's first row, from column ``left`` on."""
         self._first_row_changes.setdefault(sheet.id, []).append((left, values))
 
     def _grow(self, area: Area, height: int, width: int) -> None:
@@ -279,7 +279,7 @@ def _names_for(
 
 
 def _name_of(key: Any) -> str:
-    """Return the name of the column that a key means; the key may be a number, such as a year."""
+    """Convert a key of a dict to a column's name. The key may be a number, such as a year."""
     return str(key).strip()
 
 
@@ -333,7 +333,7 @@ def _cells(
 def _date_format_requests(
     area: Area, date_formats: Mapping[tuple[int, int], str]
 ) -> list[dict[str, Any]]:
-    """Return a request for each run of dates in a column that have the same format."""
+    """Return requests that format dates: one for adjacent cells of a column with equal format."""
     requests: list[dict[str, Any]] = []
     for (row, column), date_format in date_formats.items():
         if date_formats.get((row - 1, column)) == date_format:

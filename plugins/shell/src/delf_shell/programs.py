@@ -98,7 +98,10 @@ def options_are_safe(command: Words, options: Sequence[str]) -> bool:
 
 
 def _git_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:
-    """Return True if all words that wildcards matched are safe for git."""
+    """Return True if a git command is safe, given which words the wildcards of a rule matched.
+
+    The wildcard of ``git *`` may match ``log``, but not ``commit``, which changes something.
+    """
     subcommand_index = 1
     # Skip git's own options, as in ``git -C folder log``.
     while subcommand_index < len(command) and command[subcommand_index].startswith("-"):

@@ -159,7 +159,7 @@ async def _handle_reply(call: Call, detail: TaskDetail, decision_count: int, mes
 
 
 def _parse_response_id(response_id: str) -> tuple[str, int]:
-    """Parse the id of a response into the task's id and the number of its decisions.
+    """Parse the id of a response into the task's id and the count of the task's decisions.
 
     Raises:
         ProblemError: If the id is malformed.
@@ -360,7 +360,7 @@ class _Reasoning:
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """The item with all lines so far, in a list; an empty list without lines."""
+        """A list with one reasoning item of all lines so far; an empty list without lines."""
         return [self._item(self._part)] if self._text else []
 
     @property

@@ -490,7 +490,10 @@ async def _requests_named_in(call: Call, text: str) -> list[RequestRecord]:
 
 
 async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
-    """Return the caller's newest task whose text is one of the latest user messages."""
+    """Return the id of the caller's newest task for the latest user message that began a task.
+
+    Return None if none of the latest user messages began a task.
+    """
     user_messages = [m.content for m in turn.history if m.role == "user"]
     newest_first = user_messages[::-1]
     for words in newest_first[:_MAX_SEARCHED_MESSAGES]:
