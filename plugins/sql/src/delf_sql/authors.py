@@ -64,7 +64,7 @@ class OwnTables:
         return cls(dict(trust), dialect, functions)
 
     def is_own_table(self, table: str) -> bool:
-        """Return whether the configuration says that only the user writes a table's columns."""
+        """Return whether the setting ``trust`` says that only the user writes all of a table."""
         if self.trust.get(self._key(table)) != "own":
             return False
         # One column that others write, such as ``orders.note``, makes the whole row untrusted.
@@ -73,7 +73,7 @@ class OwnTables:
         return not any(_may_mean(name, table) for name in tables_of_columns)
 
     def is_own_column(self, table: str, column: str) -> bool:
-        """Return whether the configuration says that only the user writes a column."""
+        """Return whether the setting ``trust`` says that only the user writes a column."""
         name = f"{self._key(table)}.{self._key(column)}"
         trust_of_table = self.trust.get(self._key(table))
         if self.trust.get(name, trust_of_table) != "own":
@@ -125,8 +125,8 @@ class OwnTables:
     def _parsed(self, statement: str, params: Params) -> exp.Expression | None:
         """Parse a query.
 
-        Return None if it has a function or parameter that may read data which the query does not
-        name.
+        Return None if the query has a function or session parameter that may read data which the
+        query does not name.
         """
         from sqlglot import exp
 
@@ -187,7 +187,7 @@ class OwnTables:
         return sources + _resolve_names(names_outside, cte_names, [])
 
     def _table_name(self, table: exp.Table) -> str | None:
-        """Return a table's name as in the setting ``trust``; None for a function or file."""
+        """Return a table's name as the setting ``trust`` spells it; None for a function or file."""
         from sqlglot import exp
 
         parts = [table.args.get(part) for part in ("catalog", "db", "this")]
@@ -337,7 +337,7 @@ def _uses_only_named_columns(tree: exp.Select) -> bool:
 
 
 def _columns_outside_of_select_list(tree: exp.Select) -> list[exp.Column]:
-    """Return the columns in the other parts of a query, such as ``WHERE`` and ``ORDER BY``."""
+    """Return the columns outside of a query's select list, for example in ``WHERE``."""
     from sqlglot import exp
 
     # By identity, because two nodes of sqlglot with the same content are equal.
@@ -348,7 +348,10 @@ def _columns_outside_of_select_list(tree: exp.Select) -> list[exp.Column]:
 
 
 def _spellings_of_own_columns(trust_by_name: Mapping[str, Trust]) -> set[str]:
-    """Return the spellings, such as ``total`` and ``TOTAL``, that surely mean a trusted column."""
+    """Return the spellings of trusted columns, such as ``total`` and ``TOTAL``.
+
+    A spelling that may also mean another column is left out.
+    """
     own_names = {name for name, level in trust_by_name.items() if level == "own"}
     other_names = trust_by_name.keys() - own_names
     # If straße is trusted and strasse is not, STRASSE may mean either, and is left out.

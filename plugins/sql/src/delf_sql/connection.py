@@ -132,7 +132,7 @@ class SQL(Connection[SQLSettings]):
         reset_in_forks(self)
 
     def reset_after_fork(self) -> None:
-        """Forget the sessions in a forked process, which are the parent's."""
+        """Forget the sessions in a forked process, because they belong to the parent process."""
         self._backend_and_database = None
 
     async def check(self, call: ProposedCall) -> Verdict:
@@ -306,7 +306,10 @@ class SQL(Connection[SQLSettings]):
         return [sampled_tables[table.relation.full_name] for table in wanted]
 
     async def _sample(self, table: Table) -> Table:
-        """Return a table with descriptions of column values; unchanged if rows are unreadable."""
+        """Return a table with descriptions of its columns' values, made from some of its rows.
+
+        If the rows cannot be read, return the table unchanged.
+        """
         name = table.relation.full_name
         own_tables = self._own_tables
         rows: list[Sequence[Any]] = []
@@ -494,7 +497,10 @@ class SQL(Connection[SQLSettings]):
     def _schema(
         self, backend: Backend, session: Any, table: str | None, search: str | None
     ) -> list[TableInfo]:
-        """Return one table, the best matches, or all tables (names only if there are many)."""
+        """Return the table with the name ``table``, the best matches of ``search``, or all tables.
+
+        If there are many tables, the list of all tables has no columns.
+        """
         relations = backend.relations(session)
         if table is not None:
             match = find_relation(table, relations)

@@ -128,7 +128,10 @@ class Database:
         raise problem
 
     def _with_session(self, job: _Job, session: Any, work: Callable[[Any], T]) -> T:
-        """Run a job's work with a session; discard the session if nobody awaits the job."""
+        """Run a job's work with a session. Raise TimeoutError if nobody awaits the job any more.
+
+        If the job was given up during its work, discard the session.
+        """
         with job.lock:
             if not job.is_awaited:  # cancelled while the job waited for a session
                 raise TimeoutError

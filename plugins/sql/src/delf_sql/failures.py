@@ -130,7 +130,7 @@ def _shortened(text: str, backend: Backend) -> str:
 
 
 def _failed_statement_prefix(number: int | None, statements: Sequence[Statement]) -> str:
-    """Return a prefix that names the failed one of several statements; empty for a single one."""
+    """Return a prefix of an error that names the failed statement; empty for a single statement."""
     if len(statements) <= 1 or number is None or number > len(statements):
         return ""
     statement_text = " ".join(statements[number - 1].text.split())

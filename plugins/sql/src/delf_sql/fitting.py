@@ -246,7 +246,10 @@ def _fits(value: Any, family: Family) -> bool:
 
 
 def _fits_boolean(value: Any) -> bool:
-    """Return False for a number other than 0 and 1; the database checks texts such as "yes"."""
+    """Return False for a number, or a text of a number, other than 0 and 1.
+
+    Other texts, such as "yes", are left to the database.
+    """
     number = _number(value) if isinstance(value, str) else value
     if not isinstance(number, (int, float, decimal.Decimal)):
         return True

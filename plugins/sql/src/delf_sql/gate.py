@@ -139,7 +139,7 @@ def check_query(
 
 
 def _check_first_word(tokens: Sequence[Token], dialect: Dialect) -> None:
-    """Raise ToolRefusedError if the first word after parentheses is not that of a query."""
+    """Raise ToolRefusedError if a statement does not begin like a query, as ``(SELECT`` does."""
     first = next((token for token in tokens if token.text != "("), tokens[0])
     if first.word in _SELECTS:
         return
@@ -343,7 +343,10 @@ def _check_calls(
 
 
 def _check_words(tokens: Sequence[Token]) -> None:
-    """Raise ToolRefusedError for tables and keywords that a query which only reads cannot have."""
+    """Raise ToolRefusedError for a keyword or table by which a query does more than read.
+
+    Examples are ``INTO``, ``FOR UPDATE``, and tables that reset counters when they are read.
+    """
     for token in tokens:
         if _RESETTING_TABLE.fullmatch(token.text):
             raise ToolRefusedError(

@@ -210,7 +210,10 @@ def _check_not_compared_as_json(
 
 
 def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
-    """Return True if a value, or an item of a list after IN, is bound as JSON."""
+    """Return True if a value is bound as JSON: it contains a dict, or it is a list.
+
+    A list without a dict is not JSON after ``IN`` and in DuckDB, which has a type for lists.
+    """
     if holds_dict(value):
         return True
     if placeholder.in_list or dialect == "duckdb":
@@ -257,7 +260,10 @@ def without_placeholders(
 
 
 def _values_to_bind(placeholder: Placeholder, value: Any, adapt: Adapt) -> list[Any]:
-    """Return the values for a placeholder in the driver's form: all items of a list after IN."""
+    """Return the value for a placeholder, in the driver's form, as a list.
+
+    For a list after ``IN``, return all of its items.
+    """
     items: list[Any] = [value]
     if placeholder.in_list and isinstance(value, (list, tuple, set, frozenset)):
         items = list(cast("Iterable[Any]", value))
@@ -278,7 +284,10 @@ def _shown(key: str | int) -> str:
 def _require_matching_params(
     placeholders: Sequence[Placeholder], params: Mapping[str, Any] | Sequence[Any], dialect: Dialect
 ) -> None:
-    """Raise ToolRefusedError for a missing parameter, or for params that nothing uses."""
+    """Raise ToolRefusedError if a statement's parameters do not fit its placeholders.
+
+    A list needs one item for each ``?``. A dict needs each ``:name``, and may have further keys.
+    """
     if isinstance(params, Mapping):
         missing = sorted({str(placeholder.key) for placeholder in placeholders} - set(params))
         if missing:

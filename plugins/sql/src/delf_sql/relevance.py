@@ -153,7 +153,10 @@ def _score_from_neighbours(neighbours: Iterable[int], own_scores: Mapping[int, f
 
 
 def _path(neighbours: Mapping[int, set[int]], start: int, end: int) -> list[int]:
-    """Return the tables between two tables on the shortest path; empty if that is too long."""
+    """Return the tables between two tables on the shortest path of foreign keys.
+
+    The list is empty if the two tables are neighbours, or if the path is too long.
+    """
     # For each table that was reached, the table before it on the path from ``start``.
     previous_by_table = {start: start}
     queue = deque([(start, 0)])

@@ -93,7 +93,7 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
 
 
 def note_values_turned_to_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Add a note about columns with values without a Python equivalent, which became text."""
+    """Add a note for each column with values that became text, as Python has no such values."""
     for number, name in enumerate(unique_names(columns)):
         texts = [row[number] for row in rows if holds_text(row[number])]
         if texts:

@@ -159,7 +159,7 @@ def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[
 
 
 def _describe_column(column: Column, values: Sequence[Any]) -> str:
-    """Describe a column's values in a few words, with None if some rows have no value."""
+    """Describe a column's values in a few words: ``open | paid | None`` if some rows have None."""
     present = [value for value in values if value is not None]
     description = _describe_values(column, present)
     if len(present) == len(values):

@@ -341,7 +341,10 @@ class _Session:
         database: str | None,
         _: str | None,
     ) -> int:
-        """Allow a reader to read, to call allowed functions, and to use pragmas that only read."""
+        """Allow a reader to read, to call allowed functions, and to use pragmas that only read.
+
+        Writes that SQLite prepares without executing them are allowed, too.
+        """
         if action in _READING:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION:

@@ -240,7 +240,10 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
 
 
 def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
-    """Yield the tokens of a piece, splitting what sqlglot joins, such as ``GROUP BY``."""
+    """Yield the tokens of a piece of a statement.
+
+    A piece that joins words, such as sqlglot's ``GROUP BY``, gives a token for each word.
+    """
     for kind, shape in _SHAPES.get(dialect, _COMMON_SHAPES):
         if _matches(shape, piece):
             text = _inner(piece) if kind == "name" else piece

@@ -248,7 +248,10 @@ class _Field:
         return label.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
 
     def _format_spec(self, arguments: list[str]) -> str:
-        """Return the specification, and append the expressions of its fields to ``arguments``."""
+        """Return the format specification of a field, such as ``:>{}`` for ``{price:>{width}}``.
+
+        Append the expressions in the specification, such as ``width``, to ``arguments``.
+        """
         if self.spec is None:
             return ""
         spec = ":"
@@ -352,7 +355,7 @@ class _Reader:
         return text
 
     def _closing_quotes(self, curly_quotes: str, ascii_quote: str) -> str:
-        """Return the quotes that can close a string.
+        """Return the characters any of which can close a string.
 
         ``curly_quotes`` is empty if an ASCII quote opened the string.
         """
@@ -390,7 +393,7 @@ class _Reader:
         return len(next_chars) == count and all(char in quotes for char in next_chars)
 
     def _field_or_brace(self, parts: list[str | _Field]) -> None:
-        """Read a field, or a doubled brace, which is text, and append it to the parts."""
+        """Read a field, or a doubled brace such as ``{{``, and append it to ``parts``."""
         pair = self._text[self._position : self._position + 2]
         if pair in ("{{", "}}"):
             parts.append(pair)

@@ -185,7 +185,10 @@ class _Progress:
                 return _messages_after_failure(code, outcome, result)
 
     async def _after_end(self, code: str, result: ScriptResult, outcome: Done) -> str | _Feedback:
-        """Return the answer of a script that ran to its end, or the feedback if it has none."""
+        """Return the answer of a script that ran to its end.
+
+        Return feedback if the answer is missing or is refused, and a retry is left.
+        """
         host = self._host
         text = compose(host.output, outcome.value)
         has_answer = bool(text.strip()) or host.has_answered
@@ -308,7 +311,7 @@ class _ToolOffer:
             self.tools = (_RUN,)
 
     def withdraw_tool_after(self, error: LLMExecutionError) -> bool:
-        """Withdraw a tool that was added, if an error may mean that the server refuses tools.
+        """Withdraw the tool if it was added and an error may mean that the server refuses tools.
 
         Returns:
             Whether the tool was withdrawn.

@@ -82,7 +82,10 @@ def assemble(
 
 
 def problems_text(turn: Turn) -> str:
-    """Describe to the model its mistakes in a turn, and the turn's notices; empty without any."""
+    """Return a text for the model about its mistakes in a turn, and the turn's notices.
+
+    The text is empty if there are no mistakes and notices.
+    """
     lines: list[str] = []
     for problem in turn.problems:
         if len(problem.text) <= _MAX_QUOTED_CHARS:

@@ -275,7 +275,7 @@ def _safe_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def _without(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Remove some keys from a schema, which models do not need and some providers refuse."""
+    """Return a schema without keys that models do not need and some providers refuse."""
     return {key: value for key, value in schema.items() if key not in names}
 
 

@@ -84,14 +84,21 @@ class TurnRunner:
         return replace(turn, calls=calls, results=results)
 
     async def _cancel_running_calls(self) -> None:
-        """Cancel the calls whose results nobody reads after a failure, and wait for their end."""
+        """Cancel the started calls after a failure, and wait for their end.
+
+        Nobody would read the results of these calls.
+        """
         answers = [started.answer for started in self._started]
         for answer in answers:
             answer.cancel()
         await asyncio.gather(*answers, return_exceptions=True)
 
     def _start_remaining_calls(self, turn: Turn) -> list[_StartedCall]:
-        """Start the calls of a complete answer that have not started yet; return all its calls."""
+        """Start those calls of a complete answer that have not started yet.
+
+        Returns:
+            The calls of the answer in order, including those that started while it was streamed.
+        """
         started_early = deque(self._started)
         turn_calls: list[_StartedCall] = []
         for call in turn.calls:
@@ -107,14 +114,18 @@ class TurnRunner:
         return turn_calls
 
     def _resolve_name(self, call: Called) -> Called:
-        """Replace another spelling of a tool's name in a call by the tool's name."""
+        """Replace a tool's name in another spelling, such as ``readFile`` for ``read_file``."""
         if call.name in self._tools:
             return call
         name = self._spellings.get(normalise_spelling(call.name))
         return call if name is None else replace(call, name=name)
 
     def _start_calls(self, delta: ModelDelta) -> list[ModelDelta]:
-        """Start the calls in a piece of an answer; return the pieces for the task's live output."""
+        """Start the calls in a piece of an answer, except calls that have to wait for its end.
+
+        Returns:
+            The pieces for the task's live output.
+        """
         pieces: list[ModelDelta] = []
         for parsed in self._reader.feed(delta):
             event = self._resolve_name(parsed) if isinstance(parsed, Called) else parsed
@@ -145,7 +156,10 @@ class TurnRunner:
 
 
 def _cancel_calls_before(call: Called, started: deque[_StartedCall]) -> None:
-    """Cancel and remove the started calls before a call, or all if the call has not started."""
+    """Cancel and remove the started calls that come before ``call``.
+
+    If ``call`` has not been started, cancel and remove all started calls.
+    """
     while started and started[0].call != call:
         started.popleft().answer.cancel()
 

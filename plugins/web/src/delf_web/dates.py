@@ -76,7 +76,10 @@ def stated_date(tree: Any, url: str) -> str | None:
 
 
 def _declared_dates(tree: Any) -> Iterator[str | None]:
-    """Yield the publication dates in the ``meta`` elements and JSON-LD of a page."""
+    """Yield the publication dates in the ``meta`` elements and JSON-LD of a page.
+
+    Yield None for a date that is invalid or ambiguous.
+    """
     for element in tree.xpath("//meta[@content]"):
         name = str(element.get("property") or element.get("name") or element.get("itemprop") or "")
         if name == _PARSELY_META:

@@ -435,6 +435,6 @@ def _worker_line(worker: WorkerDefinition) -> str:
 
 
 def _copies_folder(context: CallContext) -> Path:
-    """Return the folder for copies of a call's attachments, which a repeated call uses again."""
+    """Return the folder for copies of a call's attachments; the same for a repeated call."""
     data = user_folder("data")
     return data / "workers" / f"{context.task_id}-{context.call_id}"

@@ -304,7 +304,11 @@ def from_front_matter(
 def _rename_toolsets(
     front: frontmatter.FrontMatter, table: dict[str, Any]
 ) -> frontmatter.FrontMatter:
-    """Replace ``toolsets`` in the table by ``connections``; return the changed front matter."""
+    """Replace the old key ``toolsets`` in the table by ``connections``.
+
+    Returns:
+        Front matter that knows the lines of ``toolsets`` under the new key, for error messages.
+    """
     if "connections" in table:
         raise front.error("give only one of connections and toolsets", ("toolsets",))
     table["connections"] = _convert_toolsets(table.pop("toolsets"))
@@ -337,7 +341,10 @@ def _convert_toolsets(value: Any) -> Any:
 
 
 def _prefix_rule(rule: Any) -> Any:
-    """Convert one of llm-do's rules for shell commands, which match the start of a command."""
+    """Convert one of llm-do's rules for shell commands to a rule of delf.
+
+    In llm-do, the rule ``git log`` also matches longer commands, such as ``git log -5``.
+    """
     if not isinstance(rule, dict):
         return rule
     # With "reading", the rule ``git log`` also matches ``git log -5``, as in llm-do, but delf asks

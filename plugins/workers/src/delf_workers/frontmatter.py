@@ -58,7 +58,10 @@ class FrontMatter:
         return f"{place}: {dotted_keys}" if dotted_keys else place
 
     def place_in_text(self, line: int) -> str:
-        """Return the file and the line of the file for a line of the text, counted from 1."""
+        """Return the place of a line of the text, such as ``a.worker, line 9``.
+
+        The argument counts lines from 1 at the start of the text, below the front matter.
+        """
         return f"{self.path}, line {self.text_line + line - 1}"
 
     def error(self, problem: str, keys: Sequence[str | int] = (), hint: str = "") -> Exception:

@@ -111,7 +111,10 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
 
 
 def _choose_model(host: PluginHost) -> tuple[str, str | None]:
-    """Return the model of the project, and the provider whose key the user still has to set."""
+    """Return a model for the new project, and the provider whose key the user still has to set.
+
+    The provider is None if no key is missing. Without any suggestion, the model is ``MODEL``.
+    """
     usable_models = dict(host.providers.usable_suggestions(own_variables()))
     if usable_models:
         model, *_ = usable_models

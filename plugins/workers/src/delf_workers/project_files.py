@@ -30,7 +30,7 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
 
 
 def _main_worker(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield ``main.worker`` in the project's own folder, then the files there that it mentions."""
+    """Yield ``main.worker`` in the project's folder, then the files there that its text names."""
     main = folder.root / f"{MAIN}{SUFFIX}"
     text = read_file(main, folder.root)
     if text is None:
@@ -51,7 +51,7 @@ def _in_folders(folder: UntrustedFolder) -> Iterator[Path]:
 
 
 def _possible_worker_folders(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the folders that may have workers: a worker is a file in them."""
+    """Yield the folders that may directly contain files of workers."""
     for configured in _configured_folders(folder):
         for root in (configured, configured / GENERATED_FOLDER):
             yield root

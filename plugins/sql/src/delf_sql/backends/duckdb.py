@@ -134,7 +134,10 @@ class _Session:
         return _ReadyChild(child, limits, folder)
 
     def _ask(self, ready_child: _ReadyChild, arguments: bytes) -> dict[str, Any]:
-        """Send arguments to a child, and return its answer; raise if the child dies."""
+        """Send arguments to a child, and return its answer.
+
+        Raise if the child dies, or if its answer is too long.
+        """
         child = ready_child.child
         limits = ready_child.limits
         with self._lock:

@@ -166,7 +166,10 @@ class EngineBackend:
         """Configure a fresh connection of the driver."""
 
     def _reset(self, connection: sa.Connection, *, read_only: bool) -> None:
-        """Reset what the rollback after a statement does not undo, such as session settings."""
+        """Reset what the rollback after a statement does not undo, such as session settings.
+
+        Does nothing here: subclasses know what their database keeps.
+        """
 
     def stop(self, session: sa.Connection) -> None:
         """Stop the running statement from another thread, if the driver can."""
@@ -387,7 +390,7 @@ class EngineBackend:
         return [self._table(session, inspector, relation) for relation in relations]
 
     def _table(self, session: sa.Connection, inspector: sa.Inspector, relation: Relation) -> Table:
-        """Return a table with columns and keys; marked as broken if it cannot be read."""
+        """Return a table with columns and keys. A table that cannot be read is marked as broken."""
         table_name: str = relation.key
         try:
             # tables_of() takes rows of this form. Each begins with the key of the table.
@@ -429,7 +432,10 @@ class EngineBackend:
 
 
 def _constraints(inspector: sa.Inspector, table_name: str) -> Iterator[Sequence[Any]]:
-    """Yield the rows of :func:`tables_of` for the constraints of a table."""
+    """Yield a row for each column of a table that is a key, unique or a reference.
+
+    :func:`tables_of` takes these rows.
+    """
     for column in inspector.get_pk_constraint(table_name)["constrained_columns"]:
         yield table_name, column, "p", None
     for unique in inspector.get_unique_constraints(table_name):

@@ -245,7 +245,7 @@ class MysqlBackend(EngineBackend):
     ) -> None:
         """Raise ConnectionResetError if a statement has changed the session's database or role.
 
-        Resetting a session may not restore them.
+        The reset of a session may not restore the database and the role.
         """
         if driver not in self._database_and_role:  # the session is new
             self._database_and_role[driver] = database_and_role
@@ -336,7 +336,10 @@ class MysqlBackend(EngineBackend):
         return super()._fetch(session, bound, limit, streams=True)
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
-        """Return warnings about truncated texts, division by zero and invalid dates."""
+        """Return MySQL's warnings about a statement, for example about a truncated text.
+
+        If there are more warnings than MySQL keeps, a last line has the number of the others.
+        """
         driver = _pymysql_connection(session)
         result: Any = driver._result  # noqa: SLF001 - the closed cursor no longer has the result
         count = 0 if result is None else result.warning_count

@@ -165,7 +165,7 @@ class _Child:
         )
 
     def _ask(self, message: Any) -> Sequence[Any]:
-        """Send a message to the process, and return its answer; raise if it reports a failure."""
+        """Send a message to the process, and return its answer; raise if that is a failure."""
         send(cast("BinaryIO", self._process.stdin), message)
         self._wait_for_answer()
         kind, *answer = receive(cast("BinaryIO", self._process.stdout))
@@ -306,7 +306,7 @@ class SqliteBackend:
             return self._pools[read_only]
 
     def _open(self, *, read_only: bool) -> _Child:
-        """Start a process for the database, limited to its files and the attached ones."""
+        """Start a process that can access only the database's files and the attached files."""
         settings = self._settings
         may_create = settings.create and not read_only
         database = self.target.database
@@ -341,7 +341,7 @@ class SqliteBackend:
         return _Child(options, files)
 
     def read(self, session: _Child, statement: Statement, params: Params, limit: int) -> Fetched:
-        """Run a query; sqlite3 itself refuses a second statement in the text."""
+        """Run a query. This needs no check for a second statement, because sqlite3 refuses one."""
         bound = bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
         return self._run(session, bound.text(), bound.values, limit)
 
@@ -439,7 +439,7 @@ class SqliteBackend:
         return tables
 
     def _table(self, session: _Child, relation: Relation) -> Table:
-        """Return a table with its columns; marked as broken if SQLite cannot read it."""
+        """Return a table with its columns. A table that SQLite cannot read is marked as broken."""
         try:
             return self._tables(session, [relation])[0]
         except _SqliteError as error:
@@ -456,10 +456,9 @@ class SqliteBackend:
         keys = json.dumps([relation.key for relation in relations])
 
         def rows(query: str) -> list[Sequence[Any]]:
-            """Return a query's rows.
+            """Return a query's rows, with the key of a relation as the first value of each row.
 
-            The first value of each row is the index of a relation, and is replaced by the key of
-            this relation.
+            The query itself gives the index of the relation in ``relations``.
             """
             found = self._run(session, query, [keys], _ALL).rows
             return [(relations[int(index)].key, *values) for index, *values in found]

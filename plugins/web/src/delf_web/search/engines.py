@@ -131,7 +131,7 @@ class OpenAI:
 
 
 def _collect_citations(part: Any, findings: Findings) -> None:
-    """Add the pages that a text cites, each with the text before the citation as snippet."""
+    """Add the pages that a text cites. The snippet is the text before the citation on its line."""
     text: str = part["text"]
     for annotation in _list_in(part, "annotations"):
         if annotation.get("type") == "url_citation":
