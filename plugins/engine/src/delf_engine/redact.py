@@ -106,7 +106,7 @@ class SecretForms:
 
     @cached_property
     def _by_start(self) -> dict[str, list[str]]:
-        """The forms in which the secrets may be written, by their first character."""
+        """The forms in which the secrets may be written, grouped by their first characters."""
         forms_by_start: dict[str, list[str]] = {}
         for form in self._forms:
             forms_by_start.setdefault(form[0], []).append(form)
@@ -176,7 +176,7 @@ class Redactor:
         return forms.pattern.sub(REDACTED, text)
 
     def redact_failure(self, text: str) -> str:
-        """Redact the text of a failure: declared secrets, and all passwords in URLs."""
+        """Redact declared secrets, and all passwords in URLs, in the text of a failure."""
         return without_passwords(self.redact_text(text))
 
     def redact_error(self, error: DelfError) -> DelfError:
@@ -211,7 +211,10 @@ class Redactor:
         return error
 
     def _redact_cause(self, error: BaseException | None) -> BaseException | None:
-        """Return the error, or a :class:`ForeignError` in its place if it contains a secret."""
+        """Return an error unchanged, or a redacted copy if its text contains a secret.
+
+        A :class:`DelfError` keeps its class; any other copy is a :class:`ForeignError`.
+        """
         if error is None:
             return None
         formatted = "".join(traceback.format_exception(error))
@@ -310,7 +313,7 @@ class Redactor:
         return value if cleaned is fields else _with_fields(value, cleaned)
 
     def _clean_mapping(self, items: Mapping[Any, Any]) -> Any:
-        """Redact keys and values; return the given object if none contains a secret."""
+        """Redact keys and values; return the given mapping itself if there is no secret in it."""
         clean = self._clean
         cleaned: dict[Any, Any] = {}
         is_unchanged = True
@@ -322,7 +325,7 @@ class Redactor:
         return items if is_unchanged else cleaned
 
     def _clean_members(self, members: Collection[Any]) -> Any:
-        """Redact the members of a collection; return the given object if none has a secret."""
+        """Redact the members of a collection; return the collection itself if it has no secret."""
         parts: list[Any] = []
         is_unchanged = True
         for item in members:
@@ -363,7 +366,7 @@ class RedactedStream:
         return text[:end]
 
     def end(self) -> str:
-        """Return the held-back tail; the next piece starts a new text."""
+        """End a text and return its held-back tail. The next piece begins another text."""
         held_text = self._held_back
         self._held_back = ""
         return held_text
@@ -396,7 +399,7 @@ def restore_secrets(edited: Any, shown: Any, original: Any) -> Any:
 
 
 def _is_unchanged(edited: Any, shown: Any) -> bool:
-    """Return whether a value equals the shown value, at any depth; True does not equal 1."""
+    """Return True if an edited value equals the shown value; True and 1 are not equal."""
     if edited != shown:  # a fast check first: a list may need one for each pair of items
         return False
     if isinstance(edited, Mapping) and isinstance(shown, Mapping):
@@ -431,7 +434,7 @@ def _restore_secrets_in_items(
 
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
-    """Copy a record with other field values; return the dict if the class refuses the values."""
+    """Copy a dataclass object with new ``fields``; return ``fields`` if the class refuses them."""
     try:
         return dataclasses.replace(value, **fields)
     except Exception:  # the class's own validation may raise anything
@@ -519,7 +522,7 @@ def _in_literal(text: str) -> Iterator[str]:
 
 
 def _in_common_literal(text: str) -> Iterator[str]:
-    r"""Yield a text as ``json`` and ``repr`` write it between quotes: a line break is ``\n``."""
+    r"""Yield the forms of a text in ``json`` and ``repr`` output: a line break is ``\n``."""
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
     yield from _in_repr(text, repr)

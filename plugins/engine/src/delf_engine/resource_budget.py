@@ -27,7 +27,10 @@ class ResourceBudget:
         self._used_by_session = Counter[str]()
 
     def begin_session(self) -> None:
-        """Reset the session's counts, since a new session runs unfinished scripts again."""
+        """Reset the session's counts.
+
+        A new session runs unfinished scripts again, so what they used must not count twice.
+        """
         self._used_by_session.clear()
 
     def count(self, **used: int) -> None:
@@ -50,7 +53,7 @@ class ResourceBudget:
         return LimitReached(limit="calls", message=message)
 
     def charge_session(self, session: SandboxSession) -> None:
-        """Add the resources that a closed session has used to those that the task has used."""
+        """Add the resources used in a closed session to the totals of the task."""
         if isinstance(session, SupportsUsage):
             self._used_seconds += session.cpu_seconds
         self._used.update(self._used_by_session)

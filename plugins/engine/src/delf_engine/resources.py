@@ -81,7 +81,7 @@ class Closing:
     shared: list[Close] = field(default_factory=list[Close])
 
     async def close(self, redactor: Redactor) -> None:
-        """Close first what uses the shared objects, then these; log failures."""
+        """Close the objects that use the shared objects, then the shared objects; log failures."""
         for closers in ((partial(close_all, self.parts), *self.closers), self.shared):
             try:
                 await all_ended(close() for close in closers)
@@ -450,7 +450,10 @@ async def _warm_up_sandbox(sandbox: ChosenSandbox, spec: SessionSpec, redactor: 
 
 @contextmanager
 def _warm_up_errors_logged(redactor: Redactor) -> Generator[None]:
-    """Log an error in the block at debug level; the task itself will report the same error."""
+    """Suppress a DelfError of the block, and log it at debug level.
+
+    The task will fail with the same error and report it.
+    """
     try:
         yield
     except DelfError as error:
@@ -559,7 +562,7 @@ def _approvals_of(agent: AgentParts, journal: Journal, closing: Closing) -> Appr
 
 
 def _channels_of(agent: AgentParts) -> Iterator[NamedChannel]:
-    """Create and yield the approval channels in order: callbacks first, then plugins."""
+    """Create and yield the approval channels: those of callbacks, then those of plugins."""
     if agent.on_confirm is not None:
         confirm_channel = CallbackChannel(agent.on_confirm)
         yield NamedChannel("on_confirm", confirm_channel, needs_presence=False)

@@ -124,7 +124,7 @@ class Response(Generic[T]):
 
     @property
     def end_phrase(self) -> str:
-        """The phrase ``before it failed`` or ``before it was stopped``, for messages."""
+        """A phrase about the task's end: ``before it failed``, ``before it was stopped``."""
         if self.state is TaskState.FAILED:
             return f"before it {self.state}"
         return f"before it was {self.state}"
@@ -158,7 +158,7 @@ class Response(Generic[T]):
         }
 
     def _error_code(self) -> str | None:
-        """Return the code of the recorded failure, or else that of the exception."""
+        """Return the code of the recorded failure; if none is recorded, the exception's code."""
         end = end_event(self.events)
         if end is not None:
             return end.code
@@ -174,7 +174,7 @@ class Response(Generic[T]):
         return self.status
 
     def __str__(self) -> str:
-        """Return the answer; for a failed task its error, output and changes."""
+        """Return the answer; for a task without success, its state, error, output and changes."""
         has_succeeded: bool = self.status
         if has_succeeded:
             return self.text

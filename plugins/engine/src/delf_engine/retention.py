@@ -78,7 +78,7 @@ def _folders_up_to(outer_folder: Path, path: Path) -> Iterator[Path]:
 
 
 def _output_folder_of(path: Path, temporary_folder: Path) -> Path | None:
-    """Return the folder that delf made in the temporary folder for the file; None without one."""
+    """Return delf's folder in the temporary folder that holds a file; None if there is none."""
     for folder in path.parents:
         if folder.parent == temporary_folder and folder.name.startswith(OUTPUT_PREFIX):
             return folder

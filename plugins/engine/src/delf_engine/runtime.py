@@ -100,7 +100,7 @@ class Runtime:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The number of running tasks, and of tasks that wait because too many tasks run."""
+        """Two numbers: the running tasks, and the tasks that wait because too many tasks run."""
         running_count = len(self._pipelines)
         return running_count, len(self._accepted) - running_count
 
@@ -358,7 +358,7 @@ class Runtime:
         self._notify_listeners(request, end)
 
     def _notify_listeners(self, request: TaskRequest, event: Event) -> None:
-        """Pass an event of a task that does not run to the listeners; log their exceptions."""
+        """Pass an event of a task that is not running to its listeners; log their exceptions."""
         listeners = (*self.resources.observers.feeds, *request.listeners)
         TaskLog(request.task_id, None, listeners, self.resources.redactor).notify_listeners(event)
 
@@ -441,7 +441,11 @@ class Runtime:
         await self._claims.release(self.journal, task_id)
 
     async def _claim(self, task_id: str, *, even_if_ended_at_limit: bool) -> Sequence[Event]:
-        """Claim a task, and release the task if the agent was stopped meanwhile."""
+        """Claim a task and return its events.
+
+        Raises:
+            AgentStateError: If the agent was stopped meanwhile. The task is released then.
+        """
         events = await self._claims.claim(
             self.journal, task_id, even_if_ended_at_limit=even_if_ended_at_limit
         )
@@ -453,7 +457,7 @@ class Runtime:
         return events
 
     def _tell_connections_about_task(self, request: TaskRequest) -> None:
-        """Tell connections the text of a new task, so that they learn from it in the background."""
+        """Let connections learn from the text of a new task, in the background."""
         if request.child is not None or request.is_resumed:
             return
         agent = self.resources.agent
@@ -498,7 +502,7 @@ class Runtime:
         self._all_stay_resumable = True
 
     def keep_resumable(self, task_id: str) -> None:
-        """Record no end of the task if it is cancelled, so that it can be resumed."""
+        """Make a task resumable: if it is cancelled, the cancellation is not recorded as an end."""
         self._resumable_ids.add(task_id)
 
     def _close_in_background(self, task_id: str, work: Awaitable[None]) -> None:
@@ -552,7 +556,7 @@ class Runtime:
 
 
 def _most_tasks() -> int:
-    """Return the number of tasks for which the process has enough file descriptors."""
+    """Return how many tasks can run with the free file descriptors of this process; at least 1."""
     free_descriptors = descriptors_left()
     if free_descriptors is None:
         return sys.maxsize
@@ -580,7 +584,7 @@ async def _refusal_of_start(request: TaskRequest) -> ConfigurationError | None:
 
 
 def _has_final_end(work: asyncio.Task[TaskOutcome]) -> bool:
-    """Return whether an agent's task has ended for good, so that the task cannot be resumed."""
+    """Return True if the work of a task is done, and the task has an end and cannot be resumed."""
     if not work.done() or work.cancelled() or work.exception() is not None:
         return False
     return work.result().is_over

@@ -368,7 +368,7 @@ class ScriptRunner(ScriptHost):
             return Raised("ToolError", "the call failed inside delf; see the log")
 
     async def _stop_in_call(self, reason: Exception | LimitReached) -> NoReturn:
-        """Stop the script without answering its pending call; always raise CancelledError."""
+        """Stop the script during a call, which gets no answer; always raise CancelledError."""
         self._request_stop(reason)
         if is_cancelled():
             # The sandbox has cancelled this call already, while the error was on its way here. The
@@ -427,7 +427,7 @@ class ScriptRunner(ScriptHost):
 
 
 def _recorded_loss(recorded_end: ScriptFinished) -> Crashed | LimitReached:
-    """Return the outcome of a recorded script that ended with the death of its sandbox."""
+    """Return the outcome of a script that, as the journal records, ended as its sandbox died."""
     message = recorded_end.error or "the sandbox is gone"
     if recorded_end.status == "limit":
         return LimitReached(

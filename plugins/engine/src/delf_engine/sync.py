@@ -70,7 +70,7 @@ class LoopThread:
     def stop(self) -> None:
         """Stop the loop and its thread. Idempotent.
 
-        A thread that something blocks is left behind.
+        A blocked thread does not end: after a timeout, it is left behind.
         """
         # A second ``loop.stop()`` would interrupt the clean-up, which runs on the same loop.
         if not self._stopping and not self.loop.is_closed():
@@ -164,7 +164,7 @@ class _LoopProbe:
         self.poll()  # schedules the first callback
 
     def poll(self) -> bool:
-        """Return True if the loop has run the last callback, and then schedule another one."""
+        """Return True if the loop has run the last callback; if so, schedule another one."""
         if not self._answer.is_set() or self._loop.is_closed():
             return False
         self._answer.clear()
@@ -174,7 +174,10 @@ class _LoopProbe:
 
 
 def _run_if_idle(loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
-    """Run an idle loop until a future of its work is done; no-op if this thread cannot."""
+    """Run ``loop`` in this thread until ``future`` is done.
+
+    No-op if the loop already runs or is closed, or if this thread runs a loop.
+    """
     this_thread_runs_a_loop = running_loop() is not None
     if loop.is_running() or loop.is_closed() or this_thread_runs_a_loop:
         return
@@ -185,7 +188,7 @@ def _run_if_idle(loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
 def _idle_loop_error(
     loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any] | Future[Any]
 ) -> AgentStateError:
-    """Cancel a future of a loop that no thread runs, and return the error for its caller."""
+    """Cancel the future of work on a loop that no thread runs; return the error to raise."""
     if not loop.is_closed():
         future.cancel()
     return AgentStateError(

@@ -247,7 +247,7 @@ class TaskRequests:
         )
 
     def _with_project_folder(self, setup: Mapping[str, Any]) -> dict[str, Any]:
-        """Add the project's folder to setup data that names no folder."""
+        """Return a task's setup; add the project's folder if the setup names no folder."""
         # "folder" is the key of the folder in which a command was typed.
         has_folder = "folder" in setup or PROJECT_FOLDER in setup
         if self._project_folder is None or has_folder:
@@ -286,7 +286,7 @@ class TaskRequests:
         )
 
     def _output_with(self, schema: Mapping[str, Any] | None) -> Output[Any] | None:
-        """Return the answer type that a task's journal recorded as a JSON schema, if any."""
+        """Return the answer type for a JSON schema from a task's journal; None without a schema."""
         if schema is None:
             return None
         if self._output is not None and self._output.schema == schema:

@@ -64,7 +64,10 @@ _MAX_RESTARTS: Final = 5
 
 
 class Restarts:
-    """Limits how often a task continues after its sandbox died, because a script may kill it."""
+    """Limits how often a task continues after its sandbox died.
+
+    Without a limit, a script that kills every sandbox would be run again forever.
+    """
 
     def __init__(self) -> None:
         self._remaining = _MAX_RESTARTS
@@ -225,14 +228,14 @@ class TaskRun:
 
     @staticmethod
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:
-        """Return the ledger of a task: the agent's, or one with the task's own budget."""
+        """Return the ledger that pays for a task: the task's own, or else the agent's."""
         request_ledger = request.ledger if request.child is None else request.child.ledger
         if request_ledger is None:
             return resources.agent.ledger
         return request_ledger
 
     def chosen_llm(self, choice: str | LLMConfig) -> LLMConfig:
-        """Return the configuration of the model that a worker or a connection names."""
+        """Return the configuration of a model that a worker or a connection has chosen."""
         return self.config.chosen_llm(choice, self.resources.agent.context.host.providers)
 
     def tool_choice(self) -> ToolChoice:
@@ -428,7 +431,7 @@ def _variables_of_untrusted_routine(request: TaskRequest) -> list[str]:
 
 
 def _searched_texts(files: Sequence[InputFile]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the beginning of each file that is searched for the values of calls."""
+    """Yield the name and the beginning of each input file, to search for arguments of calls."""
     for file in files[:_MAX_SEARCHED_FILES]:
         yield file.name, _beginning_of(file.path)
 

@@ -75,7 +75,7 @@ class TaskSandbox:
 
     @property
     def has_died(self) -> bool:
-        """True if the session of the earlier scripts has died, and with it their variables."""
+        """True if the session of the earlier scripts has died, so that their variables are lost."""
         return self._recorded_session is not None and not self.alive
 
     @property
@@ -169,7 +169,10 @@ class TaskSandbox:
                 await run.warn(problem)
 
     async def _open_again(self) -> SandboxSession:
-        """Open a session; after a sandbox died, retry while its server may be restarting."""
+        """Open a new session.
+
+        If a sandbox of the task has died, retry a few times, because its server may be restarting.
+        """
         pauses = PAUSES if self._restarts.has_lost_sandbox else ()
         for pause in pauses:
             await self.close()

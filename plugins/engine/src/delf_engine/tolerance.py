@@ -128,7 +128,10 @@ def _spread_only_dict(keywords: Mapping[str, Any], names: list[str]) -> dict[str
 def _gather_into_record(
     keywords: Mapping[str, Any], names: list[str], schema: _Schema
 ) -> dict[str, Any] | None:
-    """Collect keywords into one record if the action's only parameter is a record; else None."""
+    """Collect keywords into a record: ``name="Ann"`` → ``{"person": {"name": "Ann"}}``.
+
+    None unless the action's only parameter is a record with such fields.
+    """
     if len(names) != 1 or names[0] in keywords:
         return None
     parameter_schema = schema.get("properties", {}).get(names[0], {})
@@ -152,7 +155,10 @@ class _Converter:
         self._root = root
 
     def alternatives(self, schema: Any) -> Iterator[_Schema]:
-        """Yield the alternatives of a schema, each with one type at most, and no reference."""
+        """Yield the alternatives of a schema: for ``string | integer``, a schema of each type.
+
+        References are followed.
+        """
         if not isinstance(schema, Mapping):
             return  # a schema such as True names no type to convert a value to
         schema = cast("_Schema", schema)
@@ -186,7 +192,7 @@ class _Converter:
         return {name: self.value(value, fields.get(name, {})) for name, value in arguments.items()}
 
     def value(self, argument: Any, schema: Any) -> Any:
-        """Convert a value to the type of a schema; return a value that does not fit unchanged."""
+        """Convert an argument to a schema's type; return an unfitting argument unchanged."""
         alternatives = list(self.alternatives(schema))
         match argument:
             case str():

@@ -129,7 +129,7 @@ class Toolset:
 
     @property
     def shown(self) -> tuple[BoundAction, ...]:
-        """The actions that the model is shown, in the order of :attr:`actions`."""
+        """The actions that are shown to the model, in the order of :attr:`actions`."""
         return tuple(filter(self._is_shown, self.actions))
 
     @property
@@ -267,9 +267,9 @@ class Toolset:
         return self._copy({**self._allowed, **builtins_by_key}, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
-        """Return a copy that also has the built-in actions of another set.
+        """Return a copy of this set that also has the built-in actions of the ``other`` set.
 
-        The copy shows ``ask`` if this set or the other set does.
+        The copy shows ``ask`` if one of the two sets does.
         """
         builtins_by_key = {
             key: bound_action
@@ -391,7 +391,7 @@ def _check_contents_names(connection: ConnectionLike, actions: Sequence[Action])
 
 
 def _method_name(connection: ConnectionLike, action: Action) -> str:
-    """Return the name of an action's method; empty for a connection that is itself a function."""
+    """Return the method in an action's name: ``read`` in ``files.read``; "" for a function."""
     return "" if connection.is_function else action.name
 
 
@@ -400,7 +400,10 @@ def _script_name(connection: str, method: str) -> str:
 
 
 def _with_all_parameters_reviewed(action: Action) -> Action:
-    """Make people review all parameters of a write; keep an action that declares what to review."""
+    """Make people review all parameters of a write.
+
+    An action that itself declares which parameters to review is returned unchanged.
+    """
     declares_review = action.sinks is not None or action.contents is not None
     if action.effect == "read" or declares_review:
         return action
@@ -409,7 +412,7 @@ def _with_all_parameters_reviewed(action: Action) -> Action:
 
 
 def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Action:
-    """Apply the trust and the content parameters that the user declares for a connection."""
+    """Return an action with the trust and content parameters that the user has declared."""
     action = _with_contents_of_user(connection, action)
     trust = getattr(connection, "trust", None)
     # For example, the user declares the trust of each table, by which the connection tells the

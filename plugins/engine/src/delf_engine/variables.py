@@ -121,7 +121,7 @@ def value_for_model(value: Any) -> str:
 
 
 def type_for_model(value: Any) -> str:
-    """Describe the type of a variable for a model: with the size of lists and the keys of dicts."""
+    """Describe the type of a variable for a model, such as ``list of 3`` or ``str``."""
     kind = type(value).__name__
     if isinstance(value, dict):
         if value:

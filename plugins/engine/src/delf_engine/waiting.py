@@ -92,7 +92,7 @@ class Permit:
         await self.wait_until_held()  # returns at once while another call waits in this block
 
     async def wait_until_held(self) -> None:
-        """Wait until the task holds its permit again, unless a call still waits in released().
+        """Wait until the task holds its permit again; return at once while a call is in released().
 
         Call this before heavy work.
         """
@@ -109,11 +109,14 @@ class Permit:
 
     @property
     def _has_waiting_call(self) -> bool:
-        """True while a call waits in :meth:`released`, and is not being cancelled."""
+        """True while a call is in :meth:`released` and is not being cancelled."""
         return any(not call.cancelling() for call in self._calls_in_released)
 
     def _begin_reacquisition(self) -> None:
-        """Reacquire the permit in an asyncio task, which no cancellation of a call ends."""
+        """Start to reacquire the permit in a separate asyncio task.
+
+        The cancellation of a call does not cancel that asyncio task.
+        """
         if not self._held and not self.is_over:
             self._reacquisition = asyncio.create_task(self._acquire())
 
@@ -288,7 +291,7 @@ async def await_despite_cancellation(
 
 @dataclass(eq=False)
 class StoppableWork:
-    """The work of a task, with a person's request to stop the work, if any."""
+    """The work of a task that a person can stop, and who asked to stop it."""
 
     work: asyncio.Task[Any]
     is_requested: bool = False

@@ -50,7 +50,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _position(message: str) -> str:
-    """Return the position in the file that a message of tomllib names; "" if it names none."""
+    """Return the position from a message of tomllib, such as ``, line 3, column 5``; else ""."""
     position_match = _TOML_POSITION.search(message)
     if position_match is None:
         return ""

@@ -228,7 +228,7 @@ def _texts(settings: _Settings) -> Iterator[str]:
 
 
 def _plugin_files(settings: _Settings, host: PluginHost) -> Iterator[Path]:
-    """Yield the files that affect a project because plugins name the files."""
+    """Yield the files that affect a project according to its plugins."""
     variables = settings.variables
     folder = UntrustedFolder(
         root=settings.root.resolve(),
@@ -265,7 +265,7 @@ def _env_file(root: Path, search_start: Path) -> EnvFile:
 
 
 def _named_files(settings: _Settings) -> Iterator[Path]:
-    """Yield each file with settings or code that a setting names, as in ``spec = "api.json"``."""
+    """Yield each file named in a setting, as in ``spec = "api.json"``; omit data files."""
     for keys, text in _texts_by_keys(settings):
         names_data = not _DATA_SETTINGS.isdisjoint(keys)
         if names_data:
@@ -315,7 +315,7 @@ def _may_have_settings_or_code(path: Path, keys: tuple[str, ...]) -> bool:
 
 
 def _data_paths(settings: _Settings) -> frozenset[Path]:
-    """Return the paths of data files and folders in the settings of :data:`_DATA_SETTINGS`."""
+    """Return the paths in the settings of :data:`_DATA_SETTINGS`: data files and folders."""
     paths: set[Path] = set()
     for keys, value in leaves(settings.document):
         if _DATA_SETTINGS.isdisjoint(_option_keys(keys)):

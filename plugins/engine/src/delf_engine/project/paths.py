@@ -22,7 +22,7 @@ _MAX_PATH_LENGTH: Final = 1000
 
 
 def leads_outside(text: str, root: Path) -> bool:
-    """Return True if a text may be a path or an address outside a folder, as ``../shop.db`` is."""
+    """Return True if a text, such as ``../shop.db``, may name a place outside ``root``."""
     return any(_is_outside(path, root) for path in _all_paths_of(text))
 
 
@@ -118,13 +118,13 @@ def _paths_of(text: str) -> Iterator[str]:
 
 
 def _paths_of_file_address(address: str) -> Iterator[str]:
-    """Yield the paths that an address, without its ``file:``, can mean."""
+    """Yield the paths that a ``file:`` address can mean, given without the ``file:``."""
     # ``//localhost/data.db`` is ``/data.db``. With another host, ``//nas/data.db`` stays.
     yield from _possible_paths(_LOCAL_HOST.sub("", address))
 
 
 def _paths_of_database_address(address: str) -> Iterator[str]:
-    """Yield the paths that an address, without its ``sqlite:``, can mean."""
+    """Yield the paths that a ``sqlite:`` address can mean, given without the ``sqlite:``."""
     # ``///data.db`` is the relative path ``data.db``, and ``////data.db`` is ``/data.db``.
     path_part = address.removeprefix("//").removeprefix("/")
     for path in _possible_paths(path_part):

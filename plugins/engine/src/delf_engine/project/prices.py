@@ -98,7 +98,7 @@ def read_prices(path: Path) -> dict[str, Price]:
 
 
 def _entries(content: Any) -> dict[str, Any] | None:
-    """Return a JSON object without keys that begin with ``_``; None for any other value."""
+    """Return a JSON object without its keys that begin with ``_``; None for another JSON value."""
     if not isinstance(content, dict):
         return None
     entries = cast("dict[str, Any]", content)

@@ -117,7 +117,7 @@ def _is_program(path: Path) -> bool:
 
 
 def names_program(keys: Collection[str]) -> bool:
-    """Return True if a setting is a program or a program's argument.
+    """Return True if the value of a setting is a program or a program's argument.
 
     Args:
         keys: The keys of the setting.
@@ -126,7 +126,7 @@ def names_program(keys: Collection[str]) -> bool:
 
 
 def has_data_name(path: Path) -> bool:
-    """Return True if a file's name, such as ``a.csv``, is that of data and not of a program."""
+    """Return True if a file's name, such as ``a.csv``, shows that the file is data, no program."""
     name = path.name.lower()
     if name.startswith(_REQUIREMENTS_PREFIXES):
         return False
@@ -134,7 +134,7 @@ def has_data_name(path: Path) -> bool:
 
 
 def may_be_script(path: Path) -> bool:
-    """Return True if a file may be code that a program gets as its argument."""
+    """Return True if a file may be a script for an interpreter, as in ``python tool.py``."""
     return not has_data_name(path) or path.suffix.lower() in _PROSE_SUFFIXES
 
 
@@ -228,7 +228,7 @@ def _is_cached(path: Path, status: os.stat_result, root: Path) -> bool:
 
 
 def _file_in_folder(link: Path, real_root: Path) -> Path | None:
-    """Return the target of a link if the target is a file in the folder, else None."""
+    """Return the target of a link if the target is a file in ``real_root``, else None."""
     target = Path(os.path.realpath(link))
     if not target.is_relative_to(real_root):
         return None
@@ -245,7 +245,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _digest_of_file(path: Path, target: Path | None, *, is_link: bool) -> str:
-    """Return the digest of a file; of a link, with the place to which the link leads."""
+    """Return the digest of a file's content; for a link, also of the link's destination."""
     # A link that leads elsewhere needs trust again, even if the content is the same.
     link = b"link %b " % os.fsencode(path.readlink()) if is_link else b""
     content = b"" if target is None else _content(target)
@@ -288,7 +288,7 @@ def _metadata_digest(folder: Path, real_root: Path) -> str:
 
 
 def _metadata_of(name: str, status: os.stat_result, target: Path | None = None) -> bytes:
-    """Return the metadata of a file, and of the file that it leads to if it is a link."""
+    """Return the metadata of a file; for a link, also the metadata of the link's target."""
     # st_ctime, because programs cannot set it.
     parts = (name, status.st_mode, status.st_size, status.st_ctime_ns, status.st_ino)
     metadata = repr(cast("Any", parts)).encode("utf-8", "surrogateescape")

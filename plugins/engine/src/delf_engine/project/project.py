@@ -135,9 +135,9 @@ class Project:
                 yield from self._secrets_of(path, setting)
 
     def _secrets_of(self, path: tuple[str, ...], setting: SettingValue) -> Iterator[str]:
-        """Yield the secrets in a setting.
+        """Yield the secrets in the value of a setting.
 
-        The name of the setting, and the tables that contain the setting, decide what is secret.
+        What is secret depends on the setting's name and on the tables around the setting.
         """
         try:
             value = substitute(setting.value, self.environ, setting.origin)
@@ -248,7 +248,7 @@ def _merge_sources(
 def _move_preferred_plugins(
     document: Mapping[str, dict[str, Any]], variables: dict[str, str]
 ) -> None:
-    """Move the key ``prefer`` of ``[plugins]`` to the variable that the plugin host reads."""
+    """Move ``[plugins] prefer`` to ``DELF_PREFER_PLUGINS``, which the plugin host reads."""
     prefer = document.get("plugins", {}).pop(PREFER, None)
     if prefer:
         # The variable of the process or of ``.env`` is stronger than ``delf.toml``.
@@ -348,7 +348,7 @@ def _values_from_file(path: Path | None, section: str, table: Mapping[str, Any])
 
 
 def _put_overrides(overrides: Sequence[str], sections: _Sections) -> list[_Setting]:
-    """Apply ``--set`` overrides to connections and plugins; return the agent's overrides."""
+    """Apply the ``--set`` overrides of connections and plugins; return those of the agent."""
     agent_settings: list[_Setting] = []
     for section, path, value in map(texts.from_override, overrides):
         label = f"--set {section}.{'.'.join(path)}"
@@ -394,7 +394,7 @@ def _drop_replaced_models(agent: Values, stronger: Sequence[_Setting]) -> None:
 
 
 def _model_name(path: tuple[str, ...], value: object) -> object:
-    """Return the model name that a setting of the agent contains; None if there is none."""
+    """Return the model name in the value of an agent's setting; None if the value has none."""
     field, *keys = path
     if field not in LLM_FIELDS:
         return None
@@ -436,7 +436,7 @@ def _with_model_as_table(path: tuple[str, ...], value: Any) -> Any:
 
 
 def _names_llm(path: tuple[str, ...], value: object) -> bool:
-    """Return whether a setting chooses the main model, and not only one of the model's options."""
+    """Return True if a setting chooses the main model; False for a mere option of the model."""
     if path == ("llm",):
         return not isinstance(value, Mapping) or "model" in value
     return path == ("llm", "model")

@@ -155,7 +155,7 @@ def parse(path: tuple[str, ...], text: str) -> Any:
 
 
 def _can_be_table(field: str, keys: list[str]) -> bool:
-    """Return True if the value of a field, or of the keys below the field, can be a table."""
+    """Return True if the setting at ``field``, or at ``keys`` below ``field``, can be a table."""
     if not keys:
         return field in LLM_FIELDS or field in _TABLE_FIELDS
     return field in LLM_FIELDS and len(keys) == 1 and keys[0] in _LLM_TABLES
@@ -173,7 +173,7 @@ def _path_of(variable: str) -> tuple[str, ...] | None:
 
 
 def _check_llm_key(location: str, path: tuple[str, ...]) -> None:
-    """Raise ConfigurationError if a path such as ``llm.api_kay`` has an unknown key of a model."""
+    """Raise ConfigurationError if a path such as ``llm.api_kay`` has a key that no model has."""
     field, *keys = path
     if field not in LLM_FIELDS or not keys:
         return

@@ -47,7 +47,7 @@ class SettingValue:
 
 
 class Values:
-    """A tree of settings with origins, in which later values override earlier ones."""
+    """A tree of settings, each with its origin. Values put later override earlier values."""
 
     def __init__(self) -> None:
         # The values in force, each with its origin, by the keys that lead to the value.
@@ -98,7 +98,7 @@ class Values:
         yield from self._leaves.items()
 
     def all_written(self) -> Iterator[tuple[KeyPath, SettingValue]]:
-        """Yield the path and value of each setting, including overridden and removed values."""
+        """Yield the path and value of each setting; overridden and removed values, too."""
         yield from self._leaves.items()
         yield from self._not_in_force
 
@@ -211,7 +211,7 @@ def _resolve_reference(match: re.Match[str], environ: Mapping[str, str], origin:
 
 
 def _begins_with(path: KeyPath, start: KeyPath) -> bool:
-    """Return True if the first keys of a path are ``start``; the two may be equal."""
+    """Return True if the first keys of ``path`` are the keys of ``start``, or all its keys are."""
     return path[: len(start)] == start
 
 

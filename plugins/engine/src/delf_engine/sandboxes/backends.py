@@ -94,7 +94,7 @@ class Probed:
         return await measure(self._backend, thorough=thorough)
 
     def trusted_isolation(self, measurement: Measured | None) -> Isolation:
-        """Return the isolation to rely on; without a measurement, the weakest one, ``process``."""
+        """Return the isolation to rely on; ``process``, the weakest, without a measurement."""
         if measurement is None:
             return "process"
         return measurement.trusted_isolation(self.claimed)

@@ -77,7 +77,7 @@ class Measured:
     reached: tuple[str, ...] = ()
 
     def trusted_isolation(self, claimed: Isolation) -> Isolation:
-        """Return the isolation to rely on: the measured one, but never stronger than declared.
+        """Return the isolation to rely on: the weaker of the measured and the declared isolation.
 
         Args:
             claimed: The declared isolation.

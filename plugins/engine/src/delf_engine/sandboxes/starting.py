@@ -59,7 +59,7 @@ class ChosenSandbox:
     missing_libraries: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def importable(self, libraries: Iterable[str]) -> tuple[str, ...]:
-        """Return the packages that scripts can import, of those that they may import."""
+        """Return those of the given libraries that are installed for scripts."""
         return tuple(each for each in libraries if each not in self.missing_libraries)
 
 
@@ -80,7 +80,10 @@ class _Search:
     context: PluginContext
 
     async def try_backend(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
-        """Return a backend that works and is strong enough, or close it and return the reason."""
+        """Return the backend of a sandbox if it works and isolates well enough.
+
+        Otherwise close the backend, and return the reason.
+        """
         if self._is_weak(spec.isolation):
             return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
         backend = make_sandbox(
@@ -132,7 +135,7 @@ class _Search:
         return state
 
     async def _isolation(self, spec: SandboxSpec, backend: SandboxBackend) -> tuple[Isolation, str]:
-        """Return the isolation of a backend, and the reason that it is not stronger."""
+        """Return the isolation to rely on for a backend, and the reason why it is not stronger."""
         probed = Probed(spec, backend)
         measurement: Measured | None = None  # counts as "process", the weakest isolation
         is_process_enough = self.config.min_isolation == "process"
@@ -185,13 +188,16 @@ async def choose_sandbox(
 
 
 def _stronger_subsets(specs: Iterable[SandboxSpec], chosen: SandboxSpec) -> list[SandboxSpec]:
-    """Return the sandboxes that isolate better than the chosen one, but run a subset of Python."""
+    """Return the sandboxes that isolate better than ``chosen``, but run only a subset of Python."""
     rank = isolation_rank(chosen.isolation)
     return [spec for spec in specs if spec.subset and isolation_rank(spec.isolation) > rank]
 
 
 async def _choose_strongest(search: _Search) -> ChosenSandbox:
-    """Choose the strongest working sandbox with all of Python; if none works, one with a subset."""
+    """Choose the strongest working sandbox that runs all of Python.
+
+    If none works, choose the strongest working sandbox that runs a subset of Python.
+    """
     specs = sorted(
         search.host.specs(SandboxSpec),
         # A strong sandbox with a subset of Python comes last, because it cannot run every script.

@@ -33,7 +33,7 @@ class ComparedTask:
 
 
 def prepare_comparison(task: TaskRecord, events: Sequence[Event]) -> ComparedTask:
-    """Return the parts of one task that are compared with those of another task.
+    """Return the parts of a task, such as its calls and its answer, to compare with another task.
 
     Args:
         task: The record.

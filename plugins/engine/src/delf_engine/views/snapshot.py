@@ -112,7 +112,7 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
 
 
 def _seconds(events: Sequence[ev.Event]) -> float:
-    """Return the duration of a task in seconds, without the time while it was interrupted."""
+    """Return the duration of a task in seconds, without the time before each resumption."""
     seconds = 0.0
     for earlier, later in pairwise(events):
         is_interruption = isinstance(later, ev.TaskResumed)

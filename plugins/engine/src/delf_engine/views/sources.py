@@ -41,7 +41,7 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
 
 
 def _sources_of_call(call: CallStarted, origins: Origins) -> dict[str, Any]:
-    """Return the origins of the arguments that come from the task or a result, by path."""
+    """Return a mapping from path to origin for the arguments from the task or a call's result."""
     sources: dict[str, Any] = {}
     for path, text in values_of(call.arguments):
         origin = origins.find(text)

@@ -210,7 +210,7 @@ class Trace:
         return entry
 
     def _close_running_entries(self, at: float) -> None:
-        """Close the entries that are still running when the task ends."""
+        """Close the entries that are still running when the task ends, and mark them as failed."""
         for entry in self._running_entries.values():
             _finish(entry, (at - entry.started_at) * 1000, ok=False)
         self._running_entries.clear()
@@ -228,7 +228,7 @@ class Trace:
             self._continue_printed_line(rest, event.at)
 
     def _remaining_line_count(self) -> int:
-        """Return how many more lines a trace takes, the unfinished line included."""
+        """Return how many more printed lines fit in a trace, the unfinished line included."""
         complete_line_count = len(self.utterances)
         if self._unfinished_line is not None:
             # Text that continues the last line must not be cut off at the limit.
@@ -395,7 +395,7 @@ def _sum(first: float | None, second: float | None) -> float | None:
 
 
 def _finish(entry: TimelineEntry, duration_ms: float, *, ok: bool) -> None:
-    """Close an entry of the timeline; an entry that has already failed stays failed."""
+    """Set the duration and status of a timeline entry; a failed entry stays failed."""
     entry.duration_ms = round(duration_ms)
     has_failed = not ok or entry.status == "error"
     entry.status = "error" if has_failed else "success"
