@@ -83,7 +83,7 @@ def _why_no_decider(decider: Decider, rule: ApprovalRule) -> str | None:
 
 
 def _why_unknown(decider: Decider, rule: ApprovalRule) -> str | None:
-    """Return why an unknown person may not approve; None if allowed."""
+    """Return why a person whom delf does not know may not approve; None for a person who may."""
     is_local_user = decider.user is None  # delf knows only people with a key
     if rule.four_eyes and is_local_user and LOCAL not in rule.deciders:
         return (
@@ -94,7 +94,7 @@ def _why_unknown(decider: Decider, rule: ApprovalRule) -> str | None:
 
 
 def decider_of(person: Person) -> Decider:
-    """Return the decider that stands for a person in a decision about a request."""
+    """Return the :class:`Decider` with the name, user and teams of a person."""
     return Decider(name=person.name, user=person.user, teams=person.teams)
 
 
@@ -174,7 +174,10 @@ def _was_voter_replaced(vote: ApprovalVoted, people: Iterable[Person]) -> bool:
 def _is_decider(
     voter: Person, vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]
 ) -> bool:
-    """Return whether a rule names a voter, or a team of the voter, as a decider."""
+    """Return whether a rule names a voter, or a team of the voter, as a decider.
+
+    True if the rule names no deciders.
+    """
     if not rule.deciders:
         return True
     # Teams in the journal are the current teams: the voter may have left a team since the vote.

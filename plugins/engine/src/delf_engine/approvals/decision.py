@@ -79,7 +79,7 @@ class Answer:
         )
 
     def data(self) -> dict[str, Any]:
-        """Return the fields of the answer's event, without those of the request."""
+        """Return the fields of the answer in its event; the caller adds those of the request."""
         return {
             "by": self.who.name,
             "via": self.who.via,
@@ -107,7 +107,7 @@ class Cancelled(Expired):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedByCheck(Rejected):
-    """A refusal of an approved call, because its connection's check refuses the call now."""
+    """The rejection of a call that was approved, but that the connection's check now refuses."""
 
 
 def unanswered(*, abandoned: bool) -> Answer:

@@ -100,7 +100,7 @@ class JournaledRequest:
         )
 
     def _remember(self, answer: Answer) -> None:
-        """Remember a decision that applies to later equal calls of this task."""
+        """Remember an approval or a rejection that also decides later equal calls of this task."""
         match answer.decision:
             case Approved(remember="task") as approval:
                 self._decisions.add(self._request, approval, answer.who.name)
@@ -138,7 +138,10 @@ class JournaledRequest:
 
 
 def _answer_in_effect(question: Question, answer: Answer) -> Decision:
-    """Return the answer to a question as the question's type; the default if nobody answered."""
+    """Return the answer to a question, converted to the question's type.
+
+    If nobody answered, return the question's default answer, if there is one.
+    """
     decision = answer.decision
     is_unanswered = answer.source in ("nobody", "timeout")
     if is_unanswered and question.default is not None:

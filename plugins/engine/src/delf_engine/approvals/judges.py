@@ -196,7 +196,7 @@ class ModeJudge:
 
 
 class PlanJudge:
-    """Approves the calls in a script that a person approved as a whole, while the script runs."""
+    """Approves calls of the running script if a person approved the script as a whole."""
 
     def __init__(self) -> None:
         # The digests of the actions that a person approved with a script, by the script's number.
@@ -307,7 +307,10 @@ class FlowsJudge:
         return ruling.left_to_people()
 
     async def _flow_rules(self, bound_action: BoundAction) -> Sequence[str]:
-        """Return the data flows into an action that a person has approved for this worker."""
+        """Return the data flows into an action that a person approved for this worker.
+
+        An example is ``mail.read.sender -> mail.send.to``.
+        """
         return await self._decisions.flow_rules(
             bound_action.name, bound_action.digest, self._worker
         )

@@ -155,7 +155,10 @@ class TaskApprovals:
         return answer
 
     def begin_script(self, attempt: int) -> None:
-        """Start a script; from now on only its approved actions are allowed."""
+        """Start a script.
+
+        Calls of the actions that a person approved with the script need no further approval.
+        """
         self._plan.begin(attempt)
 
     def script_ended(self) -> None:

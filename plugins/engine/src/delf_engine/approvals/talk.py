@@ -38,7 +38,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An assignment of a request to a person by name; None assigns the request to nobody."""
+    """An assignment of a request to a person by name; with None, nobody is assigned."""
 
     to: str | None
 

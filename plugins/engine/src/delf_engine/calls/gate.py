@@ -274,7 +274,7 @@ class Gate:
         return guard.after_call(script_call, await self._make_or_replay(call, request))
 
     async def _make_or_replay(self, call: Call, request: CallRequest) -> CallAnswer:
-        """Make a call if allowed; return its recorded answer if a replay has it."""
+        """Make a call if allowed; if a replay has the call's recorded answer, return this answer."""
         recorded_call = None
         if self._replay.active:
             recorded_call = await self._replay.wait_for_turn(
@@ -304,11 +304,14 @@ class Gate:
         return await self._ask_and_make(call, recorded_call)
 
     def _has_unknown_outcome(self, call: Call) -> bool:
-        """Return whether an equal call of the task was made before, with an unknown outcome."""
+        """Return whether the outcome of an earlier equal call of the task is unknown."""
         return call.digest in self._maker.unknown_outcomes
 
     def _replay_answer(self, recorded_call: RecordedCall) -> CallAnswer:
-        """Return the recorded answer of a call, and restore what the call changed in this gate."""
+        """Return the recorded answer of a call.
+
+        If a person requested changes to the script then, reject the script's further calls.
+        """
         decision_event = recorded_call.decision
         if decision_event is not None and decision_event.decision == "changes_requested":
             self._reject_further_calls_of_script()
@@ -323,7 +326,7 @@ class Gate:
         return await self._ask_and_make(call)
 
     def _reject_further_calls_of_script(self) -> None:
-        """Reject all further calls of the running script, for which a person requested changes."""
+        """Reject all further calls of the running script, because a person requested changes."""
         self._rejects_calls = self._runs_script  # calls without a script are never rejected
 
     def _answer_after_close(self) -> Raised:

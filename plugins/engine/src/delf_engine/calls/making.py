@@ -205,7 +205,7 @@ class CallMaker:
 
 
 def _leaves_call_open(error: BaseException) -> bool:
-    """Return True if an error stops the work on a call, and no end of the call is recorded."""
+    """Return True for an error after which the end of a call must not be recorded."""
     match error:
         case TaskLeftError():
             return True  # a child task has not ended; a resume continues the child and the call

@@ -145,7 +145,7 @@ class CallRecords:
         await self.end(call, "cancelled", error=reason, cancellation="not_started")
 
     async def cancel(self, call: Call, reason: str, started: float = 0.0) -> None:
-        """Record the cancellation of a call that its script abandoned or whose sandbox died."""
+        """Record that a call was cancelled, because the script abandoned it or the sandbox died."""
         cancellation: Cancellation = "abandoned" if call.abandoned else "cut_off"
         with contextlib.suppress(TaskLeftError):  # a task that will be resumed records no end
             await self.end(call, "cancelled", started, error=reason, cancellation=cancellation)
@@ -216,12 +216,15 @@ class CallRecords:
             raise self._unrecorded_call_error(call, failure) from failure
 
     def _remove_from_under_way(self, call: Call) -> None:
-        """Remove a call from the calls in flight, and wake the calls that wait for their ends."""
+        """Remove an ended call from the calls in flight, and wake the calls that wait for it."""
         self._under_way.pop(call.number, None)
         self._call_ended.set()
 
     def _unrecorded_call_error(self, call: Call, failure: Exception) -> UnrecordedCallError:
-        """Return the error for a call whose end could not be recorded; store the first one."""
+        """Return the error for a call whose end could not be recorded.
+
+        Store the first error of this kind in ``unrecorded_error``.
+        """
         cause = failure.message if isinstance(failure, DelfError) else repr(failure)
         error = UnrecordedCallError(
             f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded: "
