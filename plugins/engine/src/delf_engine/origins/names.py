@@ -173,12 +173,12 @@ class Names:
         return root in self._variables or root in self._functions
 
     def name_of_builtin(self, function: ast.expr) -> str:
-        """Return the name of a builtin; empty if the script gives the name to something else."""
+        """Return the dotted name of a called function; empty if the scripts bind this name."""
         name = dotted(function)
         return "" if self.is_bound(name) else name
 
     def is_plain_call(self, call: ast.Call, builtin: str) -> bool:
-        """Return whether a call, such as ``zip(a, b)``, calls a builtin without ``*arguments``."""
+        """Return whether a call is one of a given builtin, without ``*arguments``: ``zip(a, b)``."""
         is_builtin = dotted(call.func) == builtin and not self.is_bound(builtin)
         return is_builtin and not any(isinstance(each, ast.Starred) for each in call.args)
 

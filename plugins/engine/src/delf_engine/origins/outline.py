@@ -460,7 +460,7 @@ class Outline:
     def _find_fitting(
         self, node: ast.expr, items: Sequence[Any], path: str, may_differ: _MayDiffer
     ) -> int | None:
-        """Return the index of the first item that a planned expression allows."""
+        """Return the index of the first item that a planned expression allows; None without one."""
         for index, item in enumerate(items):
             if self._fits(node, item, path, may_differ):
                 return index
@@ -619,7 +619,10 @@ def _are_planned(script_sources: Sources, planned_sources: Sources) -> bool:
 
 
 def _is_unplanned_default(planned_node: ast.expr | None, value: Any, default: Any) -> bool:
-    """Return whether an argument has its default, which no stranger chose."""
+    """Return whether an argument has its default value, and the outline plans no literal for it.
+
+    No stranger chose such a value.
+    """
     if planned_node is not None and _contains_literal(planned_node):
         return False  # the user wants this literal, which may differ from the default
     return value == default

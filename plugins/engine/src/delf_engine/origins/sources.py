@@ -104,7 +104,7 @@ def with_enclosed_as_whole_results(sources: Sources) -> frozenset[Source]:
 
 
 def uses_named_fields(sources: Sources) -> bool:
-    """Return whether a script reads a field on the way to a value."""
+    """Return whether a script reads a field on the way to a value: ``mail`` in ``find().mail``."""
     return any(source.kind == "field" for source in sources)
 
 

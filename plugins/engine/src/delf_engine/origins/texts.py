@@ -135,7 +135,7 @@ def mentions_record(text: str, value: str) -> bool:
 
 
 def _mentions_number(text: str, number: str) -> bool:
-    """Return whether a text has a number that may be that of a record."""
+    """Return whether a text names a record by a number: ``delete 11``, but not ``11 km``."""
     quote_or_sign = r"['\"#`“‘]"  # "#11"
     word_in_lower_case = r"\b[a-z]+[^\w\n]{0,3}"  # "delete 11", but not "June 11"
     no_date_or_time = r"(?!\w|[,:/-]\w)"  # not "11-30" or "11:30"

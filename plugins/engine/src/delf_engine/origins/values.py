@@ -78,7 +78,10 @@ def texts_with_trust(
 
 
 def _text_of(value: Any) -> str | None:
-    """Return a value as a text; None if it has parts, or is no plain data."""
+    """Return a value as a text.
+
+    None for a dict or list with items, and for a value that is no plain data.
+    """
     match value:
         case str():
             return value
@@ -183,9 +186,9 @@ def fields_at(
 
 
 def _has_value(record: Mapping[Any, Any], name: str, wanted_value: Any) -> bool:
-    """Return whether a field of a record has a value.
+    """Return whether the field ``name`` of a record contains ``wanted_value``.
 
-    If the record has no field of this name, the value may be in any of its fields.
+    If the record has no field of this name, look for the value in all fields.
     """
     texts = (text for _, text in leaves_of(record.get(name, record)))
     return normalized_text(str(wanted_value)) in map(normalized_text, texts)
