@@ -965,7 +965,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     @property
     def rerun_count(self) -> int:
-        """The most further scripts that ``rerun()`` may ask for after the task has changed data."""
+        """The maximum number of scripts that ``rerun()`` may ask for after a change of data."""
         return self.config.rerun_count
 
     @property

@@ -44,7 +44,7 @@ def _schema() -> dict[str, Any]:
 
 
 def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the arguments of a question.
+    """Return the arguments of a question, without those that are None or empty options.
 
     Raises:
         ToolRefusedError: If a person cannot answer the question.
@@ -104,7 +104,7 @@ _ACTION: Final = Action(
 
 
 class AskTool:
-    """The connection whose only call is ``ask``, with which a script asks a person."""
+    """The connection with the only action ``ask``, by which a script asks a person."""
 
     is_function = True
     name = ASK

@@ -116,7 +116,15 @@ class BackgroundTask:
         return self._response(timeout)
 
     def _response(self, timeout: float | None) -> Response:
-        """Return the task's response after a wait, as :meth:`wait` describes."""
+        """Return the response of the task, for which a caller has waited.
+
+        Args:
+            timeout: The seconds that the caller has waited at most.
+
+        Raises:
+            TimeoutError: If the task has not ended.
+            TaskStoppedError: If the task was stopped.
+        """
         if not self.outcome.done():
             raise TimeoutError(
                 f"task {self.task_id} has not ended within {timeout} s; it continues"

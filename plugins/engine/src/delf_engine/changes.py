@@ -214,7 +214,7 @@ class Situation:
 
 
 class Course:
-    """The course of a task, which reads each event of the growing task once."""
+    """The scripts and the changes of a growing task; each event of the task is read once."""
 
     def __init__(self) -> None:
         self._read_count = 0  # the number of events that were read
@@ -348,7 +348,10 @@ def shapers_of(events: Iterable[ev.Event], task_user: str) -> list[str]:
 
 
 def _influences_task(decision: ev.ApprovalDecided) -> bool:
-    """Return whether a decision says more than whether a call may be made."""
+    """Return whether a decision does more than approve or reject a call.
+
+    Examples are an edit of the arguments, and a reason for the rejection.
+    """
     if decision.decision == "rejected":
         # NO_REASON is the text of a rejection for which the person gave no reason.
         return decision.reason not in (None, "", NO_REASON)

@@ -156,7 +156,10 @@ def _check_llm_key(key: object) -> None:
 
 
 def suggest_llm_key(key: str) -> str:
-    """Suggest a key for a misspelt key of a model's table, in the words of ``did_you_mean``."""
+    """Return a suggestion for a misspelt key of a model's table, to append to a message.
+
+    An example is ``; did you mean 'settings.temperature'?``. Empty if no key is similar.
+    """
     if key in SETTINGS:
         return f"; did you mean 'settings.{key}'?"
     suggestion = did_you_mean(key, (*LLM_KEYS, *SETTINGS))
@@ -165,7 +168,10 @@ def suggest_llm_key(key: str) -> str:
 
 
 def suggest_agent_key(key: str, known: Iterable[str]) -> str:
-    """Suggest a key for a misspelt key of the agent, in the words of ``did_you_mean``."""
+    """Return a suggestion for a misspelt key of the agent, to append to a message.
+
+    An example is ``; did you mean 'llm.settings.temperature'?``. Empty if no key is similar.
+    """
     if key in SETTINGS:
         return f"; did you mean 'llm.settings.{key}'?"
     return did_you_mean(key, known)
@@ -720,7 +726,10 @@ def explain(
 
 
 def _hint_for_setting(model: type[BaseModel], path: tuple[str, ...]) -> str:
-    """Return the description of a setting, as a hint for an invalid value."""
+    """Return a hint for an invalid value: the description of the setting.
+
+    Without a description, the hint names the page that lists all settings.
+    """
     field = model.model_fields.get(path[0]) if path else None
     if field is None or not field.description:
         return "docs/configuration.md lists every key"

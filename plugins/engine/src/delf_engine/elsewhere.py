@@ -191,7 +191,7 @@ class _States:
         self._waiting_ids: Collection[str] | None = None
 
     async def exact(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
-        """Return the tasks with their states; the state of a running task may become waiting."""
+        """Return the tasks, with the state ``waiting`` for running tasks that wait for a person."""
         has_running_task = any(task.state is TaskState.RUNNING for task in tasks)
         if self._waiting_ids is None and has_running_task:
             self._waiting_ids = await self._read_waiting_ids(self._journal)

@@ -67,7 +67,11 @@ class Embedders:
             return self._embedders[embedder_name]
 
     def _only_embedder(self) -> str:
-        """Return the name of the only embedder that can be used without being named."""
+        """Return the name of the only embedder that can be used without being named.
+
+        Raises:
+            PluginError: If there is no such embedder, or more than one.
+        """
         # An embedder ``by_name`` is used only if the configuration names it.
         names = [spec.name for spec in self._host.specs(EmbedderSpec) if not spec.by_name]
         if len(names) == 1:

@@ -414,7 +414,7 @@ def _make_function(
         parameters.append(_parameter(python_name, part, hint, is_required=is_required))
 
     def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments by their names in the schema, without omitted optional ones."""
+        """Return the arguments by their names in the schema; leave out optional None values."""
         given: dict[str, Any] = {}
         for python_name, value in keywords.items():
             schema_name = schema_names[python_name]
@@ -554,7 +554,7 @@ def _type_of_schema(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
 
 
 def _allowed_values(schema: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the values of ``enum`` or ``const``, if a signature can list them."""
+    """Return the values of ``enum`` or ``const``; empty if a signature cannot list them."""
     values: Any = schema.get("enum")
     if not values and "const" in schema:
         values = [schema["const"]]

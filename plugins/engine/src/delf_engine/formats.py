@@ -46,7 +46,7 @@ class Formats:
         return FormatFactory(module, factory.__qualname__, sys.modules[module].__file__)
 
     def shared(self, make: Callable[[], T]) -> T:
-        """Return the result of a function, which is called once for all tasks of the agent."""
+        """Call a function once for all tasks of the agent, and return its result."""
         if make not in self._shared:
             self._shared[make] = make()
         return self._shared[make]

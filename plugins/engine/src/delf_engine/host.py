@@ -171,7 +171,7 @@ class TaskHost:
 
     @property
     def rerun_count(self) -> int:
-        """The most further scripts that ``rerun()`` may ask for after the task has changed data."""
+        """The maximum number of scripts that ``rerun()`` may ask for after a change of data."""
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -640,7 +640,7 @@ class TaskHost:
 
 
 def _without_placeholder(outcome: Done) -> Done:
-    """Remove the value of a script that ends with ``...``, which stands for no result."""
+    """Remove the value of a script that ends with ``...``, because ``...`` means no result."""
     return replace(outcome, value=None) if outcome.value == repr(...) else outcome
 
 

@@ -103,7 +103,7 @@ class AgentMemory:
         return None if has_failed else opening.result()
 
     async def _opened_store(self) -> MemoryStore:
-        """Open the store, unless it is open; try again if it could not be opened before."""
+        """Return the store, which the first call opens; after a failure, try to open it again."""
         opening = self._opening
         has_failed = opening is not None and opening.done() and self.store is None
         if opening is None or has_failed:

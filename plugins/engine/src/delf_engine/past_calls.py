@@ -55,13 +55,16 @@ def past_calls(events: Sequence[Event]) -> list[PastCall]:
 def is_same(one: Any, other: Any) -> bool:
     """Return whether two values are equal in JSON.
 
-    A date then equals its text, and 1 equals 1.0.
+    For example, a date equals its text, 1 equals 1.0, and a key with None equals a missing key.
     """
     return _comparable(one) == _comparable(other)
 
 
 def _comparable(value: Any) -> Any:
-    """Convert a value, without items that are None, so that values equal in JSON become equal."""
+    """Convert a value so that values that are equal in JSON become equal.
+
+    Keys whose value is None are left out.
+    """
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {str(key): _comparable(item) for key, item in items if item is not None}

@@ -39,7 +39,10 @@ class PreviousOwner:
     until: float
 
     async def wait_until_expired(self) -> None:
-        """Wait until the previous process's lease has expired, so that it has stopped its calls."""
+        """Wait until the lease of the previous process has expired.
+
+        That process has then stopped its calls.
+        """
         # Part of the lease has usually passed while a person was asked.
         if (seconds := self.until - monotonic()) > 0:
             await sleep(seconds)
@@ -157,7 +160,10 @@ class Claims:
 
 
 def _can_go_on(events: Sequence[Event], *, even_if_ended_at_limit: bool) -> bool:
-    """Return whether a task has not ended; optionally also if it ended at its timeout or budget."""
+    """Return whether a task can go on, because it has not ended.
+
+    With ``even_if_ended_at_limit``, a task that ended at its timeout or budget can go on, too.
+    """
     if even_if_ended_at_limit and ended_at_limit(events):
         return True
     return not is_over(events)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def durable_journal(host: PluginHost) -> str | None:
-    """Return the name of an installed durable journal, shared ones first; None if there is none.
+    """Return the name of an installed durable journal, preferably of a shared one.
+
+    None without a durable journal.
 
     Args:
         host: The plugins.

@@ -125,7 +125,10 @@ def copy_output_files(events: Sequence[Event], at: int) -> list[Event]:
 
 
 def _copies_of_files(paths: Iterable[str]) -> Mapping[str, str]:
-    """Copy files to a new folder; return the path of each copy by the path of the original."""
+    """Copy files to a new folder; return the path of each copy by the path of the original.
+
+    Leave out files that cannot be read any more.
+    """
     folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
     copies: dict[str, str] = {}
     for number, path in enumerate(paths):
@@ -190,7 +193,7 @@ def forked(
 
 
 def _check_can_be_forked(events: Sequence[Event], at: int) -> None:
-    """Raise if a task has no event with the number ``at``, or had not started before the event."""
+    """Raise if a task has no event with the number ``at``, or if it started after this event."""
     start = next((event for event in events if isinstance(event, TaskStarted)), None)
     if start is not None and start.seq <= at <= events[-1].seq:
         return

@@ -119,7 +119,7 @@ class InProcessJournal:
         return records
 
     def _remember(self, entry: _Entry, decided: ApprovalDecided) -> None:
-        """Keep a decision that holds until it is revoked, together with its request."""
+        """Keep a decision with its request, if the decision holds until it is revoked."""
         for event in entry.events:
             if isinstance(event, ApprovalRequested) and event.request_id == decided.request_id:
                 decision = RememberedDecision.from_events(event, decided)

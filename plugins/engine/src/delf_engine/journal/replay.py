@@ -133,7 +133,7 @@ class _CallOrder:
                 self._remove_answer(recorded_call.call_id)
 
     def _may_proceed(self, turn_key: int) -> bool:
-        """Return True if the turn of the calls with a turn key has come."""
+        """Return True if calls that wait with this turn key may proceed now."""
         if turn_key == _AFTER_ALL_STEPS:
             return not self._remaining_steps
         if turn_key == _AFTER_ALL_ANSWERS:
@@ -143,14 +143,20 @@ class _CallOrder:
         return bool(self._remaining_steps) and self._remaining_steps[0] == answer
 
     def _remove_answer(self, call_id: int) -> None:
-        """Remove the recorded answer to a call, which has been given, from the remaining steps."""
+        """Remove a call's recorded answer from the remaining steps.
+
+        The next step may then follow.
+        """
         self._remaining_steps.remove(RecordedStep(call_id, is_answer=True))
         self._remaining_answer_count -= 1
         self._advance()
 
     @property
     def has_call_beyond_script(self) -> bool:
-        """True if a call that the recorded script did not make waits for the end of the script."""
+        """True if a waiting call was not made by the recorded script.
+
+        The end of the running script cancels this call.
+        """
         return self._is_waiting_with(_AFTER_END)
 
     async def wait_for_end_of_script(self) -> None:
@@ -167,7 +173,7 @@ class _CallOrder:
         await waiter
 
     def _is_repeated_call(self, step: RecordedStep) -> bool:
-        """Return True for a call that was made again, and False for an answer."""
+        """Return True if a step is a call that the replay has made already."""
         return not step.is_answer and step.call_id not in self._unrepeated_calls
 
     def _advance(self) -> None:
@@ -277,7 +283,7 @@ class Replay:
     # -- what is in the journal already ---------------------------------------------------
 
     def match(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Mark an equal recorded event as matched; return False if no unmatched one is left."""
+        """Mark an equal recorded event as matched; return False without such an unmatched event."""
         return self._recording.match(kind, fields)
 
     def skip_recorded_part(self, text: str) -> str:

@@ -227,7 +227,10 @@ class TaskPipeline:
             run.tools = run.tools.showing_questions()
 
     async def _add_tools_of_strategy(self) -> None:
-        """Add the strategy's own tools, which find the tools that the prompt does not show."""
+        """Add the strategy's own tools, which find other tools.
+
+        The strategy's tools are needed only if the prompt does not show all tools.
+        """
         run = self._run
         was_chosen_by_prefilter = run.tools.is_chosen
         shows_all_tools = run.tools.fits(run.config.tools_budget) and not was_chosen_by_prefilter
@@ -566,7 +569,10 @@ def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> Tas
 
 
 def _failed_function(error: BaseException) -> str:
-    """Return the function that delf called and that failed, such as ``acme.Model.send()``."""
+    """Return the function of a plugin in which an error happened: ``acme.Model.send()``.
+
+    Return ``delf or a plugin`` if no function of a plugin can be named.
+    """
     function: str | None = None
     trace = error.__traceback__
     while trace is not None:  # from the outermost call to the line that raised the error

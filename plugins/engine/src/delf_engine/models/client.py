@@ -256,7 +256,7 @@ class ModelClient:
         return replace(request, messages=self.redactor.redact_value(messages))
 
     async def _price(self, config: LLMConfig) -> Price | None:
-        """Return a model's price, if known; looked up only if a budget needs it."""
+        """Return a model's price; None if the price is unknown, or if no budget needs it."""
         if not self.ledger.is_limited:
             return None
         price = self.pool.find_own_price(config.model)
@@ -529,7 +529,10 @@ class _WholeAnswer:
 
     @property
     def writer(self) -> LLMConfig | None:
-        """The only model that can continue its text; None if any model may write the answer."""
+        """The model that wrote the text so far, because only this model can continue the text.
+
+        None if there is no text yet, so that any model may write the answer.
+        """
         return self.model if self.text else None
 
     def restart_with_other_model(self) -> None:
@@ -620,7 +623,10 @@ async def _complete(model: Model, request: ModelRequest, config: LLMConfig) -> M
 
 
 def _limit_requests(requests_left: int, reply: ModelReply) -> int:
-    """Limit the number of further requests, according to the cause that truncated a reply."""
+    """Return how many further requests may continue a truncated reply.
+
+    The number depends on the cause: a refused answer is not continued.
+    """
     match reply.broken_by:
         case "filter" | "refusal":
             return 0

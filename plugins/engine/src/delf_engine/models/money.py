@@ -99,7 +99,7 @@ class Ledger:
 
     @property
     def by_task(self) -> dict[str, float]:
-        """The cost of recent tasks, including child tasks, newest last."""
+        """The costs of recent tasks by task id, including their child tasks; the newest is last."""
         with self._lock:
             return dict(self._by_task)
 
@@ -239,7 +239,7 @@ class Ledger:
             self._wake()
 
     async def _reserve(self, estimate: Callable[[], Estimate]) -> float:
-        """Wait until the budget has room for a call, and reserve the amount.
+        """Wait until the budget has room for a call, and reserve the call's estimated cost.
 
         Returns:
             The reserved amount in USD.

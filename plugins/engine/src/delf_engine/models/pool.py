@@ -71,7 +71,10 @@ class ModelPool:
         self._clients: dict[str, _Client] = {}
 
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
-        """Return a configuration with the provider and the model that its model name stands for."""
+        """Resolve the provider in a model name: ``acme:mini`` becomes ``acme/mini``.
+
+        :meth:`Providers.resolve_provider` describes the details.
+        """
         return self._host.providers.resolve_provider(config)
 
     def get(self, config: LLMConfig) -> Model:
@@ -84,7 +87,10 @@ class ModelPool:
         return self._client(config).model
 
     def price_source(self, config: LLMConfig) -> SupportsPrice | None:
-        """Return the model's client if the client knows its price before a call, else None."""
+        """Return the model's client if the client can tell the model's price before a call.
+
+        None for other clients.
+        """
         return self._client(config).price_source
 
     def _client(self, config: LLMConfig) -> _Client:

@@ -89,7 +89,7 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         return {**options, **variables}
 
     def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], SettingValue]]:
-        """Yield the path and the unresolved value, with its origin, of each option of a plugin."""
+        """Yield each option of a plugin: its path, and its unresolved value with its origin."""
         return self.sections[name].leaves()
 
     def _variables(self, name: str) -> dict[str, Any]:
