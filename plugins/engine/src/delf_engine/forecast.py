@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from delf.bindings import names_bound_by
 from delf.protocols.sandbox import check_script
 
 # Functions whose result is as long as their first argument.
@@ -63,8 +64,11 @@ class _CallCounter:
         self._calls_by_function: dict[str, Counter[str]] = {}
         assigned_values: dict[str, ast.expr] = {}
         for node in ast.walk(tree):
-            self._binding_counts.update(_names_bound_by(node))
+            self._binding_counts.update(names_bound_by(node))
             match node:
+                case ast.Name(id=name, ctx=ast.Del()):
+                    # ``del rows`` also changes what the name stands for.
+                    self._binding_counts[name] += 1
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     assigned_values[name] = value
                 # A decorator may keep calls from the body, as ``functools.cache`` does.
@@ -210,26 +214,6 @@ def _certain_children(node: ast.AST) -> Iterable[ast.AST]:
             return []  # a ``def`` or ``lambda`` does not run its body
         case _:
             return ast.iter_child_nodes(node)
-
-
-def _names_bound_by(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a syntax node itself assigns, deletes, imports or defines."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-            yield name
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.alias(name=module, asname=name):
-            yield name or module.partition(".")[0]
-        case (
-            ast.ExceptHandler(name=str(name))
-            | ast.MatchAs(name=str(name))
-            | ast.MatchStar(name=str(name))
-            | ast.MatchMapping(rest=str(name))
-        ):
-            yield name
-        case _:
-            pass
 
 
 def _may_leave(node: ast.AST) -> bool:

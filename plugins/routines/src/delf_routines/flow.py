@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from delf.bindings import names_bound_by
 from delf.events import ASK
 
 # Regex lookahead that refuses options (``-x``), comments (``--``), and the paths ``.`` and ``..``.
@@ -329,19 +330,10 @@ class _VariableUses:
 
 
 def _assigned_names(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a syntax node assigns or declares."""
+    """Yield the names that a syntax node assigns, deletes or declares."""
+    yield from names_bound_by(node)
     match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            yield name
-        case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
-            yield name
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-            yield from ((alias.asname or alias.name).partition(".")[0] for alias in aliases)
-        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            yield name
-        case ast.MatchMapping(rest=str(name)):
+        case ast.Name(id=name, ctx=ast.Del()):
             yield name
         case ast.Global(names=names) | ast.Nonlocal(names=names):
             yield from names

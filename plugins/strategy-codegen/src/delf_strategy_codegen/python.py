@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from delf.bindings import names_bound_by
 from delf.protocols.sandbox import MAX_SCRIPT
 
 _CALL_NODES: Final = (ast.Call, ast.Await)
@@ -234,23 +235,5 @@ def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
 
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:
     """Return the names that nodes bind, for example by assignments, definitions and imports."""
-    names: set[str] = set()
-    for node in nodes:
-        for part in ast.walk(node):
-            match part:
-                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                    names.add(name)
-                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                    names.add(part.name)
-                case ast.alias():
-                    names.add(part.asname or part.name.partition(".")[0])
-                case (
-                    ast.ExceptHandler(name=str(name))
-                    | ast.MatchAs(name=str(name))
-                    | ast.MatchStar(name=str(name))
-                    | ast.MatchMapping(rest=str(name))
-                ):
-                    names.add(name)
-                case _:
-                    pass
-    return names
+    parts = (part for node in nodes for part in ast.walk(node))
+    return {name for part in parts for name in names_bound_by(part)}

@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from delf.bindings import names_bound_by
 from delf_engine.origins.blocks import Blocks
 from delf_engine.origins.library import (
     CONTEXTS_OF_DECIMAL,
@@ -69,8 +70,9 @@ class Names:
         """
         for node in ast.walk(tree):
             match node:
-                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                    self._variables.declare(name)
+                case ast.Name() | ast.arg():
+                    for name in names_bound_by(node):
+                        self._variables.declare(name)
                 case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                     self._declare_definition(node)
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as function):
@@ -80,15 +82,12 @@ class Names:
                 case ast.Attribute(attr=name) | ast.alias(name=name) if name in CONTEXTS_OF_DECIMAL:
                     # ``decimal.getcontext().prec = 2`` changes all numbers that are computed later.
                     self._has_hidden_effects = True
-                case (
-                    ast.ExceptHandler(name=str(name))
-                    | ast.MatchAs(name=str(name))
-                    | ast.MatchStar(name=str(name))
-                    | ast.MatchMapping(rest=str(name))
-                ):
-                    self._variables.share_any_object([name])
+                case ast.alias():
+                    pass  # _declare_import() has declared the imported name
                 case _:
-                    pass
+                    # Any other syntax, such as ``except E as error``, gives a name a value that the
+                    # analysis does not see.
+                    self._variables.share_any_object(names_bound_by(node))
 
     def _declare_definition(self, node: _Definition) -> None:
         """Record a function by its name; record a class or decorated function as unknown."""
@@ -103,7 +102,7 @@ class Names:
 
     def _declare_import(self, node: ast.Import | ast.ImportFrom, *, is_top_level: bool) -> None:
         """Record the imported names as those of harmless modules, or as unknown variables."""
-        names = [each.asname or root_of(each.name) for each in node.names]
+        names = [name for alias in node.names for name in names_bound_by(alias)]
         modules = imported_modules(node)
         if not REFLECTION_MODULES.isdisjoint(modules):
             self._has_hidden_effects = True
