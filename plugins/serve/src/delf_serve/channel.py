@@ -109,7 +109,7 @@ def _truncate(fact: RequestFact) -> RequestFact:
 def notice_of_talk(
     settings: ServeSettings, request: ApprovalRequest, event: ApprovalCommented | ApprovalAssigned
 ) -> Notice:
-    """Create the notice of a comment on a request, or of its assignment."""
+    """Create the notice of a comment on a request, or of the assignment of the request."""
     request_notice = notice_of(settings, request)
     by = visible(event.by)
     match event:

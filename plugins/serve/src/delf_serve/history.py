@@ -33,7 +33,7 @@ _MAX_INDEXING_SECONDS: Final = 1.0
 
 
 async def keep_indexing(journal: SharedJournal) -> None:
-    """Update the journal's search index periodically; return if the journal has none."""
+    """Update the journal's search index periodically; return if the journal has no index."""
     outage = Outage(_log, "new events are not found by search", journal.place)
     while True:
         unindexed_count = 0

@@ -66,7 +66,7 @@ class OpenIdConnect:
         return self._settings.oidc_name_claim == "email"
 
     async def begin(self) -> tuple[str, str]:
-        """Start a login; return the provider's URL and the cookie's value."""
+        """Start a login; return the URL of the provider's login page, and the login cookie."""
         login = LoginState(
             state=secrets.token_urlsafe(24),
             nonce=secrets.token_urlsafe(24),

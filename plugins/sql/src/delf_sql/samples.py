@@ -89,7 +89,10 @@ def sampling_query(table: Table, dialect: Dialect, *, last_rows: bool) -> Statem
 
 
 def _sampled_columns(table: Table) -> list[Column]:
-    """Return the columns whose values are sampled; primary keys only in a small table."""
+    """Return the columns whose values are sampled.
+
+    A primary key is among these columns only in a table with few columns.
+    """
     is_small = len(table.columns) <= _MAX_LOOKUP_COLUMNS
     sampled: list[Column] = []
     for column in table.columns:

@@ -104,7 +104,7 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
 
 
 def _needs_names_of(candidates: Sequence[Block], examples: Sequence[Block]) -> bool:
-    """Return True if a candidate uses a name that only an example binds."""
+    """Return True if a candidate uses a name that an example binds and no candidate binds."""
     needed_names = _union(free_names(block.code) for block in candidates)
     names_of_candidates = _union(bound_names(block.code) for block in candidates)
     names_of_examples = _union(bound_names(block.code) for block in examples)

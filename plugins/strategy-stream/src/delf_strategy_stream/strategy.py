@@ -334,7 +334,7 @@ def _reason_of_failure(turn: Turn) -> str:
 
 
 def _is_cancellation_of_this_task(error: BaseException) -> bool:
-    """Return True if an error cancels this asyncio task, not a task that it awaits."""
+    """Return True if an error cancels the current asyncio task, and not only an awaited task."""
     task = asyncio.current_task()
     is_cancelling = task is not None and task.cancelling() > 0
     return isinstance(error, asyncio.CancelledError) and is_cancelling

@@ -155,7 +155,7 @@ class Anthropic:
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
     def body(self, query: Query) -> dict[str, Any]:
-        """Return the request body for a search; keep it for :meth:`read`."""
+        """Return the request body for a search, and store the body for :meth:`read`."""
         tool: dict[str, Any] = {
             "type": "web_search_20250305",
             "name": "web_search",
