@@ -274,7 +274,7 @@ class Gate:
         return guard.after_call(script_call, await self._make_or_replay(call, request))
 
     async def _make_or_replay(self, call: Call, request: CallRequest) -> CallAnswer:
-        """Make a call if allowed; if a replay has the call's recorded answer, return this answer."""
+        """Make a call if allowed; if a replay has the call's recorded answer, return the answer."""
         recorded_call = None
         if self._replay.active:
             recorded_call = await self._replay.wait_for_turn(

@@ -212,7 +212,10 @@ class ExpressionReader:
             return self._read_parts(node)
 
     def read_returned(self, node: ast.Return | ast.Yield | ast.YieldFrom) -> Sources:
-        """Record that the enclosing function returns or yields a value; return the value's sources."""
+        """Return the sources of a returned or yielded value.
+
+        Also record the sources as those of the enclosing function's results.
+        """
         sources = self._read_parts(node)
         function = self._blocks.innermost_function()
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):

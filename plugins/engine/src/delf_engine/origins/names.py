@@ -177,7 +177,7 @@ class Names:
         return "" if self.is_bound(name) else name
 
     def is_plain_call(self, call: ast.Call, builtin: str) -> bool:
-        """Return whether a call is one of a given builtin, without ``*arguments``: ``zip(a, b)``."""
+        """Return whether a call is one of ``builtin``, without ``*arguments``: ``zip(a, b)``."""
         is_builtin = dotted(call.func) == builtin and not self.is_bound(builtin)
         return is_builtin and not any(isinstance(each, ast.Starred) for each in call.args)
 
