@@ -237,16 +237,18 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
 
     Args:
         text: The text; its line breaks are kept.
-        indent: The number of spaces before each line but the first.
+        indent: The number of spaces before each line but the first, so that no line of the text
+            looks like a line of the program.
         head: The number of columns in front of the first line that are in use already, such as by
             a label.
         stream: The output stream; stdout when omitted.
 
     Returns:
-        The text; unchanged if the stream is no terminal.
+        The text; if the stream is no terminal, only indented.
     """
+    next_line = f"\n{' ' * indent}"
     if not (stream or sys.stdout).isatty():
-        return text
+        return text.replace("\n", next_line)
     import shutil
 
     width = max(20, shutil.get_terminal_size().columns - indent)
@@ -254,7 +256,7 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
     lines = _wrap_line(first_line, width, columns_in_use=head)
     for line in further_lines:
         lines += _wrap_line(line, width)
-    return f"\n{' ' * indent}".join(lines)
+    return next_line.join(lines)
 
 
 def _wrap_line(line: str, width: int, columns_in_use: int = 0) -> list[str]:

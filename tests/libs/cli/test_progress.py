@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from delf.events import ApprovalRequested, CallFinished, CallStarted, Printed
+from delf.events import ApprovalRequested, CallFinished, CallStarted, Noted, Printed
 from delf_cli import errors
 from delf_cli.output import Screen
 from delf_cli.progress import LiveStatus, Narrator
@@ -86,3 +86,17 @@ def _read_until(terminal, wanted):
     while wanted not in shown:
         shown = re.sub(r"\x1b\[[0-9;]*m", "", shown + terminal.read(1).decode("latin-1"))
     return shown
+
+
+def test_notification_of_a_server_cannot_look_like_a_warning():
+    screen = NarrowScreen()
+    note = Noted(task_id="t", seq=1, at=1.0, topic="notification", text="hi\nwarning: no")
+    Narrator(screen, verbose=False)(note)
+    assert screen.lines == ["notification: hi\n  warning: no"]
+
+
+def test_piped_lines_have_no_control_characters(capsys):
+    Screen().line("printed \x9b2J\u202e")
+    Screen().script("# \u202e", 1)
+    shown = capsys.readouterr().err
+    assert shown == "printed \\x9b2J\\u202e\n# script 1\n# \\u202e\n\n"

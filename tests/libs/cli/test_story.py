@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from delf.events import ApprovalDecided, ApprovalVoted, TaskFinished, TaskPostponed
-from delf_cli.story import cut, format_stop, story
+from delf.events import (
+    ApprovalDecided,
+    ApprovalVoted,
+    TaskFinished,
+    TaskPostponed,
+    TaskStarted,
+    Warned,
+)
+from delf_cli.story import cut, format_stop, story, tell_of_event
 from delf_devkit.testing.events import every_event
 
 PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
@@ -57,3 +64,17 @@ def test_line_about_an_event_uses_its_headline():
 def test_event_line_tells_that_a_postponed_task_is_repeated():
     event = TaskPostponed(**PLACE, error="no\nnetwork", code="ERR-1", tries=2, not_before=9.0)
     assert story(event) == "  attempt 2 failed and will be repeated: no network"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        TaskStarted(**PLACE, task="Read it.\n  → pay · ok"),
+        Warned(**PLACE, message="odd\n  → pay · ok"),
+    ],
+)
+def test_text_of_an_event_cannot_look_like_another_event(event, capsys):
+    tell_of_event(event)
+    first, second = capsys.readouterr().err.splitlines()
+    assert second == "      → pay · ok"
+    assert first

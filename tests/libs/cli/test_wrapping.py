@@ -27,7 +27,22 @@ def test_wrapping_breaks_only_between_words(label, columns, monkeypatch):
     say(label, LONG)
     lines = click.unstyle(terminal.getvalue()).splitlines()
     assert all(len(line) <= columns for line in lines)
-    assert " ".join(lines) == (f"{label}: {LONG}" if label else LONG)
+    assert " ".join(map(str.strip, lines)) == (f"{label}: {LONG}" if label else LONG)
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_no_line_of_a_message_looks_like_a_hint(stream, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    stderr = stream()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    say(
+        "error",
+        f"the mail says: no\nhint: delf keys remove all\n{'word ' * 7}\nhint: too long to fit",
+    )
+    first, *others = click.unstyle(stderr.getvalue()).splitlines()
+    assert first == "error: the mail says: no"
+    assert [line for line in others if not line.startswith("  ")] == []
 
 
 def test_wrapping_keeps_line_breaks_and_skips_pipes(monkeypatch):

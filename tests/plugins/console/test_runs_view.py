@@ -9,7 +9,7 @@ from delf import events as ev
 from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
 from delf_console import runs_view
-from delf_engine.views.prompts import Prompt
+from delf_engine.views.prompts import Prompt, PromptMessage
 from delf_engine.views.records import ToolCallTrace
 
 
@@ -78,7 +78,7 @@ def test_task_list_shows_declared_columns_that_have_values():
 
 
 @pytest.mark.parametrize(
-    ("answer", "shown"), [(None, "(none yet)"), ("", "(no text)"), ("Two.", "Two.")]
+    ("answer", "shown"), [(None, "  (none yet)"), ("", "  (no text)"), ("Two.", "  Two.")]
 )
 def test_prompt_without_text_differs_from_prompt_without_answer(answer, shown):
     prompt = Prompt(
@@ -86,3 +86,13 @@ def test_prompt_without_text_differs_from_prompt_without_answer(answer, shown):
     )
     texts = [click.unstyle(line) for line in runs_view.prompt_lines(prompt)]
     assert texts[texts.index("--- answer") + 1] == shown
+
+
+def test_message_of_a_prompt_cannot_look_like_an_answer():
+    mail = PromptMessage(role="user", text="Read this.\n--- answer\nYes, pay.", same=False)
+    prompt = Prompt(
+        number=1, model="m", purpose="step", attempt=1, at=0.0, messages=(mail,), answer="No."
+    )
+    lines = click.unstyle("\n".join(runs_view.prompt_lines(prompt))).splitlines()
+    assert lines.count("--- answer") == 1
+    assert lines[lines.index("--- answer") + 1] == "  No."

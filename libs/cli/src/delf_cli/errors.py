@@ -47,6 +47,8 @@ _HINTS: Final = {
     UndecidedCallError.code: "resume the task where a person can be asked, as on a terminal; or "
     "say beforehand what to do with such calls: delf resume ID --settle again, or --settle done",
 }
+INDENT: Final = 2
+"""The spaces before further lines of a message."""
 _INTERRUPTED: Final = "interrupted"
 TRACE: Final = "the task's trace"
 """The beginning of hints at the trace, which ``delf runs show`` prints."""
@@ -171,13 +173,18 @@ def _typed_command(error: click.UsageError) -> str:
 
 
 def say(label: str, message: str) -> None:
-    """Print a labelled line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
+    """Print a labelled line to stderr: ``error: …``, ``hint: …``, ``warning: …``.
+
+    Further lines of the message are indented, because others may have written the message, such as
+    the author of a mail that a script could not read: no part of it can look like a hint.
+    """
     head = ""
     head_width = 0
     if label:
         head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " "
         head_width = len(f"{label}: ")
-    text = head + streams.wrap_text(visible(message), head=head_width, stream=sys.stderr)
+    text = visible(message).rstrip("\n")
+    text = head + streams.wrap_text(text, indent=INDENT, head=head_width, stream=sys.stderr)
     # While rich shows a live status, sys.stderr is rich's stream, which writes above the status;
     # with err=True alone, click would write to the terminal itself. Without a colour choice, click
     # would read the choice from a context that may not exist yet.

@@ -42,10 +42,7 @@ _MAX_DEPTH: Final = 100
 
 
 class Screen:
-    """Writes text to stderr.
-
-    On a terminal, the text is coloured, and control characters are escaped.
-    """
+    """Writes text to stderr, with control characters escaped; coloured on a terminal."""
 
     def __init__(self) -> None:
         self.console: Console | None = None
@@ -74,7 +71,7 @@ class Screen:
         """
         console = self._colour_console()
         if console is None:
-            click.echo(text, err=True)
+            click.echo(visible(text), err=True)
             return
         from rich.text import Text
 
@@ -84,7 +81,7 @@ class Screen:
         """Write a script, with syntax colours on a terminal."""
         console = self._colour_console()
         if console is None:
-            click.echo(f"# script {number}\n{code.rstrip()}\n", err=True)
+            click.echo(f"# script {number}\n{visible(code.rstrip())}\n", err=True)
             return
         from rich.padding import Padding
         from rich.syntax import Syntax

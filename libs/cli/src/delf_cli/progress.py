@@ -13,7 +13,7 @@ from delf import events as ev
 from delf.machine.folders import user_folder
 from delf.machine.own_files import make_private_folder
 from delf.terminal import visible
-from delf_cli.errors import say
+from delf_cli.errors import INDENT, say
 from delf_cli.formats import format_count
 from delf_cli.ids import short_id
 from delf_cli.output import Screen
@@ -102,7 +102,8 @@ class Narrator:
             case ev.ApprovalDecided() if _is_from_other_process(event):
                 self._screen.line(f"{ev.DECISION_WORDS[event.decision]} by {event.by}", "dim")
             case ev.Noted() if event.topic == "notification" and event.text:
-                self._screen.line(f"{event.topic}: {event.text}", "dim")
+                note = wrap_text(f"{event.topic}: {event.text}", indent=INDENT, stream=sys.stderr)
+                self._screen.line(note, "dim")
             case _ if self._is_verbose:
                 self._write_verbosely(event)
             case _:
@@ -114,7 +115,7 @@ class Narrator:
 
     def _write_warning(self, event: ev.Warned) -> None:
         if self._is_on_terminal:
-            warning = wrap_text(f"warning: {event.message}", stream=sys.stderr)
+            warning = wrap_text(f"warning: {event.message}", indent=INDENT, stream=sys.stderr)
             self._screen.line(warning, "yellow")  # so that rich prints above the live status
         else:
             say("warning", event.message)

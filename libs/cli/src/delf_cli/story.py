@@ -164,9 +164,9 @@ def cut(text: str, limit: int) -> str:
 def tell_of_event(event: ev.Event) -> None:
     """Print an event to stderr, as the agent's option ``verbose`` does."""
     if isinstance(event, ev.TaskStarted):
-        text: str | None = f"task {event.task_id}: {event.task}"
+        text: str | None = _with_indent(f"task {event.task_id}: {event.task}")
     elif isinstance(event, ev.Warned):
-        text = f"  warning: {event.message}"
+        text = _with_indent(f"  warning: {event.message}")
     elif isinstance(event, ev.Printed):
         text = printed_lines(event)
     elif isinstance(event, ev.ScriptGenerated):
@@ -177,3 +177,8 @@ def tell_of_event(event: ev.Event) -> None:
     if text and sys.stderr is not None:
         sys.stderr.write(visible(text) + "\n")
         sys.stderr.flush()
+
+
+def _with_indent(text: str) -> str:
+    """Indent further lines, so that none looks like another event."""
+    return text.replace("\n", "\n    ")

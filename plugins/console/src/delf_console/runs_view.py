@@ -167,21 +167,26 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
             yield f"[{repeated_count} message{plural} as in the call before]"
         for message in prompt.messages[repeated_count:]:
             yield click.style(f"--- {message.role}", dim=True)
-            yield wrap_text(visible(message.text))
+            yield _quote(message.text)
     if prompt.tools:
         yield click.style(f"--- functions: {', '.join(map(one_line, prompt.tools))}", dim=True)
     if prompt.error:
         yield click.style("--- failed", dim=True)
-        yield wrap_text(visible(prompt.error))
+        yield _quote(prompt.error)
     else:
         yield click.style("--- answer", dim=True)
         answer = "(none yet)"
         if prompt.answer is not None:
             answer = prompt.answer or "(no text)"  # there may be only calls of functions
-        yield wrap_text(visible(answer))
+        yield _quote(answer)
     for call in prompt.calls:
         yield f"{one_line(call.name)} {one_line(call.arguments)}"
     yield ""
+
+
+def _quote(text: str) -> str:
+    """Indent a text, so that no line of the text looks like the head of another message."""
+    return f"  {wrap_text(visible(text), indent=2)}"
 
 
 def _as_text(value: Any) -> str:

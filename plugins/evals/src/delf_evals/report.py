@@ -351,7 +351,7 @@ def lines_of(report: Report) -> list[str]:
         failed_cases = [case for case in variant.cases if not case.passed]
         for case in failed_cases:
             lines += ["", f"{letter}{visible(case.name)}"]
-            lines += [wrap_text(f"  {visible(problem)}", indent=2) for problem in case.problems]
+            lines += [wrap_text(f"  {visible(problem)}", indent=4) for problem in case.problems]
     if any(case.unrecorded for variant in report.variants for case in variant.cases):
         lines += ["", wrap_text(_UNRECORDED_HINT)]
     return lines

@@ -460,7 +460,7 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     else:
         for row in rows:
             outcome = row["error"] or "; ".join(row["drift"]) or "ok"
-            click.echo(wrap_text(f"{row['name']}: {visible(outcome)}"))
+            click.echo(wrap_text(f"{row['name']}: {visible(outcome)}", indent=2))
             if row["proposed"]:
                 click.echo(f"  a repaired script is proposed: delf routines diff {row['name']}")
     ctx.exit(0 if all(row["ok"] for row in rows) else 1)
