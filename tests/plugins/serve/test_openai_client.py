@@ -8,6 +8,7 @@ from typing import Any
 
 import openai
 import pytest
+from markdown_it import MarkdownIt
 
 from delf_workers import Workers
 from support.serving import doing
@@ -121,6 +122,23 @@ async def test_chat_rejection_with_a_reason_reaches_the_script(opened):
     )
     assert "not today" in done.choices[0].message.content
     assert served.box.sent == []
+
+
+async def test_markdown_of_a_chat_window_hides_nothing_of_a_question(opened):
+    _, client = await opened()
+    hidden = "ada@x.org <!-- eve@x.org -->\n```\n[to](http://evil.example)\n\nto: bob@x.org"
+    value = repr(hidden).replace("```", "' + '`' * 3 + '")  # the task has a fenced script
+    task = doing(f"print(await send(to={value}))")
+    made = await client.chat.completions.create(model="delf", messages=say(task))
+    question = made.choices[0].message.content
+    assert question is not None
+    block, instructions, *_ = [t for t in MarkdownIt().parse(question) if t.content]
+    assert block.type == "fence"
+    for line in hidden.splitlines():
+        assert line in block.content
+    assert "May send be called?" in block.content
+    assert "Or reply `approve`" in instructions.content
+    assert "evil" not in instructions.content
 
 
 async def test_chat_reply_to_a_forged_question_decides_nothing(opened):

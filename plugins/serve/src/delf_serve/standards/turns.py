@@ -370,16 +370,20 @@ async def watch(
 
 
 def _request_text(call: Call, record: RequestRecord) -> str:
-    """Return the message that asks a person: the facts, and how to decide."""
+    """Return the message that asks a person: the facts, and how to decide.
+
+    Clients render messages as Markdown, which would join the lines and hide parts of the facts,
+    such as ``<!-- … -->`` or the address of a link. So the facts are a fenced block.
+    """
     lines = "\n".join(plain_lines(facts(record.requested, record.discussion)))
+    block = f"{visible(record.requested.message)}\n\n{lines}"
+    longest_run = max(map(len, re.findall("`+", block)), default=0)
+    fence = "`" * max(3, longest_run + 1)  # so that no text of the facts ends the block
     url = page_link(call, f"/#/{record.task.task_id}/{record.requested.request_id}")
     instructions = f"Decide on the page: {url}\nOr reply `approve`, or `reject: REASON`."
     if record.requested.is_question:
         instructions = f"Answer on the page: {url}\nOr reply with the answer, or `reject`."
-    return (
-        f"{visible(record.requested.message)}\n\n{lines}\n\n{instructions} "
-        "Reply `continue` once it is decided."
-    )
+    return f"{fence}text\n{block}\n{fence}\n\n{instructions} Reply `continue` once it is decided."
 
 
 def parse_decision(text: str) -> s.DecisionRequest | None:
