@@ -43,6 +43,19 @@ async def task_of(client: Any, request: Any) -> Any:
     return found[-1].task
 
 
+@pytest.mark.parametrize(
+    "filters", [{"context_id": "other"}, {"status": pb.TASK_STATE_FAILED}], ids=str
+)
+async def test_a2a_list_does_not_ignore_a_filter(serve: Any, filters: Any):
+    served = await serve()
+    async with client_of(served) as client:
+        task = await task_of(client, message(doing("print(6 * 7)")))
+        listed = await client.list_tasks(pb.ListTasksRequest())
+        assert [item.id for item in listed.tasks] == [task.id]
+        with pytest.raises(errors.InvalidParamsError, match="without a filter"):
+            await client.list_tasks(pb.ListTasksRequest(**filters))
+
+
 async def test_a2a_task_returns_its_answer_as_an_artifact(serve: Any):
     served = await serve()
     async with client_of(served) as client:

@@ -155,7 +155,14 @@ class A2ATasks(RequestHandler):
     async def on_list_tasks(
         self, params: pb.ListTasksRequest, context: ServerCallContext
     ) -> pb.ListTasksResponse:
-        """Return the newest tasks, without their answers."""
+        """Return the newest tasks, without their answers.
+
+        Raises:
+            InvalidParamsError: If the client filters the tasks; a filter that is ignored would give
+                a client tasks of other contexts.
+        """
+        if params.context_id or params.status or params.HasField("status_timestamp_after"):
+            raise InvalidParamsError(message="tasks are listed without a filter")
         size = _MAX_TASKS
         if params.page_size > 0:
             size = min(params.page_size, _MAX_TASKS)
