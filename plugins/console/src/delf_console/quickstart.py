@@ -119,7 +119,10 @@ def quickstart(
     offers = list(_find_offers(base_url, state.discover().providers))
 
     def choose_and_try(typed: str) -> _Offer:
-        """Return the model that a person chose by number or name, and call it once as a trial."""
+        """Return the model that a person chose by number or name.
+
+        First, call the model once as a trial, unless ``no_call``.
+        """
         chosen = _choose_offer(typed, offers, base_url)
         if not no_call:
             click.echo(f"asking {chosen.model} …", err=True)
@@ -134,7 +137,7 @@ def quickstart(
     def read_and_try(typed: str) -> str:
         """Return the section of ``delf.toml`` for a typed database; empty for no database.
 
-        First, read the tables of the database as a trial.
+        First, read the tables of the database as a trial, unless ``no_call``.
         """
         url = _database_url(typed)
         if url is None:

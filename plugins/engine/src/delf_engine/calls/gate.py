@@ -310,7 +310,7 @@ class Gate:
     def _replay_answer(self, recorded_call: RecordedCall) -> CallAnswer:
         """Return the recorded answer of a call.
 
-        If a person requested changes to the script then, reject the script's further calls.
+        If a person decided on the call by requesting changes, reject the script's further calls.
         """
         decision_event = recorded_call.decision
         if decision_event is not None and decision_event.decision == "changes_requested":

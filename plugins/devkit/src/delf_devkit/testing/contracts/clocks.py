@@ -51,7 +51,10 @@ def shifted_clock(subject: object, shift: dt.timedelta) -> Generator[None]:
 
 
 def _shifted_functions(seconds: int) -> dict[Any, Callable[..., Any]]:
-    """Return a version of each function of :mod:`time` whose wall clock is ``seconds`` ahead."""
+    """Return replacements for functions of :mod:`time`, by the replaced function.
+
+    The wall clock of the replacements is ``seconds`` ahead.
+    """
     # Keep the real functions: the names in ``time`` are patched when the shifted clocks run.
     real_time, real_time_ns = time.time, time.time_ns
     real_localtime, real_strftime = time.localtime, time.strftime
