@@ -1,4 +1,4 @@
-"""Which names a script binds, by each kind of syntax that gives a name a value."""
+"""Names that a script binds, for each kind of syntax that gives a name a value."""
 
 import ast
 
