@@ -96,7 +96,7 @@ class NotCalled(Evaluator[object, object, object]):
         return f"NotCalled {self.action}"
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Return True if no call matches, else False with the names of the called actions."""
+        """Return True if no call matches, else False with the names of the matching actions."""
         if error := _misspelled_action_error(self.action, _done_task(ctx)):
             return EvaluationReason(value=False, reason=error)
         return _pass_without_calls(
@@ -109,7 +109,7 @@ class NoChanges(Evaluator[object, object, object]):
     """Check that the task only made calls with the effect ``read``."""
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Return True if all calls only read, else False with the names of the other actions."""
+        """Return True if all calls only read, else False with the names of the writing actions."""
         return _pass_without_calls(
             [call for call in _done_task(ctx).calls if call["effect"] != "read"]
         )
@@ -127,7 +127,7 @@ def _misspelled_action_error(pattern: str, done: Done) -> str | None:
 
 
 def _pass_without_calls(calls: Sequence[Mapping[str, Any]]) -> EvaluationReason:
-    """Return the result of a check that fails if there is any of some calls."""
+    """Return the result of a check that fails if ``calls`` is not empty."""
     names = ", ".join(dict.fromkeys(call["action"] for call in calls))
     return EvaluationReason(value=not calls, reason=f"it called {names}" if calls else None)
 
@@ -176,7 +176,10 @@ class MaxCost(Evaluator[object, object, object]):
     usd: float
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Return True if the cost is within the limit, else False with the cost."""
+        """Return True if the cost is within the limit, else False with the cost.
+
+        Return False, too, if the model's price is unknown.
+        """
         cost = _done_task(ctx).cost_usd
         if cost is None:
             return EvaluationReason(value=False, reason="the model's price is not known")

@@ -361,7 +361,7 @@ def _show_report(report: Report, *, as_json: bool) -> None:
 
 
 def _write_page(report: Report, html: Path | None, *, as_json: bool) -> None:
-    """Write the report as an HTML page into the file ``html``, if it is given."""
+    """Write the report as an HTML page into the file ``html``; no-op if ``html`` is None."""
     from delf_evals import report as reports
 
     if html is None:

@@ -68,11 +68,11 @@ class CaseInputs(BaseModel):
 
     @property
     def given(self) -> object:
-        """The inputs for a case's checks: those in the data set if there are any, else the task."""
+        """The inputs for a case's checks: as written in the data set, or else the case's task."""
         return self.task if self._given is None else self._given
 
     def with_given(self, given: object) -> CaseInputs:
-        """Set the inputs as written in the data set; return this object."""
+        """Set the inputs for the checks, as written in the data set; return this object."""
         self._given = given
         return self
 

@@ -89,7 +89,7 @@ class Judge:
 
 
 def _json_of(text: str) -> str:
-    """Return the part from the first ``{`` to the last ``}``; if there is none, the whole text."""
+    """Return the part of a text from the first ``{`` to the last ``}``, or else the whole text."""
     return text[text.find("{") : text.rfind("}") + 1] or text
 
 

@@ -54,7 +54,7 @@ def runs_of(dataset: Path) -> list[Path]:
 
 
 def folder_of_reports(dataset: Path) -> Path:
-    """Return the folder with the reports of the runs of a data set."""
+    """Return the folder with the reports of a data set's runs."""
     return dataset.parent / RUNS / dataset.stem
 
 

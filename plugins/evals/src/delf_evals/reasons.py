@@ -17,7 +17,7 @@ _COMPARING_CHECKS: Final = ("Equals", "EqualsExpected")
 
 
 def expectation_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> str | None:
-    """Return what a check expects: its arguments as a short text; None without arguments."""
+    """Return a check's arguments, which say what it expects, as a short text; None without any."""
     # EqualsExpected has no arguments, because it expects the answer that the case has.
     if check.source.arguments is None and check.source.name != "EqualsExpected":
         return None
@@ -43,7 +43,7 @@ def reason_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> 
 
 
 def _wanted(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> object:
-    """Return the value that a check compares with, or else its arguments."""
+    """Return the value with which a check compares the answer, or else the check's arguments."""
     if check.source.name == "EqualsExpected":
         return case.expected_output
     if check.source.name == "Equals" and "value" in check.source.kwargs:
@@ -58,9 +58,9 @@ def _text(value: object) -> str:
 
 
 def _start_to_show(text: str, other: str) -> int:
-    """Return the index from which to show a text.
+    """Return the index in a text from which to show the text.
 
-    The first difference between the text and ``other`` is in the shown part.
+    The index is chosen so that the first difference from ``other`` is shown.
     """
     pairs = zip(text, other, strict=False)
     equal_pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)

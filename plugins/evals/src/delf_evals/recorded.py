@@ -110,7 +110,7 @@ class RecordedEnvironment:
         return None
 
     def note_unrecorded(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Note a call that has no recorded result; return an error message about the call."""
+        """Add a call without recorded result to ``unrecorded``; return an error message."""
         arguments_text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         text = f"{name}({arguments_text})"
         if len(text) > 300:
@@ -245,7 +245,7 @@ class RecordedConnection:
         raise ToolExecutionError(message, can_retry=False)
 
     async def _may_read_live(self, action: Action, arguments: Mapping[str, Any]) -> bool:
-        """Return True if a call only reads, sends no data out and needs no approval."""
+        """Return True if a call only reads, sends no data out, and may be made without approval."""
         if action.effect != "read" or action.egress:
             return False
         if needs_confirmation(self.confirm, action):

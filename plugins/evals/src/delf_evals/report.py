@@ -42,7 +42,7 @@ class CheckResult(BaseModel):
 
     @property
     def problem(self) -> str:
-        """The name of a failed check, what it expected, and what came instead."""
+        """The name of a failed check, the expected value, and the reason for the failure."""
         words: list[str] = []
         if self.wanted is not None and not self._already_says(self.wanted):
             words.append(f"expected {self.wanted}")
@@ -280,7 +280,7 @@ def _letter(number: int) -> str:
 
 
 def _lettered(report: Report) -> Iterator[tuple[str, VariantResult]]:
-    """Yield each variant with ``"A  "``, ``"B  "``, …; with an empty text if there is only one."""
+    """Yield pairs such as ``("A  ", variant)``; the text is empty if there is one variant only."""
     for number, variant in enumerate(report.variants):
         yield f"{_letter(number)}  " if len(report.variants) > 1 else "", variant
 
@@ -309,7 +309,7 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
 
 
 def _outcome_of(runs: Sequence[CaseResult]) -> str:
-    """Return ``passed`` or ``FAILED``; with the number of passed runs for a repeated case."""
+    """Return ``passed`` or ``FAILED``; for a repeated case, such as ``FAILED 2 of 3``."""
     passed = sum(run.passed for run in runs)
     outcome = "passed" if passed == len(runs) else "FAILED"
     if len(runs) > 1:

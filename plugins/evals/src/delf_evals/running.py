@@ -231,7 +231,7 @@ class _VariantRun:
     def with_task_results(
         self, ctx: EvaluatorContext[Any, Any, Any]
     ) -> EvaluatorContext[Any, Any, Any]:
-        """Give the evaluators what the task of a case did: its calls, its files and its cost."""
+        """Return a context for the evaluators with the calls, files and cost of a case's task."""
         action_names: set[str] = set()
         for tool in self._agent.tools:
             action_names.update(getattr(tool, "names", ()))
@@ -244,7 +244,7 @@ class _VariantRun:
         self._options.on_result(result)
 
     def results_in_order(self, case_names: Sequence[str | None]) -> list[CaseResult]:
-        """Return the results in the order of the cases; order the runs of one case by name."""
+        """Return the results in the order of the cases; the runs of one case by their names."""
 
         def position(named_result: tuple[str | None, CaseResult]) -> tuple[int, str]:
             case_name, result = named_result

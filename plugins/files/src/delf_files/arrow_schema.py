@@ -82,14 +82,14 @@ def _list_items(data: bytes, position: int) -> Iterator[int]:
 
 
 def _read_text(data: bytes, position: int) -> str:
-    """Return the text at a position, where the length in bytes precedes the text."""
+    """Return the text whose length in bytes is stored at ``position``, just before the text."""
     (length,) = struct.unpack_from("<I", data, position)
     start = position + 4
     return data[start : start + length].decode()
 
 
 def _unit_of_duration(data: bytes, duration_type: int) -> str:
-    """Return the unit of the duration type whose table is at a position."""
+    """Return the unit of a duration type; ``duration_type`` is the position of its table."""
     unit_position = _field_position(data, duration_type, _UNIT)
     if not unit_position:
         return _UNITS[_DEFAULT_UNIT]
@@ -98,12 +98,12 @@ def _unit_of_duration(data: bytes, duration_type: int) -> str:
 
 
 def _target_of_field(data: bytes, table: int, number: int) -> int:
-    """Return the position of the text, list or table to which a field of a table points."""
+    """Return the position of the text, list or table that field ``number`` of a table refers to."""
     return _offset_target(data, _field_position(data, table, number))
 
 
 def _offset_target(data: bytes, position: int) -> int:
-    """Return the position to which the relative offset at a position points."""
+    """Read the relative offset at ``position``; return the position to which the offset leads."""
     (offset,) = struct.unpack_from("<I", data, position)
     return position + offset
 

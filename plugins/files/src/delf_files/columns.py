@@ -53,7 +53,7 @@ _NUMERIC_DATE: Final = re.compile(r"(\d{1,2})([./-])(\d{1,2})[./-](?:\d{4}|\d{2}
 
 
 class Column(NamedTuple):
-    """The description of a table's column, or of a key that dicts in a list have."""
+    """The description of a table's column, or of a key of the dicts in a list."""
 
     name: str
     line: str
@@ -193,12 +193,12 @@ def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
 
 
 def _without_sign_and_unit(text: str) -> str:
-    """Remove the sign of an unusual negative number, as in (1.50) and 1.50-, and then the unit."""
+    """Remove the sign in an unusual place, as in ``(1.50)`` and ``1.50-``, and then the unit."""
     return _UNITS.sub("", _UNUSUAL_NEGATIVE.sub(r"\1\2", text))
 
 
 def _describe_separators(numbers: Sequence[str], notation: str) -> str:
-    """Describe the points and commas of numbers that all fit a notation."""
+    """Describe how points and commas are used in numbers, which all fit ``notation``."""
     if _NOTATIONS[notation] is _DECIMAL_COMMA:
         return _describe_commas(numbers)
     if notation == _PLAIN_NOTATION:
@@ -275,7 +275,7 @@ def _mention_others(others: Sequence[str]) -> Iterable[str]:
 
 
 def _date_order(dates: Sequence[re.Match[str]]) -> str:
-    """Return whether the day or the month comes first in matches of ``_NUMERIC_DATE``."""
+    """Return ``day first``, ``month first`` or that the order in the numeric dates is unclear."""
     first_numbers = {int(date[1]) for date in dates}
     second_numbers = {int(date[3]) for date in dates}
     separator = dates[0][2]

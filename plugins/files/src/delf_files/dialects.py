@@ -122,7 +122,7 @@ def _complete_lines(text: str) -> str:
 
 
 def _variants(dialect: Dialect, sample: str) -> list[Dialect]:
-    """Return the dialects that may fit better: the same separator with other quotes or without."""
+    """Return dialects that may fit better: with another quote, no quotes, or backslash escapes."""
     separator = dialect.separator
     start = dialect.start
     quoting_error = _first_quoting_error(dialect, sample)
@@ -145,7 +145,7 @@ def _cell_start_pattern(separator: str) -> str:
 
 
 def _is_one_column(dialect: Dialect, sample: str) -> bool:
-    """Return True if each row is one cell, because all separators are within quotes."""
+    """Return True if each row has a single cell: all separators are within quotes."""
     try:
         return all(len(row) == 1 for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS))
     except csv.Error:
@@ -173,7 +173,7 @@ def _score(dialect: Dialect, sample: str) -> float:
 
 
 def _looks_wrongly_split(cell: str, dialect: Dialect) -> bool:
-    """Return True if a cell has quotes around its text, or another separator within a word."""
+    """Return True if a cell still has its quotes, or has another separator within a word."""
     is_in_quotes = cell[0] == cell[-1] == '"' and len(cell) > 1
     if is_in_quotes and dialect.quote != '"':
         return True
@@ -256,7 +256,7 @@ def _fits_with_backslashes(escaped: Dialect, dialect: Dialect, text: str) -> boo
 
 
 def _first_quoting_error(dialect: Dialect, text: str) -> Literal["unclosed", "misplaced"] | None:
-    """Return the fault of the first quote that is misplaced or not closed, if there is one."""
+    """Return the fault of the first quote that is misplaced or unclosed; None if all are right."""
     try:
         for _ in dialect.rows(text):
             pass

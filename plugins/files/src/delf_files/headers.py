@@ -88,7 +88,7 @@ def _usual_kind(column: Sequence[Any]) -> str | None:
 
 
 def _may_be_names(cells: Sequence[Any]) -> bool:
-    """Return True for years, such as 2023 and 2025, and consecutive numbers, such as 1, 2 and 3."""
+    """Return True for numbers that may name columns: years (2023, 2025) or 1, 2, 3 and so on."""
     numbers = [float(str(cell).replace(",", "")) for cell in cells if _kind(cell) == "number"]
     are_years = len(numbers) == len(cells) and all(map(_is_year, numbers))
     are_consecutive = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))

@@ -107,7 +107,7 @@ class JSONLinesReader:
         """Yield the value of each valid line.
 
         Raises:
-            ValueError: If there are broken lines, and no line is valid. Raised at the end.
+            ValueError: If some lines are broken and none is valid. Raised after the last line.
         """
         for number, line in enumerate(lines, 1):
             if not line.strip():

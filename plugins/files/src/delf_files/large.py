@@ -90,7 +90,7 @@ def write_table(
 
 
 def _write_rows(rows: Iterable[list[str]], out: TextIO) -> int:
-    """Write rows; return the number of bytes in the cells of the longest row."""
+    """Write rows; return the size of the longest row: the bytes in its cells."""
     writer = csv.writer(out)
     max_row_bytes = 0
     for row in rows:
@@ -158,7 +158,7 @@ class _KeyRenamer:
         return self._inner[key].renamed(item)
 
     def _unique_name(self, key: str) -> str:
-        """Return the new name of a key: the key itself, unless another key differs only by case."""
+        """Return a key's new name: ``Id`` → ``Id``, or ``Id_2`` if there is also a key ``id``."""
         if key not in self._names:
             name = key
             number = 1

@@ -397,7 +397,10 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
 
 
 def _rewritten_json(connection: Any, table: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Rewrite a JSON file as JSON lines; return the data of the new file's table, and its rows."""
+    """Rewrite a JSON file as JSON lines.
+
+    Return the data of the table that is made of the new file, and the table's rows.
+    """
     import duckdb
 
     write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
@@ -436,7 +439,7 @@ def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
 
 
 def _json_rows(table: dict[str, Any], types: Mapping[str, str] | None = None) -> str:
-    """Return the SQL that reads a JSON file with given types of columns, or with inferred types."""
+    """Return the SQL that reads a JSON file; without ``types``, DuckDB infers the types."""
     # No object of the file is larger than the file; the further byte is a margin.
     needed_bytes = Path(table["path"]).stat().st_size + 1
     max_object_bytes = min(max(needed_bytes, _MIN_OBJECT_BYTES), _MAX_OBJECT_BYTES)
@@ -485,7 +488,7 @@ def _lossless_types(connection: Any, table: dict[str, Any], relation: Any) -> di
 def _inspect_columns(
     connection: Any, table: dict[str, Any], columns: Sequence[str]
 ) -> dict[str, _ValuesOfColumn]:
-    """Read columns of a JSON file, and return the kinds of values in each."""
+    """Read columns of a JSON file; return the kinds of values in each column, by its name."""
     raw = _json_rows(table, dict.fromkeys(columns, "JSON"))
     checks: list[str] = []
     for name in columns:
@@ -518,7 +521,7 @@ def _json_type(kind: Any) -> str:
 
 
 def _names_of_fields(kinds: Iterable[Any]) -> Iterator[list[str]]:
-    """Yield the field names of each object type among ``kinds``, or nested in these types."""
+    """Yield the field names of each object type in ``kinds``, including nested object types."""
     for kind in kinds:
         if kind.id in ("struct", "list", "map"):
             if kind.id == "struct":
@@ -599,7 +602,7 @@ class _Result(NamedTuple):
 
 
 def _run_with_texts(connection: Any, statement: Any, parameters: Any) -> _Result:
-    """Run a statement that also selects the texts of values that Python cannot represent."""
+    """Run a statement; for values that Python cannot represent, select their texts, too."""
     import duckdb
 
     if statement.type != duckdb.StatementType.SELECT:  # EXPLAIN
@@ -650,7 +653,7 @@ def _fetch_rows(cursor: Any) -> Iterator[Sequence[Any]]:
 
 
 def _approximate_bytes(value: Any) -> int:
-    """Estimate the memory that a value takes, with the fixed part of a Python object."""
+    """Estimate the memory of a value in bytes, including the fixed size of a Python object."""
     if isinstance(value, (str, bytes)):
         return len(value) + 48
     return len(str(value)) + 32

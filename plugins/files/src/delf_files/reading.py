@@ -87,7 +87,7 @@ def read_content(
 
 
 def _note_other_format(data: bytes, name: str, kind: str) -> None:
-    """Add a note about the real format of a file whose extension is that of another format."""
+    """Add a note about the real format of a file with the wrong extension ``kind``."""
     real_format = find_format(data[:DETECTION_BYTES]) if data else "empty"
     if real_format is None:
         real_format = "an unknown binary format" if decode_if_text(data) is None else "text"
@@ -95,7 +95,7 @@ def _note_other_format(data: bytes, name: str, kind: str) -> None:
 
 
 def is_document(data: bytes, kind: str) -> bool:
-    """Return True if the first bytes of a file are those of a kind of document, such as ``pdf``."""
+    """Return True if the first bytes of a file show that it is a document of the given kind."""
     return DOCUMENTS[kind] in data[:DETECTION_BYTES]
 
 
@@ -124,7 +124,7 @@ def _parse(
     max_bytes: int,
     header: int | None,
 ) -> Any:
-    """Parse bytes according to the kind of file; an unknown kind gives text, or bytes."""
+    """Parse a file by its kind; for an unknown kind, return text if possible, else bytes."""
     if kind in ("csv", "json", "jsonl"):
         # Refuse, for example, a workbook whose name ends in .csv.
         refuse_other_format(data[:DETECTION_BYTES])

@@ -169,7 +169,7 @@ def _full_size(table: _Description) -> int:
 
 
 def _render_all_rows(rows: Iterable[Sequence[Any]]) -> str:
-    """Return the rows of a table with 2 to 15 short rows, one on each line; empty otherwise."""
+    """Return all rows of a small table as lines of text; "" unless it has 2 to 15 short rows."""
     first_rows = islice(rows, _MAX_WHOLE_ROWS + 1)
     values_by_row = [list(map(short, row)) for row in first_rows]
     lines = [f"  | {', '.join(values)}" for values in values_by_row]
@@ -183,7 +183,7 @@ def _render_all_rows(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _render(table: _Description, max_characters: int) -> str:
-    """Return a table's description; columns that do not fit are only named."""
+    """Return a table's description; name columns only if their descriptions do not fit."""
     lines = [table.heading]
     remaining = list(table.columns)
     used = len(table.heading) + len(table.footer)  # in characters
@@ -319,7 +319,7 @@ class _SheetRows(NamedTuple):
 
     @property
     def note_about_header(self) -> str:
-        """A remark for the head line if reading needs ``header=``; empty otherwise."""
+        """A remark for the head line if scripts must read the table with ``header=``, else ""."""
         if self.header_number is None:
             return "; no row names the columns: read it with header=0"
         if not self.above:
@@ -579,7 +579,7 @@ def _joined_words_note(texts: Sequence[str]) -> str:
 
 
 def _describe_lines(head: str, lines: Sequence[str], max_characters: int) -> _Description:
-    """Describe a text by all its lines if these fit, otherwise by the first lines."""
+    """Describe a text by all its lines; if they do not fit, by its first lines."""
     if _count_characters(lines) <= min(_MAX_WHOLE_CHARACTERS, max_characters):
         return _Description(f"{head}; all of it:", footer="\n".join(_wrapped(lines)))
     return _describe_beginning(f"{head}; it begins", lines)
@@ -590,9 +590,9 @@ def _count_characters(lines: Sequence[str]) -> int:
 
 
 def _wrapped(lines: Sequence[str]) -> Iterable[str]:
-    """Yield lines of at most 120 characters that begin with ``|``.
+    """Yield lines cut into pieces of at most 120 characters.
 
-    The continuations of a longer line begin with ``:``.
+    The first piece of a line begins with ``|``, each further piece with ``:``.
     """
     for line in lines:
         text = line.rstrip()
@@ -636,7 +636,7 @@ def _describe_archive(path: str) -> str:
 
 
 def _first_lines_unpacked(path: str) -> str:
-    """Return the first lines of a text in gzip, bzip2 or xz; empty for any other file."""
+    """Return the first lines of a text compressed by gzip, bzip2 or xz; "" for other files."""
     for open_compressed in (gzip.open, bz2.open, lzma.open):
         # For a file in another format, the error is suppressed, and the next function is tried.
         with suppress(OSError, EOFError, lzma.LZMAError), open_compressed(path, "rb") as file:
@@ -673,7 +673,7 @@ def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
 
 
 def _complete_lines(data: bytes) -> bytes:
-    """Remove the last line of data, which may be cut, unless it is the only line."""
+    """Remove the incomplete line at the end of data, unless there is no complete line."""
     return data[: data.rfind(b"\n") + 1] or data
 
 

@@ -302,7 +302,7 @@ def _numbered_rows(
 
 
 def note_no_rows(column_names: Sequence[Any]) -> None:
-    """Add a note that a table has no rows, apart from a row of column names, if any."""
+    """Add a note that a table has no rows; the note lists the column names, if there are any."""
     if not column_names:
         note("the table is empty: it has no rows, and no names of columns")
     else:
@@ -312,7 +312,7 @@ def note_no_rows(column_names: Sequence[Any]) -> None:
 
 
 def note_escapes(text: str, dialect: Dialect) -> None:
-    """Add a note if backslashes before quotes may be either escapes or part of the text."""
+    """Add a note if it is unclear whether backslashes before quotes are escapes or text."""
     if not has_unclear_escapes(text, dialect):
         return
     if dialect.backslash:

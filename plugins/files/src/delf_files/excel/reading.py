@@ -119,7 +119,7 @@ def note_early_date() -> None:
 
 
 def _note_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
-    """Add notes about formulas that have no computed value, or a possibly outdated value."""
+    """Add notes about formulas without a computed value, and about possibly outdated values."""
     if sheet.uncomputed_cells:
         row, column = next(iter(sheet.uncomputed_cells))
         note(
