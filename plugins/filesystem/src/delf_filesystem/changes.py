@@ -36,7 +36,7 @@ class Change:
 
     @property
     def old_state(self) -> str:
-        """The old file in words: its size, ``new``, or that it cannot be read."""
+        """The old file in words: ``12 bytes``, ``new`` or ``a file that cannot be read``."""
         if self.status_of_long_file is not None:
             return f"{self.status_of_long_file.st_size} bytes"
         if self.before is not None:

@@ -178,7 +178,7 @@ class Filesystem(Connection[FilesystemSettings]):
         return Allowed(preview=preview, basis=basis)
 
     def _writes_may_need_approval(self) -> bool:
-        """Return True if ``confirm`` or the ``write_approval`` of a root may ask before a write."""
+        """Return True if ``confirm`` or a root's ``write_approval`` may require approval."""
         writable = (place.settings for place in self._roots if place.settings.mode == "rw")
         return self.confirm is not False or any(root.write_approval for root in writable)
 
@@ -445,7 +445,10 @@ class Filesystem(Connection[FilesystemSettings]):
             return _read_whole(place, file, "edit")
 
     def _replace_change(self, place: Place, old: bytes, new: bytes) -> Change | None:
-        """Return the change that replaces a text in a file; None for no change or a binary file."""
+        """Return the change that replaces a text in a file.
+
+        None if the file is binary, or if it stays the same.
+        """
         content = self._content(place)
         # Each replacement gets the line ends, CRLF or LF, of the text that it replaces.
         replacement_for = _LineEnds(new, content).replacement_for
@@ -494,7 +497,7 @@ class Filesystem(Connection[FilesystemSettings]):
             yield from walk(place, Glob(*patterns))
 
     def _places(self, path: str) -> list[Place]:
-        """Return all roots for the path ``.``, and else only the place that a path names."""
+        """Return the place of a path; for the path ``.``, return all roots."""
         return list(self._roots) if path == "." else [self._roots.place(path)]
 
 
@@ -513,7 +516,7 @@ def _read_whole(place: Place, file: BinaryIO, verb: str = "read") -> bytes:
 
 
 def _read_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
-    """Read some lines of a file; memory is bounded even if lines are long."""
+    """Read ``lines`` lines of a file from line ``start``, in small pieces to limit the memory."""
     max_bytes = place.settings.max_file_bytes
     content: list[bytes] = []
     size = 0
@@ -563,7 +566,7 @@ def _check_encoding(place: Place, content: bytes, text: bytes) -> None:
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
-    """Return a pattern for a text; a newline also matches CRLF unless the text has CR."""
+    """Return a pattern that finds a text; if the text has no CR, its newlines also match CRLF."""
     if b"\r" in text:
         return re.compile(re.escape(text))
     lines = map(re.escape, text.split(b"\n"))

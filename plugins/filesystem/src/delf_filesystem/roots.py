@@ -115,7 +115,7 @@ def _names_in(path: str) -> list[str]:
 
 
 def _is_name(path: str) -> bool:
-    """Return True if this system can encode a path as a file name."""
+    """Return True if this system can have a file of this name: it can be encoded, without NUL."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -204,7 +204,7 @@ def reading(place: Place) -> Generator[BinaryIO]:
 
 
 def is_present(place: Place) -> bool:
-    """Return True if there is something at a path, whether or not it can be read."""
+    """Return True if a file, folder or link exists at a place, whether or not it can be read."""
     *folder_names, name = place.parts
     try:
         with root_of(place) as root, folder_beneath(root, tuple(folder_names)) as folder:
@@ -249,7 +249,7 @@ def replacing(place: Place) -> Generator[BinaryIO]:
 
 
 def _mode_of(place: Place, folder: int, name: str) -> int | None:
-    """Return the permissions of the file to be replaced; None if there is no file."""
+    """Return the permissions of the file that a write will replace; None if it does not exist."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

@@ -157,7 +157,7 @@ def _walk_folder(
 def _walk_subfolder(
     place: Place, path: tuple[str, ...], parent: int, glob: Glob
 ) -> Iterator[tuple[Place, os.stat_result]]:
-    """Yield the files under a folder, unless it cannot be opened or is on another file system."""
+    """Yield the files under a folder; none if the folder cannot be opened."""
     try:
         descriptor = open_beneath(parent, path[-1:], os.O_RDONLY | os.O_DIRECTORY)
     except OSError:  # gone meanwhile, a link now, not readable, or another file system
@@ -200,7 +200,7 @@ def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Matc
 def _matching_lines(
     place: Place, piece: bytes, expression: re.Pattern[bytes], line: int
 ) -> Iterator[Match]:
-    """Yield the lines of a piece of a file that match; ``line`` is the piece's first line."""
+    """Yield the matching lines in a piece of a file; ``line`` is the number of its first line."""
     counted_to = 0  # the position up to which line breaks are counted
     end = -1  # the end of the last line with a match
     for hit in expression.finditer(piece):

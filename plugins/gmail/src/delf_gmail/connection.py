@@ -396,7 +396,7 @@ class Gmail(GoogleConnection):
         )
 
     async def _existing_messages(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the metadata of messages, without messages that no longer exist."""
+        """Return the metadata of messages; leave out messages that no longer exist."""
         messages = await asyncio.gather(*map(self._message_or_none, ids))
         return [message for message in messages if message is not None]
 
@@ -518,7 +518,7 @@ class Gmail(GoogleConnection):
         return _AnsweredMessage(str(original["threadId"]), headers_of(payload), to, cc)
 
     async def _reply_lines(self, message: str, *, everyone: bool) -> list[str]:
-        """Return the recipients of a reply and the subject of the message, for a preview."""
+        """Return a reply's recipients and the answered message's subject as lines for a preview."""
         original = await self._answered_message(message, everyone=everyone)
         lines = [f"To: {person}" for person in original.recipients]
         lines += [f"Cc: {person}" for person in original.copy_recipients]
@@ -526,7 +526,7 @@ class Gmail(GoogleConnection):
         return lines
 
     async def _message_lines(self, ids: Sequence[str]) -> list[str]:
-        """Return the senders and subjects of the first messages, for a preview."""
+        """Return the senders and subjects of the first messages as lines for a preview."""
         messages = [
             line_of(item, ())
             for item in await self._existing_messages(ids[:_MAX_PREVIEWED_MESSAGES])
@@ -622,7 +622,7 @@ def _sizes_and_digest(
 
 
 def _unused_name(name: str, used: Collection[str]) -> str:
-    """Return the name; if it is used already, with a number, such as ``a.pdf (2)``."""
+    """Return a file name unchanged, or with a number if it is used already: ``a.pdf (2)``."""
     unused = name
     number = 2
     while unused in used:
@@ -632,7 +632,7 @@ def _unused_name(name: str, used: Collection[str]) -> str:
 
 
 def _distinct(given: str | list[str]) -> list[str]:
-    """Return one or several texts as a list without repetitions; an empty text is no item."""
+    """Return one or several texts as a list, without repetitions and empty texts."""
     if isinstance(given, str):
         return [given] if given else []
     return list(dict.fromkeys(given))

@@ -103,7 +103,7 @@ def _hides_content(tag: str, piece: str) -> bool:
 
 
 def _is_empty_element(tag: str, piece: str) -> bool:
-    """Return True if an element has no content and no end tag, such as ``img`` or ``<svg/>``."""
+    """Return True if a tag is a whole element without content, as ``<img>`` and ``<svg/>`` are."""
     return _VOID_TAGS.fullmatch(tag) is not None or (tag == "svg" and piece.endswith("/>"))
 
 
@@ -180,7 +180,7 @@ def _link_suffix(link: str, link_text: str) -> str:
 
 
 def _attributes(piece: str) -> dict[str, str]:
-    """Return the values of a tag's attributes by lower-case name; the first of repeated names."""
+    """Return the values of a tag's attributes by lower-case name; the first if a name repeats."""
     attributes: dict[str, str] = {}
     name = _NAME.match(piece)
     name_end = 0 if name is None else name.end()

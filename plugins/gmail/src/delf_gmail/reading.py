@@ -90,7 +90,7 @@ Resource = Mapping[str, Any]
 def headers_of(resource: Resource) -> dict[str, str]:
     """Return a mapping from lower-case header names to decoded values.
 
-    The first of repeated headers counts.
+    If a header is repeated, its first value counts.
     """
     headers: dict[str, str] = {}
     for item in cast("Sequence[Resource]", resource.get("headers") or ()):
@@ -136,7 +136,7 @@ def checked_mailboxes(payload: Resource, header: str) -> list[str]:
 
 
 def displayed_mailboxes(payload: Resource, header: str) -> list[str]:
-    """Return the mailboxes in an address header; an invalid address as its original text."""
+    """Return the mailboxes in an address header; keep the original text of an invalid address."""
     return [
         format_mailbox(name, person.address) if person.is_valid else _display_text(person.text)
         for name, person in _people(payload, header)
@@ -321,7 +321,7 @@ def _source_of(payload: Resource) -> str:
 
 
 def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:
-    """Return the plain-text alternative, or the HTML one if the plain text is a placeholder."""
+    """Return the plain text; the text of the HTML if the plain text is missing or a placeholder."""
     filled = [(_kind(child), text) for child, text in texts if text]
     plain = next((text for kind, text in filled if kind == "text/plain"), "")
     # A message has its richest alternative last.
@@ -349,7 +349,7 @@ def _kind(payload: Resource) -> str:
 
 
 def separate_text_bodies(payload: Resource, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the ``body`` objects of text parts whose content must be fetched separately."""
+    """Yield the ``body`` object of each text part that Gmail sends without its content."""
     body: Any = payload.get("body") or {}
     is_text = _kind(payload) in ("text/plain", "text/html") and not payload.get("filename")
     if is_text and body.get("attachmentId") and not body.get("data"):

@@ -24,7 +24,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A large field of an event, compressed; ``size`` is its length as JSON, in bytes."""
+    """A large field of an event, compressed; ``size`` is the length of its JSON in bytes."""
 
     digest: str
     size: int

@@ -32,7 +32,7 @@ If they began again at 1, a late summary of the cleared messages would count for
 
 
 class Run(Protocol):
-    """Runs ``function(connection)`` in a worker thread, in a transaction of the connection."""
+    """Runs ``function(connection)`` in a transaction of the connection, in a worker thread."""
 
     def __call__(self, function: Callable[[Connection], T], /) -> Coroutine[Any, Any, T]:
         """Run a function with the connection of the transaction, and return its result."""
@@ -253,7 +253,7 @@ def _delete_rows_cleared_long_ago(connection: Connection, namespace: str) -> Non
 def _clear_batch(
     connection: Connection, batch: Sequence[tuple[int, ConversationRecord]]
 ) -> list[ConversationRecord]:
-    """Clear the conversations that have not changed since they were read; return their records."""
+    """Clear conversations, except those changed since they were read; return the cleared ones."""
     return [record for key, record in batch if _clear(connection, key, record.updated_at)]
 
 

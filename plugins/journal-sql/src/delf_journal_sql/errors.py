@@ -23,7 +23,7 @@ class JournalSetupError(JournalError, JournalUnavailableError):
 
 
 class JournalConflictError(DelfError):
-    """An event cannot follow the stored events of its task, or the task has another owner."""
+    """An event does not fit the stored events of its task, or another process owns the task."""
 
     code = "ERR-JOURNAL-003"
 

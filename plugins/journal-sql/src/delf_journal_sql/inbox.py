@@ -123,7 +123,7 @@ def _readable_note(row: SqlRow) -> Note | None:
 
 
 def find_stops(connection: Connection, task_ids: Sequence[str]) -> dict[str, StoppedBy]:
-    """Return a mapping from each of the tasks that must stop to the person who asked first."""
+    """Return the tasks that must stop, each with the person who was first to ask for the stop."""
     stops: dict[str, StoppedBy] = {}
     for start in range(0, len(task_ids), _BATCH_SIZE):
         placeholders, values = placeholders_for(task_ids[start : start + _BATCH_SIZE], "id")
@@ -216,7 +216,10 @@ def _read_requests(
 
 
 def _add_event(requests: dict[str, RequestRecord], event: Event, task: TaskRecord) -> None:
-    """Update the requests by id with an event; ignore the events of unknown requests."""
+    """Update the records in ``requests``, by request id, with an event of a task.
+
+    Events that belong to no known request are ignored.
+    """
     if isinstance(event, ApprovalRequested):
         requests[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
         return
@@ -257,7 +260,7 @@ def _remembered_in(
 ) -> Iterator[RememberedDecision]:
     """Yield the remembered decisions of a task, including revoked ones.
 
-    Leave out decisions of people who may no longer decide.
+    Decisions of people who have lost the right to decide are left out.
     """
     rows = connection.execute(
         f"SELECT t.task_id, {EVENT} FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "  # noqa: S608 - only names of this module

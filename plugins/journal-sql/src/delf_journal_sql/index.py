@@ -156,7 +156,7 @@ def _leaf_texts(value: Any, name: str = "") -> Iterator[str]:
 
 
 def index_exists(connection: Connection) -> bool:
-    """Return True if the search index exists, in the format that this version of delf writes."""
+    """Return True if the search index exists in the format of this version of delf."""
     if not connection.has_table("delf_index"):
         return False
     versions = [row.version for row in connection.execute("SELECT version FROM delf_index")]
@@ -368,7 +368,7 @@ def _count_reply(use: _Use, data: Mapping[str, Any]) -> None:
 
 
 def _action_of_request(connection: Connection, task: int, request_id: str) -> str | None:
-    """Return the action about which an approval request of a task asked; None if unknown."""
+    """Return the action that an approval request was about; None if the request is unknown."""
     rows = connection.execute(
         "SELECT data FROM delf_events WHERE task = :task AND type = 'ApprovalRequested' "
         "AND data LIKE :named ORDER BY seq LIMIT 1",

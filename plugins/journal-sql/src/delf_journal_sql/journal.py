@@ -370,7 +370,7 @@ class SqlJournal:
         return await stop_task(self, task_id, StoppedBy(by, via))
 
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
-        """Return a mapping from each task that must stop to the person who asked first."""
+        """Return the tasks that must stop, each with the person who was first to ask for it."""
         names = tuple(task_ids)  # a copy, because the caller may change it while a thread iterates
         return await self._read(lambda c: inbox.find_stops(c, names))
 
@@ -484,7 +484,10 @@ class SqlJournal:
         seconds = self._settings.keep_prompts
 
         def forget(connection: Connection, after: int) -> int | None:
-            """Process a batch; return the position of its last event, None after the last batch."""
+            """Forget the prompts in a batch; return the position of the batch's last event.
+
+            None after the last batch.
+            """
             before = connection.now() - seconds
             return store.forget_prompts(connection, before, after, _PRUNE_BATCH_SIZE)
 
@@ -542,7 +545,7 @@ class SqlJournal:
     # -- threads ------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Create or migrate the tables, once until the journal is closed."""
+        """Create or migrate the tables at the first call; no-op until the journal is closed."""
         with self._opening_lock:
             if not self._opened:
                 try:
@@ -644,7 +647,7 @@ class SqlJournal:
         return subscription
 
     def _queue_start(self, start: Call) -> None:
-        """Queue the start of a subscription; reads wait until the start is done."""
+        """Queue the start of a subscription; the reads of the subscription wait for the start."""
         # Register the start before the call is queued, because the writer may execute a queued call
         # at any time.
         with self._lock:

@@ -124,7 +124,7 @@ class Owner:
 
 
 class Process(NamedTuple):
-    """The process that owns a task; all fields are None if no process does, or it has left."""
+    """The process that owns a task; all fields are None if there is none or it has left."""
 
     pid: Any
     birth: str | None
@@ -166,7 +166,7 @@ def is_alive(process: Process, now: float) -> bool:
 
 
 def _is_running_here(process: Process) -> bool | None:
-    """Return True if a process of this machine is running; None for another machine."""
+    """Return whether a process is running; None if unknown, as for another machine."""
     is_local = process.machine == machine_and_namespace()
     if not is_local or process.birth is None:
         return None
@@ -176,7 +176,9 @@ def _is_running_here(process: Process) -> bool | None:
 
 
 def silent_owner_of(process: Process) -> PerhapsAlive | None:
-    """Return the former owner of a task, whose heartbeats stopped; None if it has surely ended.
+    """Return the former owner of a task if it may still be alive, although its heartbeats stopped.
+
+    None if the process has certainly ended.
 
     Args:
         process: The former owner.

@@ -454,7 +454,7 @@ def _where(conditions: Sequence[str]) -> str:
 def _conditions(
     connection: Connection, is_alive: IsAlive, wanted: TaskFilter
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the SQL conditions of a filter, and their parameters; ignore the filter's ``text``."""
+    """Return the SQL conditions for a filter without its ``text``, and the SQL parameters."""
     where: list[str] = []
     values: dict[str, Any] = {}
     if wanted.state is not None:
@@ -499,7 +499,7 @@ def _conditions(
 def _with_excerpt(
     connection: Connection, index_key: int, found: FoundTask, terms: Sequence[Sequence[str]]
 ) -> FoundTask:
-    """Return a found task with an excerpt around the first match of a phrase."""
+    """Return a found task with an excerpt around the first match of a search term."""
     task_key, seq = event_at(index_key)
     rows = connection.execute(
         f"SELECT {EVENT} FROM delf_events AS e WHERE e.task = :task AND e.seq = :seq",  # noqa: S608 - only names of this module

@@ -76,7 +76,7 @@ class JournalSettings(PluginSettings):
     @field_validator("keep", mode="before")
     @classmethod
     def _expand_single_duration(cls, value: Any) -> Any:
-        """Convert a single duration to a mapping from each state to that duration."""
+        """Convert a single duration to a mapping: each state → the duration."""
         if isinstance(value, str) and value.lstrip().startswith("{"):
             return json.loads(value)  # durations by state, from an environment variable
         is_single = isinstance(value, (str, int, float)) and not isinstance(value, bool)

@@ -194,7 +194,7 @@ class SqliteConnection:
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
     def _require_same_file(self) -> None:
-        """Raise JournalError if the file was deleted or replaced since the first write."""
+        """Raise JournalError if the database file was deleted or replaced since the first write."""
         # SQLite continues to use a deleted file, and all writes are lost.
         try:
             status = self._path.stat()

@@ -119,7 +119,7 @@ def events_from(
 
 
 def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]:
-    """Return the newest event's position, and the ids of tasks that got events since a position."""
+    """Return the newest event's position, and the ids of tasks with events after ``position``."""
     rows = connection.execute(
         "SELECT MAX(e.pos) AS pos, t.task_id FROM delf_events AS e "
         "JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos GROUP BY t.task_id",
@@ -451,7 +451,7 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
 
 
 def _removable_ids(connection: Connection, task_ids: Sequence[str], now: float) -> dict[int, str]:
-    """Return the ids of tasks that are neither queued nor running, by the key of the task."""
+    """Return the given tasks that are neither queued nor running, as a mapping from key to id."""
     placeholders, values = placeholders_for(task_ids, "id")
     rows = connection.execute(
         f"SELECT t.id, t.task_id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
@@ -569,7 +569,7 @@ def _files_in(events: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def _readable_fields(rows: Iterable[SqlRow]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of events, skipping damaged events, whose fields cannot be read."""
+    """Yield the fields of each event; skip damaged events."""
     for row in rows:
         try:
             fields = dict(json.loads(row.data))
@@ -628,7 +628,7 @@ def _remove_prompt(connection: Connection, row: SqlRow) -> None:
 
 
 def _delete_unused_blob(connection: Connection, task_key: int, digest: str) -> None:
-    """Delete a blob of a task, unless another event of the task has the same text."""
+    """Delete a blob of a task, unless an event of the task still refers to the blob."""
     connection.execute(
         "DELETE FROM delf_blobs WHERE task = :task AND digest = :digest "
         "AND NOT EXISTS (SELECT 1 FROM delf_events AS e WHERE e.task = :task "

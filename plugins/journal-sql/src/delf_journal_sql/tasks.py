@@ -199,7 +199,7 @@ class Appending:
         self._tasks = self._load_tasks({packed.event.task_id for packed in events})
 
     def _create_tasks(self, events: Iterable[Packed]) -> None:
-        """Insert each task whose first event is among the events, unless the task exists."""
+        """Insert each new task: a task with its first event among ``events``."""
         new_rows: dict[str, dict[str, Any]] = {}
         for packed in events:
             task_id = packed.event.task_id

@@ -277,7 +277,7 @@ class Writer:
         group.done.set_exception(error)
 
     def _execute_call(self, call: Call) -> None:
-        """Run a call in a transaction, and pass its result to the waiting caller."""
+        """Run the function of a call in a transaction; pass the function's result to the caller."""
         with self._transaction(write=call.write) as connection:
             result = call.function(connection)
         if call.write:
@@ -367,7 +367,7 @@ class Writer:
             self._last_heartbeat_at = time.monotonic()
 
     def beat(self) -> None:
-        """Store a heartbeat in a transaction of its own, if one is due."""
+        """Store a heartbeat in a separate transaction, if a heartbeat is due."""
         if time.monotonic() < self.next_heartbeat_at:
             return
         self.next_heartbeat_at = time.monotonic() + self.owner.heartbeat_seconds
@@ -403,7 +403,7 @@ class Writer:
 
 
 def _group_appends(batch: list[Append | Call]) -> list[list[Append] | Call]:
-    """Split a batch into single calls and lists of adjacent appends, in order."""
+    """Group adjacent appends, keeping the order: append, append, call → [append, append], call."""
     runs: list[list[Append] | Call] = []
     for operation in batch:
         if isinstance(operation, Call):
