@@ -402,3 +402,19 @@ def test_change_of_a_parameter_is_compared_without_its_default(before, after, ma
     )
     (drift,) = drift_of(routine, [found])
     assert drift.matters is matters
+
+
+@pytest.mark.parametrize(
+    "binding",
+    ["import calendar as month", "def month(): pass", "match 3:\n    case month: pass"],
+    ids=["import", "function", "pattern"],
+)
+async def test_repair_must_not_bind_a_parameter_in_any_way(
+    report, run, shop, scripted_model, binding
+):
+    report(on_failure="repair")
+    shop()
+    scripted_model.writes(f"{binding}\n{REPAIRED}", REPAIRED)
+    response, _ = await run()
+    assert response.raise_for_status().text == "40 euros"
+    assert "do not assign it" in scripted_model.prompts[1]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from delf.bindings import names_bound_by
 from delf.messages import Message, user
 from delf.protocols.sandbox import Failed
 from delf.protocols.strategy import CallGuard, ScriptResult, StrategyHost, ToolDescription
@@ -181,11 +182,14 @@ def parameter_misuse(code: str, parameters: Mapping[str, Parameter]) -> str | No
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    nodes = list(ast.walk(tree))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    written = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    # ``def total(region)`` names a parameter of its own: the routine's value stays outside of it.
+    binding = (node for node in nodes if not isinstance(node, ast.arg))
+    bound = {name for node in binding for name in names_bound_by(node)}
     for name in parameters:
-        if name in written:
+        if name in bound:
             return f"{name} has its value already: do not assign it"
         if name not in read:
             return f"the script does not use {name}, which each run gives another value"
