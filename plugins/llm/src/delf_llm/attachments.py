@@ -96,7 +96,7 @@ def _too_large() -> ToolExecutionError:
 
 
 def _name_and_bytes(item: Any, number: int) -> tuple[str, bytes | None]:
-    """Return an attachment's name and bytes; for a file path, the path and None."""
+    """Return an attachment's name and bytes; for a path instead of content, the path and None."""
     match item:
         case str() | PurePath():
             return str(item), None
@@ -129,7 +129,9 @@ def _part(name: str, data: bytes) -> Part:
 
 
 def _media_type(name: str, data: bytes) -> str | None:
-    """Return the media type of a file by its first bytes, its name, and whether it is text.
+    """Return the media type of a file.
+
+    It depends on the first bytes of the file, the file's name, and whether the content is text.
 
     None if the type is unknown.
     """

@@ -60,7 +60,7 @@ class IdleTimeout:
             self._reschedule()
 
     def _reschedule(self) -> None:
-        """Set the deadline to ``seconds`` from now; to none while a question is open."""
+        """Set the deadline to ``seconds`` from now; remove it while a question is open."""
         now = asyncio.get_running_loop().time()
         if not self._limit.expired():
             self._limit.reschedule(None if self._open_questions else now + self._seconds)
@@ -142,9 +142,9 @@ class ServerQuestions:
 
     @property
     def callbacks(self) -> dict[str, Any]:
-        """The callbacks of the MCP client, as keyword arguments.
+        """The callbacks for the MCP client, as keyword arguments.
 
-        A feature without a callback is not offered to the server.
+        The client does not offer a feature without a callback to the server.
         """
         arguments: dict[str, Any] = {"elicitation_callback": self.elicit}
         if self._sampling != "refuse":

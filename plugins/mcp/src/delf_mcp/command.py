@@ -227,7 +227,7 @@ def _stop_at_signal(served: Served, number: int) -> None:
 
 
 async def _on_http(served: Served, address: str) -> None:
-    """Serve at an address such as ``8000`` or ``HOST:8000``; only loopback needs no key."""
+    """Serve at an address such as ``8000`` or ``HOST:8000``, which needs a key if not loopback."""
     import uvicorn
 
     from delf_mcp.slow_clients import TimedProtocol

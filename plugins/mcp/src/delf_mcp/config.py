@@ -108,7 +108,7 @@ def _entry_of(path: Path, name: str) -> dict[str, Any]:
 
 
 def _supported_settings(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in a server's entry that delf supports; the address becomes ``url``."""
+    """Return the supported settings of a server's entry; the server's address becomes ``url``."""
     supported = {key: value for key, value in entry.items() if key in _SUPPORTED_KEYS}
     address = next((entry[key] for key in _ADDRESS_KEYS if entry.get(key)), None)
     return supported if address is None else {**supported, "url": address}
@@ -168,7 +168,7 @@ def _as_text(value: Any, where: str, source: Source) -> Any:
 
 
 def _as_texts(values: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
-    """Convert the values of a mapping to texts; leave out those that are null."""
+    """Convert the values of a mapping to texts; leave out null values."""
     return {
         key: _as_text(value, f"{where}.{key}", source)
         for key, value in values.items()

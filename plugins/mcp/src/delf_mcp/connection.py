@@ -223,14 +223,14 @@ class MCP(Connection[MCPSettings]):
     def is_stale(self) -> bool:
         """Return True if the tools must be listed again.
 
-        That is so after the server announced changed tools, or was restarted.
+        The list is stale after the server has announced changed tools, or was restarted.
         """
         return self._server().is_tool_list_stale
 
     async def context(self, task: str) -> str | None:
         """Return the server's instructions, with a remark if a tool declares no result type.
 
-        None if there is neither.
+        None without instructions and remark.
         """
         async with self._request(self._server(), "instructions") as (client, _):
             instructions = client.instructions
@@ -294,7 +294,7 @@ class MCP(Connection[MCPSettings]):
     # -- tools --------------------------------------------------------------------------
 
     async def _list_tools(self, client: Client, server: _Server) -> list[types.Tool]:
-        """Return the server's tools, and forget what was known about an earlier list."""
+        """Return the server's tools; forget the omitted tools of an earlier list."""
         from delf_mcp.listing import whole_list
 
         # Clear the flag before the listing: if tools change meanwhile, the list is stale again.
@@ -468,7 +468,7 @@ class MCP(Connection[MCPSettings]):
         self._notices = texts
 
     def _notices_about_unknown_tools(self, applied: Applied) -> list[str]:
-        """Return notices about tools that count as irreversible until the user accepts them."""
+        """Return notices about new and changed tools, which are irreversible until accepted."""
         command = f"delf mcp effects {self.name} --accept"
         if applied.record_problem is None:
             return [
@@ -492,7 +492,7 @@ class MCP(Connection[MCPSettings]):
             )
 
     async def _call(self, server: _Server, tool: types.Tool, arguments: dict[str, Any]) -> Any:
-        """Call a tool, and return its result; give files in the result to the task."""
+        """Call a tool and return its result. Files in the result become files of the task."""
         from delf_mcp.listing import digest_of
         from delf_mcp.repair import note_losses
         from delf_mcp.results import UnreadableContentError, files_of, result_of
@@ -527,7 +527,10 @@ class MCP(Connection[MCPSettings]):
     async def _report_wrong_types(
         self, tool: types.Tool, value: Any, context: CallContext | None
     ) -> None:
-        """Report types that contradict the tool's schema in the log and in the script's output."""
+        """Report the types in a result that contradict the tool's schema.
+
+        The report is written to the log and to the script's output.
+        """
         wrong_types = await self._results.record_types(tool, value)
         if not wrong_types:
             return
@@ -654,7 +657,7 @@ class MCP(Connection[MCPSettings]):
         what: str,
         kind: _RequestKind,
     ) -> DelfError:
-        """Return the error of a failed request for an exception of the client or of this plugin."""
+        """Convert an exception of a failed request, of the client or this plugin, to an error."""
         from delf_mcp.listing import ListError
 
         error_type = ConnectionUnavailableError if kind == "start" else ToolExecutionError
@@ -708,7 +711,7 @@ class MCP(Connection[MCPSettings]):
         return settings
 
     def _merged_settings(self, config: str) -> MCPSettings:
-        """Return the settings with those of an ``mcp.json``, which take precedence."""
+        """Return the settings merged with those in an ``mcp.json``, which take precedence."""
         settings = self.settings
         server = settings.server or self.name
         path = Path(beside(Path(), config))
@@ -725,7 +728,7 @@ class MCP(Connection[MCPSettings]):
 
 
 class _MadeActions(NamedTuple):
-    """The actions for a server's tools, by name, and what has to be reported about the tools."""
+    """The actions made for a server's tools, and facts about these tools for notices."""
 
     actions: dict[str, Action]
     unusable_tools: list[OmittedItem]

@@ -29,13 +29,13 @@ _CUT_ITEM: Final = f"delf/{secrets.token_hex(8)}/item"
 
 
 def may_have_deep_items(text: str) -> bool:
-    """Return True if a message is nested too deeply, and may have a list, such as of tools."""
+    """Return True if a message is nested too deeply and may list tools or resources."""
     may_have_list = any(f'"{key}"' in text for key in LIST_METHODS)
     return may_have_list and next(_spans_of_deep_parts(text), None) is not None
 
 
 def without_deep_parts(text: str) -> str:
-    """Replace the parts of a JSON text that are nested too deeply by a mark."""
+    """Replace each part of a JSON text that is nested too deeply by a mark."""
     pieces: list[str] = []
     kept_from = 0
     for start, end in _spans_of_deep_parts(text):
@@ -45,7 +45,7 @@ def without_deep_parts(text: str) -> str:
 
 
 def replace_cut_items(message: dict[str, Any]) -> None:
-    """Keep only the name of each tool or resource that :func:`without_deep_parts` has cut."""
+    """Replace each tool or resource that :func:`without_deep_parts` has cut by its name alone."""
     result = message.get("result")
     if not isinstance(result, dict):
         return
@@ -65,7 +65,7 @@ def is_cut(text: str) -> bool:
 
 
 def is_too_deep(item: Any) -> bool:
-    """Return True if an item of a list is a replacement that :func:`replace_cut_items` made."""
+    """Return True if a listed tool or resource was replaced by :func:`replace_cut_items`."""
     return isinstance(item, dict) and _CUT_ITEM in item
 
 

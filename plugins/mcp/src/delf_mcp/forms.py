@@ -66,14 +66,14 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
 
 
 def _fields_before_call() -> dict[str, Any]:
-    """Return the field for the approval of a call that was not made yet."""
+    """Return the form's field for approving a call that was not begun."""
     return {
         _APPROVE: {"type": "boolean", "title": "Approve", "description": "Let it be done."},
     }
 
 
 def _fields_after_crash() -> dict[str, Any]:
-    """Return the fields for a call that was begun, and whose end is not recorded."""
+    """Return the form's fields for a call that was begun, but has no recorded end."""
     return {
         _APPROVE: {
             "type": "boolean",

@@ -61,7 +61,7 @@ class LearnedTypes:
 
 
 def _read_if_private(path: Path) -> bytes | None:
-    """Return the content of a file; None if it is missing, or if other users can access it."""
+    """Return the content of a file; None if the file is missing or other users can access it."""
     return read_private(path) if is_private_folder(path.parent) else None
 
 

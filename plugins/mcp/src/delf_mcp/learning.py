@@ -91,7 +91,7 @@ class Results:
         return ", ".join(f"{found[1]} at {path_by_type[found]}" for found in reported_types)
 
     def _new_types(self, tool_key: str, undeclared_types: Iterable[Found]) -> list[Found]:
-        """Return the undeclared types that no earlier result had at the same place."""
+        """Return the undeclared types that no earlier result of the tool had at the same place."""
         if tool_key not in self._known_types:
             # Begin with the types that earlier processes recorded.
             self._known_types[tool_key] = set(self._get_samples().undeclared_types(tool_key))
@@ -172,5 +172,5 @@ def _sample_key(tool: types.Tool) -> str:
 
 
 def _field_key(tool_key: str, field: str) -> str:
-    """Return the key for the sample of one field of a tool's results."""
+    """Return the key under which the sample of one field in a tool's results is stored."""
     return f"{tool_key} {field}"

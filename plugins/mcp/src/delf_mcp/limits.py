@@ -64,7 +64,10 @@ class _LimitedStream(httpx2.AsyncByteStream):
         self._convert = convert
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the body with repaired messages; each event of an event stream has one message."""
+        """Yield the body in pieces, with its messages repaired.
+
+        In an event stream, each event has one message.
+        """
         if self._is_single_message:
             body = b"".join([piece async for piece in self._pieces()])
             yield await _repair(body if self._convert is None else self._convert(body))

@@ -56,12 +56,12 @@ class ServerRun:
         self.exit_cause = self.exit_cause or cause
 
     def add_output(self, data: bytes) -> None:
-        """Keep the last part of the text that the server's program writes besides messages."""
+        """Keep the end of the text that the server's program writes besides messages."""
         self._output_tail = (self._output_tail + data)[-_OUTPUT_TAIL_BYTES:]
 
     @property
     def output_note(self) -> str:
-        """The kept text as the end of an error message; empty without text."""
+        """The kept output, such as ``; it wrote: …``, to append to an error message; else ""."""
         text = " ".join(self._output_tail.decode("utf-8", "replace").split())
         return f"; it wrote: {visible(text[-_MAX_OUTPUT_CHARACTERS:])}" if text else ""
 
@@ -129,7 +129,7 @@ class ServerRun:
 
     @contextlib.contextmanager
     def request(self) -> Generator[None]:
-        """Count a request of the client in progress while the block runs."""
+        """Count a request of the client as in progress while the block runs."""
         self._request_count += 1
         try:
             yield
@@ -333,7 +333,7 @@ class WatchedStream:
         return getattr(self._stream, "last_context", None)
 
     async def __anext__(self) -> Any:
-        """Return the next message; if the stream has ended, report that, and raise its error."""
+        """Return the next message; if the stream has ended, report the end and raise the error."""
         try:
             message = await self._stream.__anext__()
         except Exception:  # also StopAsyncIteration, at the stream's regular end
@@ -383,7 +383,10 @@ def first_error_text(error: BaseException) -> str:
 
 
 def is_connection_loss(error: BaseException) -> bool:
-    """Return True if the connection to the server was closed; False for an error of the server."""
+    """Return True if an error means that the connection to the server was closed.
+
+    False for an error that the server returned.
+    """
     first = _first_exception(error)
     if isinstance(first, MCPError):
         return first.code == types.CONNECTION_CLOSED
@@ -391,7 +394,7 @@ def is_connection_loss(error: BaseException) -> bool:
 
 
 def _first_exception(error: BaseException) -> BaseException:
-    """Return the first exception inside of exception groups; any other exception itself."""
+    """Return the first exception in an exception group, also nested; other exceptions unchanged."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error

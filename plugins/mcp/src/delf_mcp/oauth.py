@@ -321,7 +321,7 @@ def _provider(
     tokens: TokenFile,
     open_url: OpenURL,
 ) -> httpx2.Auth:
-    """Return the login of the configured kind: by the user, or by a client's credentials."""
+    """Return the configured login: by the user in a browser, or by the client's credentials."""
     if settings.oauth == "client_credentials":
         return _client_credentials_login(name, settings, url, tokens)
     secret = settings.client_secret.get_secret_value() if settings.client_secret else None
@@ -431,7 +431,7 @@ class CredentialGuard:
             self._tokens.set_pending_issuer(origin)
 
     async def _check_network(self, host: str, origin: str) -> None:
-        """Raise if a login in the public internet would lead into a private network."""
+        """Raise if a server in the public internet sends the login into a private network."""
         if host in self._own_hosts or not await asyncio.to_thread(is_private, host):
             return
         for own_host in self._own_hosts:
@@ -461,7 +461,7 @@ class CredentialGuard:
 
 
 def _sends_key(request: httpx2.Request, fields: Mapping[str, Any]) -> bool:
-    """Return True if a request has the client's secret, or a signature by the client's key."""
+    """Return True if a request contains the client's secret or a signature with its key."""
     has_basic_auth = request.headers.get("authorization", "").lower().startswith("basic ")
     return has_basic_auth or "client_secret" in fields or "client_assertion" in fields
 
@@ -481,7 +481,7 @@ def _origin(url: str) -> str:
 
 
 class _RegisteredClient:
-    """Token storage for a client that the user has registered at the login server."""
+    """Token storage with a fixed client, which the user has registered at the login server."""
 
     def __init__(self, tokens: TokenFile, client: dict[str, Any]) -> None:
         # Tokens are stored as for any client. Only the registration is fixed, and is not stored.

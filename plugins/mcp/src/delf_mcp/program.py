@@ -35,7 +35,7 @@ _ID: Final = re.compile(rb'"id" ?: ?([0-9]{1,15}|"[\w.-]{1,80}")')
 
 
 def _cache_variables() -> dict[str, str]:
-    """Return variables that make a Python program ignore bytecode files in the project."""
+    """Return environment variables that make Python ignore bytecode files in the project."""
     return {"PYTHONPYCACHEPREFIX": str(user_folder("cache") / "pycache")}
 
 
@@ -209,7 +209,7 @@ async def _read_stderr(process: asyncio.subprocess.Process, run: ServerRun) -> N
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Close the program's input; after a timeout, kill the program and its children."""
+    """Stop the program: close its input; after a timeout, kill the program and its children."""
     if process.stdin is not None:
         process.stdin.close()
     if await _ends_in_time(process):

@@ -37,5 +37,5 @@ def quietly() -> Generator[None]:
 
 
 def _is_foreign_record(_record: logging.LogRecord) -> bool:
-    """Return True, to keep a log record, if it is not from a block of :func:`quietly`."""
+    """Return True, to keep a log record, unless a block of :func:`quietly` is running."""
     return not _is_delf_call.get()

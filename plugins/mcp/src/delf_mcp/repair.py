@@ -128,10 +128,10 @@ def _set_metadata(result: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _replace_code_of_closed_connection(message: dict[str, Any]) -> bool:
-    """Replace the code of an error that would look like the end of the connection.
+    """Replace the code of a server's error if it is the code for a closed connection.
 
     Returns:
-        True if the message was such an error.
+        True if the code was replaced.
     """
     error = message.get("error")
     if not isinstance(error, dict):

@@ -95,7 +95,7 @@ def content_of(blocks: Sequence[Any]) -> Any:
 
 
 def resource_of(contents: Sequence[Any]) -> Any:
-    """Return the content of a resource: text or bytes, or for several parts a list of these."""
+    """Return the content of a resource: text or bytes; for several parts, a list of them."""
     parts = [_contents(item) for item in contents]
     return parts[0] if len(parts) == 1 else parts
 

@@ -109,7 +109,7 @@ class Work:
         self._decide(lambda _: Rejected(reason=reason))
 
     def _decide(self, decision: Callable[[ApprovalRequest], Decision]) -> None:
-        """Decide the open question, unless there is none, or it is decided already."""
+        """Decide the open question; no-op if there is none or it is already decided."""
         if self.open_question is None:
             return
         request, future_decision = self.open_question
@@ -117,7 +117,7 @@ class Work:
             future_decision.set_result(decision(request))
 
     def queue_progress(self, event: Event) -> None:
-        """Queue a progress message for the client, if an event shows progress."""
+        """Queue a progress message for the client if an event, such as CallStarted, is progress."""
         match event:
             case CallPrinted():
                 self._progress.put_nowait(event.text.strip()[:_MAX_PROGRESS_CHARACTERS])
@@ -287,7 +287,7 @@ class Served:
         return key
 
     def _abandon(self, key: str) -> None:
-        """Cancel suspended work, because the client does not return in time."""
+        """Cancel suspended work, because its client did not return in time."""
         work, timer = self._suspended.pop(key)
         timer.cancel()
         work.task.cancel()

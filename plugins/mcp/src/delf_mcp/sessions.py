@@ -57,7 +57,7 @@ def mark_rejected_session(response: httpx2.Response, body: bytes) -> bytes:
 
 
 def rejection_in(error: MCPError) -> Rejection | None:
-    """Return the rejection in an error of :func:`mark_rejected_session`, or None without one."""
+    """Return the rejection that :func:`mark_rejected_session` put into an error; else None."""
     data: Any = error.error.data
     return cast("dict[str, Any]", data).get(_REJECTION_KEY) if isinstance(data, dict) else None
 

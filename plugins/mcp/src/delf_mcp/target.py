@@ -163,12 +163,12 @@ class Target:
                 await asyncio.wait({watcher})
 
     async def _on_message(self, message: Any) -> None:
-        """Handle a notification of changed tools, as servers with protocols before 2026 send it."""
+        """Handle a notification of changed tools, which servers send in protocols before 2026."""
         if isinstance(message, types.ToolListChangedNotification):
             self._on_tools_changed()
 
     async def _watch_tools(self, client: Client) -> None:
-        """Subscribe to changes of tools, as protocols from 2026 on require."""
+        """Watch for changed tools; protocols from 2026 on require a subscription."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             return

@@ -218,7 +218,7 @@ class FactDatabase:
     def _insert_facts(
         self, connection: sa.Connection, facts_by_digest: Mapping[str, NewFact]
     ) -> Sequence[int]:
-        """Insert facts without their vectors; return the new numbers in the order of the facts."""
+        """Insert facts without their vectors; return the facts' new numbers, in the same order."""
         now = datetime.now(UTC).timestamp()
         rows = [
             {
@@ -259,7 +259,7 @@ class FactDatabase:
                 connection.execute(sa.insert(_vectors), rows)
 
     def mark_invalidated(self) -> None:
-        """Increment the counter of invalidations, so that all processes load the vectors again."""
+        """Increment the invalidation counter; its change makes all processes reload the vectors."""
         with self._begin() as connection:
             self._increment_counters(connection, invalidations=1)
 

@@ -72,7 +72,7 @@ class FoundMessage:
 
 @dataclass(frozen=True, slots=True)
 class UnembeddedMessage:
-    """A message without a vector, with its conversation and Unix time."""
+    """A message that has no vector yet, with its conversation and Unix time."""
 
     digest: bytes
     """The digest of the message's whole text."""
@@ -102,7 +102,7 @@ class MessageIndex:
 
     @cached_property
     def _database(self) -> sqlite3.Connection:
-        """The database, created at its first use: only methods run in a thread."""
+        """The in-memory database, created at its first use, which is always in a thread."""
         database = sqlite3.connect(":memory:", check_same_thread=False)
         database.executescript(_SCHEMA)
         return database
@@ -272,7 +272,7 @@ class MessageIndex:
             return self._run_statement(statement, rows)
 
     def _run_statement(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a statement with each row of values; return all rows that it selects."""
+        """Run a statement once for each row of parameters; return all selected rows."""
         make_private_file(self._file)
         database = sqlite3.connect(self._file, timeout=10)
         try:

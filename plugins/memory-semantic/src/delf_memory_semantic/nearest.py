@@ -79,7 +79,7 @@ class VectorSearch:
             self._index = None
 
     def _current_index(self, dimension: int, model: str) -> Any:
-        """Return the index with all changes in the database.
+        """Return the index, updated with all changes in the database.
 
         New vectors are added; after a removal, the index is built again.
         """
@@ -101,7 +101,7 @@ class VectorSearch:
         return self._index
 
     def _add(self, rows: Sequence[tuple[int, bytes]], dimension: int) -> None:
-        """Add the vectors of facts, as little-endian float32; skip other lengths."""
+        """Add vectors (little-endian float32) to the index; skip those of another dimension."""
         fitting = [(number, vector) for number, vector in rows if len(vector) == 4 * dimension]
         if fitting:
             matrix = np.frombuffer(b"".join(vector for _, vector in fitting), dtype="<f4")

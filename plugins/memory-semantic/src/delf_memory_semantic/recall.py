@@ -74,7 +74,7 @@ class RecallSettings(PluginSettings):
 
 
 class Remembered(TypedDict):
-    """A message of a past conversation, truncated around the first word of the query."""
+    """A message of a past conversation, cut to an excerpt around the first matching word."""
 
     conversation: str
     at: dt.datetime
@@ -204,7 +204,7 @@ class Recall(Connection[RecallSettings]):
         return np.asarray(vector, dtype="float32")
 
     async def _embed(self, index: MessageIndex, embedder: Embedder) -> None:
-        """Store a vector for each message that has none, unless the embedder refuses the text."""
+        """Store a vector for each message without one; skip texts that the embedder refuses."""
 
         def embed(texts: Sequence[str]) -> Awaitable[Vectors]:
             return embedder.embed(texts, "passage")
@@ -283,7 +283,7 @@ async def _messages(store: ConversationStore, conversation: str) -> list[ChatMes
 def _remembered(found: FoundMessage, query: str, user: str | None) -> Remembered:
     """Convert a found message for a script.
 
-    In the name of a conversation of the user, the prefix that stands for the user is removed.
+    The conversation's name loses the prefix that stands for the user.
     """
     message = found.message
     prefix_of_user = conversation_of(user, "")
@@ -296,7 +296,7 @@ def _remembered(found: FoundMessage, query: str, user: str | None) -> Remembered
 
 
 def _excerpt(text: str, query: str) -> str:
-    """Return the part of a text around the first word of the query that occurs in it."""
+    """Return an excerpt of a long text, around the text's first word that is in the query."""
     if len(text) <= _MAX_SHOWN_CHARS:
         return text
     words_of_query = set(words_of(query))

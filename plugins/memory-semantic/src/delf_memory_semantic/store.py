@@ -93,7 +93,7 @@ class SemanticStore:
         reset_in_forks(self)
 
     def reset_after_fork(self) -> None:
-        """Leave threads and background work to the parent, in a forked process."""
+        """Forget threads and background work in a forked process; they belong to the parent."""
         self._threads = self._load = self._embedding = None
 
     @property
@@ -114,7 +114,7 @@ class SemanticStore:
             await asyncio.wait({load})
 
     def _begin_load(self) -> asyncio.Task[Vectors] | None:
-        """Start to load the embedding model by embedding a word, and return the task.
+        """Load the embedding model by embedding a word; return the asyncio task that does this.
 
         None if the model is loaded, or needs no loading.
         """
@@ -167,7 +167,7 @@ class SemanticStore:
         await self._in_thread(self._store, new_facts)
 
     async def _with_vectors(self, facts: list[NewFact]) -> list[NewFact]:
-        """Return facts with the vectors that the embedder makes at present."""
+        """Return facts with vectors; without a working embedder, return the facts unchanged."""
         outcomes = await self._embed([fact.content for fact in facts])
         if outcomes is None:
             return facts
@@ -383,7 +383,10 @@ class SemanticStore:
         return "" if self._embedder is None else self._embedder.model
 
     async def _wait_for_load(self) -> bool:
-        """Wait until the model is loaded, unless in the background; return whether it is loaded."""
+        """Wait until the model is loaded; return at once if it loads in the background.
+
+        Return True if the model can be used.
+        """
         load = self._begin_load()
         if load is None:
             return True
@@ -453,7 +456,7 @@ class SemanticStore:
         self._failure_message = message
 
     async def _embed(self, texts: Sequence[str]) -> list[bytes | DelfError] | None:
-        """Return a vector for each text as bytes, or the error with which a text was refused.
+        """Return for each text the vector as bytes, or the error if the embedder refused the text.
 
         None without a working embedder.
         """
@@ -525,7 +528,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _min_match(threshold: float) -> float:
-    """Convert a search's threshold to the similarity or coverage that a fact needs: 0.3 to 0.23."""
+    """Convert a search's threshold to the similarity or coverage that a fact needs: 0.3 → 0.23."""
     # Even the best fact seldom has a similarity near 1, so the result is below the threshold,
     # except for the thresholds 0 and 1.
     return threshold * (2 + threshold) / 3

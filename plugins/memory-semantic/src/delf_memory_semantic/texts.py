@@ -27,7 +27,7 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n")
 
 
 def is_file_name(text: str) -> bool:
-    """Return True if a text to remember is probably no fact itself, but names a file of facts.
+    """Return True if a text is probably the name of a file with facts, and no fact itself.
 
     The file need not exist.
     """
@@ -89,7 +89,7 @@ def split_into_pieces(text: str, longest: int = _MAX_PIECE_CHARS) -> list[str]:
 
 
 def _split(paragraph: str, longest: int) -> Iterator[str]:
-    """Yield a paragraph in pieces of whole sentences; cut a sentence only if it is too long."""
+    """Yield a paragraph in pieces of whole sentences; cut a sentence longer than ``longest``."""
     if len(paragraph) <= longest:
         yield paragraph
         return
