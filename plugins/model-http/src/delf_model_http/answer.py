@@ -188,7 +188,7 @@ class Answer:
                 self.fields_to_send_back[name] = [*items(collected), *items(piece)]
 
     def use_reasoning_if_empty(self) -> list[ModelDelta]:
-        """Use the reasoning as the text if only reasoning arrived, and it has a fenced script.
+        """Use the reasoning as the answer's text if it has a fenced script and is all there is.
 
         Returns:
             The deltas to emit.
@@ -244,7 +244,7 @@ class Answer:
         return bool(self._calls) and self._calls[-1].id == id_
 
     def is_emitted(self, index: int) -> bool:
-        """Return True if the complete call at an index was already emitted."""
+        """Return True if the call at an index was already emitted."""
         return self._calls[index].is_emitted
 
     def is_new_call(self, index: int, id_: Any) -> bool:

@@ -122,7 +122,7 @@ class Messages:
         return result
 
     def _output_limit(self, parts: RequestParts, thinking: Mapping[str, Any]) -> int:
-        """Return the maximum of output tokens of a request, thinking included."""
+        """Return the maximum number of output tokens of a request, including those of thinking."""
         limit = parts.settings.get("max_tokens")
         if limit is None:
             limit = self.max_tokens(parts.facts)  # of the answer alone
@@ -132,7 +132,7 @@ class Messages:
         return min(limit, parts.facts.max_output_tokens or limit)
 
     def max_tokens(self, facts: Facts) -> int:
-        """Return the maximum of output tokens, which every request of this API must state."""
+        """Return the default of ``max_tokens``, which every request to this API must contain."""
         if facts.max_output_tokens:
             return min(_DEFAULT_MAX_TOKENS, facts.max_output_tokens)
         return _UNKNOWN_MODEL_MAX_TOKENS
@@ -209,7 +209,7 @@ def _has_budget(thinking: Mapping[str, Any]) -> bool:
 
 
 def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return the blocks of the system messages; the first message is cached if it is long."""
+    """Return the blocks of the system messages; mark the first block as cached if it is long."""
     blocks: list[dict[str, Any]] = [
         {"type": "text", "text": message.text}
         for message in messages
@@ -237,7 +237,7 @@ def content_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def _thinking_before(call: ToolCall) -> list[dict[str, Any]]:
-    """Return the blocks of thinking before a call, which the provider expects back.
+    """Return the blocks of thinking before a call, which must be sent back to the provider.
 
     The call's token holds these blocks as JSON.
     """
@@ -321,7 +321,7 @@ def _searches(used: Any) -> int:
 
 
 def _add_delta(delta: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-    """Add a piece of the content block that has begun last; return the deltas to emit."""
+    """Add a delta to the content block that is being received; return the deltas to emit."""
     if delta.get("type") == "text_delta":
         return answer.add_text(delta.get("text"))
     if delta.get("type") == "input_json_delta":

@@ -216,7 +216,7 @@ def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext
 
 
 def _hint_to_use(provider: Provider, name: str) -> str:
-    """Return a hint how to configure a provider's embedding model."""
+    """Return a hint on how to configure the embedding model ``name`` of a provider."""
     can_use_provider = (provider.dialect or provider.name) in _DIALECTS
     if can_use_provider:
         right_model = f"{provider.name}/{name}"

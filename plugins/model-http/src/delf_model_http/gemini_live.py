@@ -49,7 +49,7 @@ class GeminiLive:
         return self._handle is not None
 
     def address(self, endpoint: Endpoint, name: str) -> str:
-        """Return the WebSocket URL for sessions; the setup message names the model."""
+        """Return the WebSocket URL of sessions; the setup message, not the URL, names the model."""
         # The path of a base URL, such as /v1beta, is that of the HTTP API.
         root = urlsplit(endpoint.base_url or _URL)
         scheme = "ws" if root.scheme == "http" else "wss"
@@ -137,7 +137,7 @@ class GeminiLive:
 
 
 def _with_cancelled_as_text(message: Message, cancelled_ids: set[str]) -> Message:
-    """Convert the results of cancelled calls to text, because the server refuses such results."""
+    """Convert the results of cancelled calls to text: the server refuses results of such calls."""
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, ToolResult) and part.id in cancelled_ids:

@@ -169,7 +169,7 @@ class LiveSession:
     async def _answer_pieces(
         self, request: ModelRequest, answer: Answer
     ) -> AsyncGenerator[ModelDelta]:
-        """Send new messages, add the events of the response to an answer, and yield its pieces."""
+        """Send new messages, add the response's events to ``answer``, and yield new pieces."""
         self._received_bytes = 0
         async with asyncio.timeout(self._timeout):
             await self._send_new(request)
@@ -185,7 +185,11 @@ class LiveSession:
             yield piece
 
     async def _send_new(self, request: ModelRequest) -> None:
-        """Send the new messages; first replace a closed connection, if the provider allows that."""
+        """Send the new messages; first replace the connection if it is closed.
+
+        Raises:
+            BrokenStreamError: If the provider allows no second connection for a session.
+        """
         if not self._is_set_up:
             await self._open(request)
         elif not await self._is_alive():
@@ -205,7 +209,7 @@ class LiveSession:
         self._is_set_up = True
 
     async def _is_alive(self) -> bool:
-        """Process the events that have arrived; return True if the connection is still usable."""
+        """Process the events that have arrived; return True if the connection remains usable."""
         from websockets.exceptions import ConnectionClosed
 
         while True:
@@ -226,7 +230,7 @@ class LiveSession:
         await self._open_socket.send(text.encode("utf-8", "replace").decode())
 
     async def _receive(self) -> Mapping[str, Any]:
-        """Return the next event; raise if it is not a JSON object or the answer is too long."""
+        """Return the next event; raise if it is not a JSON object, or if the answer is too long."""
         data = await self._open_socket.recv()
         self._received_bytes += len(data)
         if self._received_bytes > MAX_STREAM:

@@ -103,7 +103,7 @@ class HttpModel(EndpointModel):
         self._pool = Pool(is_encrypted=urlsplit(address).scheme == "https")
 
     def _dialect_of(self, request: ModelRequest | None) -> Dialect:
-        """Return the dialect of a request; some models need another dialect for tools."""
+        """Return the dialect for a request; for tools, some models need another dialect."""
         if request is not None and request.tools:
             return self._tools_dialect
         return self._dialect
@@ -219,7 +219,7 @@ class HttpModel(EndpointModel):
         return self._reply(answer, request=request)
 
     def _parse_event_stream(self, body: bytes, request: ModelRequest) -> Answer:
-        """Parse a complete body that is an event stream, although no stream was requested."""
+        """Parse a complete body that is an unrequested event stream."""
         answer = Answer()
         reader = EventReader()
         for data in (*reader.feed(body), *reader.end()):
@@ -296,7 +296,7 @@ class HttpModel(EndpointModel):
     def _send(
         self, request: ModelRequest, *, stream: bool
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        """Send a request; return a context manager for the response, whose body is not read yet."""
+        """Return a context manager that sends a request and yields the response, still unread."""
         endpoint = self._endpoint
         dialect = self._dialect_of(request)
         settings = {**self._settings, **request.settings}
@@ -357,7 +357,7 @@ class HttpModel(EndpointModel):
 
 
 def _without_own_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings for the provider: without delf's own settings and without None."""
+    """Return the settings that the provider gets: no settings of delf's own, no None."""
     given = {name: value for name, value in settings.items() if value is not None}
     return {name: value for name, value in given.items() if name not in _DELF_SETTINGS}
 
@@ -381,7 +381,7 @@ async def _start_of_body(chunks: AsyncGenerator[bytes], deadline: float) -> byte
 
 
 async def _rest_of_body(start: bytes, chunks: AsyncGenerator[bytes], deadline: float) -> bytes:
-    """Return a whole body, of which only the start was received so far."""
+    """Return a whole body: ``start``, and the chunks that are still to be received."""
     body = bytearray(start)
     async with asyncio.timeout_at(deadline):
         async for chunk in chunks:

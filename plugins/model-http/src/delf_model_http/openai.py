@@ -41,7 +41,7 @@ def is_reasoning(parts: RequestParts) -> bool:
 
 
 def refuses_tools(endpoint: Endpoint) -> bool:
-    """Return whether a model of OpenAI refuses tools in chat completions."""
+    """Return True if a model at OpenAI refuses tools in chat completions."""
     at_openai = (endpoint.base_url or "").rstrip("/") == OPENAI_URL
     is_chat = endpoint.dialect == "openai" and at_openai
     return is_chat and _REFUSES_TOOLS.match(endpoint.name) is not None
@@ -167,7 +167,7 @@ def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
 
 
 def _indicated_index(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
-    """Return the index of the call that a piece indicates by the server's index or by its id."""
+    """Return the index of the call to which a piece belongs, by the piece's index or id."""
     server_index = call.get("index")
     if isinstance(server_index, int):
         return answer.index_of(server_index)
@@ -189,7 +189,7 @@ def _calls_in(message: Any) -> list[Any]:
 
 
 def _fields_to_send_back(call: Any) -> dict[str, Any]:
-    """Return the fields of a call that the server expects back, such as Gemini's signature."""
+    """Return the fields to send back to the server with a call, such as Gemini's signature."""
     extra = fields(call).get("extra_content")
     return {"extra_content": extra} if fields(extra) else {}
 
@@ -203,7 +203,7 @@ def _arguments(function: Any) -> Any:
 
 
 def _check(reply: Any) -> None:
-    """Raise ReportedError for a failure in a response with status 200, or in an event."""
+    """Raise ReportedError if a response with status 200, or an event, reports a failure."""
     # Some servers send an error as a list with one object.
     error_object = fields(reply[0] if items(reply) else reply)
     error = error_object.get("error") or _error_without_wrapper(error_object)
@@ -263,7 +263,7 @@ def _text_of(message: Any) -> str | None:
 
 
 def _joined_parts(content: Any) -> Any:
-    """Return the text of content that is a list of parts; any other content unchanged."""
+    """Join the texts of content that is a list of parts; return other content unchanged."""
     if not isinstance(content, list):
         return content
     return "".join(str(fields(part).get("text") or "") for part in items(content))

@@ -84,7 +84,7 @@ class Realtime:
         return [*events, {"type": "response.create"}]
 
     def _session_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the configuration that the session must have for a request."""
+        """Return the configuration of the session that a request needs."""
         rules = "\n\n".join(system_texts(request))
         session: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
         if "max_tokens" in settings:

@@ -163,7 +163,7 @@ def _tools(parts: RequestParts) -> list[dict[str, Any]]:
 
 
 def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
-    """Convert a message to input items, in the order of its parts."""
+    """Convert a message to input items: results of calls, the content as one item, calls."""
     input_items: list[dict[str, Any]] = []
     contents: list[TextPart | ImagePart | FilePart] = []
     for part in message.parts:
@@ -258,7 +258,7 @@ def _finish(response: Mapping[str, Any], answer: Answer) -> None:
 
 
 def _check(reply: Any) -> None:
-    """Raise ReportedError for a failure in a response with status 200."""
+    """Raise ReportedError if a response with status 200 reports a failure."""
     error = fields(reply).get("error")
     if error or fields(reply).get("status") == "failed":
         raise ReportedError(_status(fields(error)), reply)

@@ -57,7 +57,7 @@ async def cancellable(call: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def _wait_until_cancellable(task: asyncio.Task[Any], request_sent: asyncio.Event) -> None:
-    """Wait until the task of a call ends or sends its request, for at most a second."""
+    """Wait at most a second until the asyncio task of a call ends or sends the call's request."""
     waiting = asyncio.create_task(request_sent.wait())
     await asyncio.wait(
         (task, waiting), timeout=_MAX_PREPARATION_SECONDS, return_when="FIRST_COMPLETED"
@@ -71,7 +71,7 @@ async def _close(response: Any) -> None:
 
 
 def _make_pool() -> Any:
-    """Make an HTTP handler of litellm, whose connections delf's calls share."""
+    """Make an HTTP handler of litellm; delf's calls share the handler's connections."""
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         default_context()  # raises for unreadable files, unlike litellm
     handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
@@ -103,7 +103,7 @@ class Clients:
         )
 
     def get(self) -> Any | None:
-        """Return the client to pass to litellm; None if litellm must use a client of its own."""
+        """Return the running loop's client for litellm; None if litellm must make its own."""
         if self._endpoint.dialect is None:  # only litellm knows the API's protocol
             return None
         loop = asyncio.get_running_loop()

@@ -80,7 +80,7 @@ def _mark_cached(litellm_messages: list[dict[str, Any]]) -> None:
 
 
 def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoint) -> Any:
-    """Merge the model's and the request's settings, and convert them to litellm's arguments."""
+    """Merge the settings of the model and of the request; convert them to litellm's arguments."""
     options = {**config, **request.settings}
     merged: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     # If Claude began a turn of tool calls without thinking, it refuses to think later in the turn.
@@ -144,12 +144,12 @@ def returned_fields(message: Any) -> dict[str, Any]:
 
 
 def id_of(given: str) -> str:
-    """Remove Gemini's signature, which other models must not get, from the id of a call."""
+    """Return the id of a call without Gemini's signature, which other models must not get."""
     return given.partition("__thought__")[0]
 
 
 def returned_fields_of_call(call: Any) -> dict[str, Any]:
-    """Return the fields of a call that must be sent back, such as Gemini's signature."""
+    """Return the fields to send back to the model with a call, such as Gemini's signature."""
     fields: Any = getattr(call, "provider_specific_fields", None)
     return {"provider_specific_fields": dict(fields)} if fields else {}
 

@@ -139,7 +139,7 @@ def _response_status(
 
 
 def _provider_message(errors: Sequence[BaseException]) -> str:
-    """Return the provider's error message, without the text that litellm adds."""
+    """Return the error message of the provider, without litellm's additions."""
     for error in errors:
         body: Any = getattr(error, "body", None)
         if text := message_in(body):

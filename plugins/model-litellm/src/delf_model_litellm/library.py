@@ -60,7 +60,7 @@ async def load() -> Any:
 
 
 def load_now() -> Any:
-    """Import and return ``litellm`` and the modules that its first call needs."""
+    """Import ``litellm`` and the modules that its first call needs; return ``litellm``."""
     with _lock:
         if not _imported.is_set():
             _import_litellm()
@@ -69,7 +69,7 @@ def load_now() -> Any:
 
 
 def _import_litellm() -> None:
-    """Import litellm with what its first call would load, and change its defaults for delf."""
+    """Import litellm and everything that its first call would load; set defaults for delf."""
     is_first = "litellm" not in sys.modules
     with _environment(_QUIET_VARIABLES):
         litellm: Any = importlib.import_module("litellm")

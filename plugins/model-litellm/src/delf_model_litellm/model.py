@@ -176,7 +176,7 @@ class LiteLLMModel(EndpointModel):
         }
 
     def _is_unexpected_stream(self, error: Exception) -> bool:
-        """Return True if an error means that the server streamed a reply unasked."""
+        """Return True if an error means that the server sent an unrequested stream."""
         for cause in chain(error):
             # litellm has no error class for a stream that it cannot parse, only a message.
             if isinstance(cause, StreamedError) or _UNEXPECTED_STREAM.search(str(cause)):
@@ -306,7 +306,7 @@ def _tool_calls(calls: Sequence[_Call], message_fields: Mapping[str, Any]) -> tu
 
 
 def _litellm_provider(endpoint: Endpoint) -> str | None:
-    """Return litellm's name of the API's protocol; None to let litellm decide."""
+    """Return litellm's name for the protocol of the endpoint; None to let litellm decide."""
     prefixes = {"google": "gemini", RESPONSES: "openai"}
     if endpoint.dialect is None:
         return None
@@ -314,7 +314,7 @@ def _litellm_provider(endpoint: Endpoint) -> str | None:
 
 
 def _price_provider(endpoint: Endpoint) -> str | None:
-    """Return litellm's name of the provider whose prices apply; None to let litellm decide."""
+    """Return litellm's name for the provider that sets the prices; None to let litellm decide."""
     if endpoint.dialect is None:  # the model's name includes the provider, as in litellm's list
         return None
     if endpoint.dialect == endpoint.provider:  # a provider with a protocol of its own

@@ -42,7 +42,7 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
 
 
 def _request_lines(request: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines to compare: the lines of messages with their roles, and other fields."""
+    """Yield a request as lines to compare: the messages' lines with roles, and other fields."""
     for name, value in request.items():
         if name == "messages":
             for message in value:

@@ -83,7 +83,7 @@ class RecordingModel:
         self._write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def _write(self, line: bytes) -> None:
-        """Append a line in one write, so that other writers cannot split the line."""
+        """Append a line in one write, so that lines of other processes cannot get into it."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
             descriptor = os.open(self._path, flags, 0o600)

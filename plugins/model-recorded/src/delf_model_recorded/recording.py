@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def contains(self) -> tuple[str, ...] | None:
-        """The texts that a request must contain; None if the entry has a complete request."""
+        """The texts that a request must contain to match; None if the entry has a whole request."""
         texts: Any = self.request.get("contains")
         return None if texts is None else tuple(texts)
 
@@ -94,7 +94,7 @@ class Entry:
 
 
 def describe_request(request: ModelRequest) -> dict[str, Any]:
-    """Convert a model request to the plain data of a recording file, without key and headers."""
+    """Convert a model request to JSON data for a recording file; omit key and headers."""
     described: dict[str, Any] = {
         "messages": [_message(message) for message in request.messages],
         "purpose": request.purpose,
@@ -121,7 +121,7 @@ def describe_reply(reply: ModelReply) -> dict[str, Any]:
 
 
 def text_of(request: Mapping[str, Any]) -> str:
-    """Return the text of all messages of a request that is given as in the recording file."""
+    """Return the text of all messages in a request as read from a recording file."""
     return "\n".join(message["text"] for message in request["messages"])
 
 
@@ -216,7 +216,7 @@ class _Line(_StrictModel):
 
 
 def _entries(path: Path, text: str) -> Iterator[Entry]:
-    """Yield the entries of a recording, after an optional first line about the recording."""
+    """Yield the entries of a recording; skip an optional first line about the recording."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -235,7 +235,7 @@ def _entries(path: Path, text: str) -> Iterator[Entry]:
 
 
 def _problem(fields: dict[str, Any]) -> str | None:
-    """Return the fault of a parsed line of a recording; None for a valid line."""
+    """Return what is wrong with a parsed line of a recording; None for a valid line."""
     try:
         request = _Line.model_validate(fields).request
     except ValidationError as error:
