@@ -151,7 +151,7 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
 
 
 def _media_to_send(document: Document, declared_media: str, schema: Any) -> str:
-    """Return the media type to send; for a range such as ``*/*``, one that suits the schema."""
+    """Return the media type to send: the declared type, or for ``*/*`` one for the schema."""
     if declared_media == "*/*" and schema is not None and is_binary(document.resolve(schema)):
         return "application/octet-stream"
     if declared_media in ("*/*", "application/*"):
@@ -160,7 +160,7 @@ def _media_to_send(document: Document, declared_media: str, schema: Any) -> str:
 
 
 def _forbids_additional(document: Document, schema: Any) -> bool:
-    """Return True if an object schema, or a part of its ``allOf``, allows no other properties."""
+    """Return True if a schema or a part of its ``allOf`` has ``additionalProperties: false``."""
     resolved = document.resolve(schema)
     declared: Any = resolved.get("allOf")
     parts = cast("list[Any]", declared) if isinstance(declared, list) else []
@@ -169,7 +169,7 @@ def _forbids_additional(document: Document, schema: Any) -> bool:
 
 
 class _Keywords(NamedTuple):
-    """The keyword arguments for the properties of a body, as in :class:`Body`."""
+    """The keyword arguments for the properties of a body; :class:`Body` describes the fields."""
 
     fields: tuple[Field, ...]
     extra_argument: str | None

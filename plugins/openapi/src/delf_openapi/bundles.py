@@ -85,7 +85,7 @@ class _Bundle:
         return node
 
     def copy_referenced_schemas(self) -> dict[str, Any]:
-        """Copy the schemas that the copied schemas refer to; return them by their new names."""
+        """Copy all schemas that copied schemas refer to; return the copies by their new names."""
         schemas: dict[str, Any] = {}
         while self._pending_refs:
             ref = self._pending_refs.pop()
@@ -93,7 +93,7 @@ class _Bundle:
         return schemas
 
     def _copy_mapping(self, node: dict[str, Any]) -> dict[str, Any]:
-        """Copy the keywords of a schema; convert those of a request to JSON Schema 2020-12."""
+        """Copy the keywords of a schema; convert a schema of a request to JSON Schema 2020-12."""
         result: dict[str, Any] = {}
         for key, value in node.items():
             keyword = str(key)
@@ -186,7 +186,7 @@ def _convert_limits(copy: dict[str, Any]) -> None:
 
 
 def _convert_pattern(copy: dict[str, Any]) -> None:
-    """Drop a pattern that delf cannot check; a text without a pattern gets its format's."""
+    """Drop a pattern that delf cannot check; give a text without pattern that of its format."""
     format_name = copy.get("format")
     # The type is a text or a list of texts.
     if "string" in copy.get("type", ()) and isinstance(format_name, str):
@@ -220,7 +220,7 @@ def _drop_invalid_keywords(schema: dict[str, Any]) -> None:
 
 
 def _known_type(declared: Any) -> str | list[str] | None:
-    """Return the types that a schema declares; None if one of them is unknown to JSON Schema."""
+    """Return the types that a schema declares; None if JSON Schema does not know one of them."""
     if isinstance(declared, list):
         if not all(name in _TYPES for name in cast("list[Any]", declared)):
             return None

@@ -121,7 +121,10 @@ class Caller:
     async def _convert_body(
         self, call: Call, builder: RequestBuilder, answer: Answer, body: Any
     ) -> Typed:
-        """Convert a body to its declared types, in a thread, because this may take seconds."""
+        """Convert a body to its declared types.
+
+        A thread does the work, because the work may take seconds.
+        """
         from delf_openapi.typed import Responses
 
         if self._responses is None:
@@ -132,7 +135,7 @@ class Caller:
         return await asyncio.to_thread(responses.typed, builder.operation, answer, body)
 
     def _learn_shape(self, action: str, body: Any, typed: Typed) -> None:
-        """Learn the shape of a response that the specification does not declare."""
+        """Learn the shape of a body if the specification does not declare it."""
         samples = self.samples
         if samples is None or typed.declared or not isinstance(body, (dict, list)):
             return
@@ -262,7 +265,7 @@ class Call:
         return await self._caller.send(self, given)
 
     def schema(self) -> dict[str, Any]:
-        """Return a JSON schema of the arguments, which describes their types in words."""
+        """Return a JSON schema of the arguments. The descriptions in the schema name the types."""
         properties: dict[str, Any] = {}
         required: list[str] = []
         for argument in self._accepted_arguments:

@@ -235,7 +235,7 @@ def _check_encodable(texts: Iterable[str]) -> None:
 
 
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Return an operation's summary, and the rest of its descriptions."""
+    """Return an operation's summary, which is one sentence, and the rest of its descriptions."""
     # The summary is only one sentence. The remaining sentences of the declared summary are part of
     # the rest, as the descriptions are.
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
@@ -439,7 +439,7 @@ def _doc_and_notes(
 
 
 def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping from status, as upper-case text, to declared response."""
+    """Return the declared responses by status, as in ``{"200": …, "4XX": …, "DEFAULT": …}``."""
     responses = raw.get("responses")
     if not isinstance(responses, dict):
         return {}
@@ -447,7 +447,7 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_enumeration(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema, or one of the schemas that it combines, lists the allowed values."""
+    """Return True if a schema, or one of its ``allOf`` or ``oneOf``, lists the allowed values."""
     parts: list[Any] = [schema]
     combined: Any = schema.get("allOf") or schema.get("oneOf")
     if isinstance(combined, list):
@@ -473,7 +473,7 @@ class _ResultType(NamedTuple):
 def _result_type(
     document: Document, raw: Mapping[str, Any], shapes: Shapes, limit: int
 ) -> _ResultType:
-    """Return the type of an operation's result, as its first success response declares it."""
+    """Return the type of an operation's result, as declared by the first success response."""
     try:
         result = _success_response(document, raw)
     except SpecError:  # declared, but invalid
@@ -492,7 +492,7 @@ def _result_type(
 
 
 def _type_without_content(raw: Mapping[str, Any]) -> _ResultType:
-    """Return the type of a result for which no response declares content."""
+    """Return the type of an operation's result if no success response declares content."""
     statuses = _success_statuses(raw)
     if not statuses:
         return _ResultType("Any", is_declared=False)
@@ -502,7 +502,7 @@ def _type_without_content(raw: Mapping[str, Any]) -> _ResultType:
 
 
 def _success_statuses(raw: Mapping[str, Any]) -> list[str]:
-    """Return the declared 2xx statuses; without these, ``DEFAULT`` if it is declared."""
+    """Return the declared 2xx statuses; if there are none, ``DEFAULT`` if it is declared."""
     responses = responses_of(raw)
     statuses_2xx = sorted(status for status in responses if status.startswith("2"))
     if statuses_2xx:

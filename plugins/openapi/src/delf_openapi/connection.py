@@ -49,7 +49,7 @@ _GENERIC_WORDS: Final = frozenset(
 
 
 class _Inspect:
-    """A descriptor for ``inspect``, which programs call on a connection or on the class."""
+    """A descriptor for ``inspect``, a method of both connections and the class."""
 
     def __get__(self, instance: APITool | None, owner: type[APITool]) -> Callable[..., Any]:
         """Return the function for ``connection.inspect()``, or for ``APITool.inspect(spec)``.
@@ -169,7 +169,7 @@ class APITool(Connection[OpenAPISettings]):
         return shorten_description(api.info.get("description"), _MAX_CONTEXT) or None
 
     def is_stale(self) -> bool:
-        """Return True if responses had types that the actions' result types do not show yet."""
+        """Return True if responses had types that are not yet in the actions' result types."""
         return self._caller.samples is not None and self._caller.samples.has_new_types
 
     async def aclose(self) -> None:
@@ -219,12 +219,12 @@ class APITool(Connection[OpenAPISettings]):
         return api
 
     def _apply_effects(self, effects: OperationEffects) -> None:
-        """Set the actions' effects, and note the actions to which ``effects`` does not apply."""
+        """Set the actions' effects; keep notices on the actions that ``effects`` does not cover."""
         applied = effects.apply()
         self._effect_notices = (self._unknown_notice(applied),) if applied.unknown else ()
 
     def _unknown_notice(self, applied: Applied) -> str:
-        """Return the notice about actions that count as irreversible until they are accepted."""
+        """Return the notice about new and changed actions, irreversible until accepted."""
         actions = _few([f"{self.name}.{action}" for action in applied.unknown])
         is_single = len(applied.unknown) == 1
         accept = f"delf openapi effects {self.name} --accept accepts the operations as they are now"
@@ -274,7 +274,7 @@ class APITool(Connection[OpenAPISettings]):
         )
 
     def notices(self) -> Sequence[str]:
-        """Return notices about servers that keep actions from being called, and about effects."""
+        """Return notices about effects, and about actions refused because of their server."""
         return (*self._server_notices, *self._effect_notices)
 
     def _all_actions(self, api: API) -> tuple[Action, ...]:
@@ -296,7 +296,7 @@ class APITool(Connection[OpenAPISettings]):
 
     @property
     def needs_setup(self) -> bool:
-        """True if the settings let a model improve the actions' descriptions before their use."""
+        """True if, by the settings, a model improves the actions' descriptions before their use."""
         return self._settings.enrich
 
     async def setup(self, ask: SetupAsk) -> bool:
@@ -468,7 +468,7 @@ class APITool(Connection[OpenAPISettings]):
 
 
 def _few(names: Sequence[str]) -> str:
-    """Return the first of some names as text, with the number of the others."""
+    """Return the first names as text, with the number of the others: ``a, b and 3 more``."""
     text = ", ".join(names[:_MAX_NAMED])
     return text if len(names) <= _MAX_NAMED else f"{text} and {len(names) - _MAX_NAMED} more"
 
@@ -494,7 +494,7 @@ def _with_text_values(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text_or_secret(value: Any) -> Any:
-    """Convert a value of the settings, such as the number of a header, to text.
+    """Convert a value of the settings, such as a header's value that is a number, to text.
 
     Secrets stay secrets, and None stays None.
     """
@@ -504,7 +504,7 @@ def _text_or_secret(value: Any) -> Any:
 
 
 def _name_from(spec: Any) -> str | None:
-    """Derive a connection's name from its specification's address or title; None without a name."""
+    """Derive a connection's name from a specification's address or title; None if that fails."""
     for candidate in _possible_names(spec):
         words = snake(candidate).split("_")
         name = "_".join(word for word in words if not _is_generic(word))

@@ -78,7 +78,7 @@ class OperationDigests:
         ]
 
     def _digest_of_reachable(self, refs: frozenset[str]) -> str | None:
-        """Return a digest of all that references lead to, directly or by other references.
+        """Return a digest of everything to which references lead, directly or by other references.
 
         None if a target cannot be written as JSON.
         """
@@ -124,5 +124,5 @@ def _json_of(node: Any) -> str:
 
 
 def _request_fields(holder: dict[str, Any]) -> list[Any]:
-    """Return the fields of an operation or path item that describe requests."""
+    """Return those values in an operation or path item that describe requests."""
     return [holder.get(field) for field in _FIELDS]

@@ -54,7 +54,7 @@ class Trees:
 
     @property
     def are_from_web(self) -> bool:
-        """True if the main document, or a document read because of a reference, is from a URL."""
+        """True if the main document, or a document that it refers to, is from a URL."""
         return any(map(is_web_address, [self.uri, *self.documents]))
 
     def document(self, uri: str) -> dict[str, Any]:
@@ -319,7 +319,7 @@ class Document:
         return {**target, **annotations} if annotations else target
 
     def _chain_from(self, node: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Follow a chain of ``$ref``; return its mappings with a ``$ref``, and its target."""
+        """Follow a chain of ``$ref``; return the mappings on the way, and the chain's target."""
         links: list[dict[str, Any]] = []
         refs: list[str] = []  # the ``$ref`` of each link
         current: Any = node

@@ -54,7 +54,7 @@ class OperationEffects:
             self._recorded_effects = DeclaredEffects(settings.effects, path)
 
     def apply(self) -> Applied:
-        """Set the effects of the actions, and return what was applied to them."""
+        """Set the effects of the actions; return these effects and the unknown operations."""
         if self._recorded_effects is None:
             applied = Applied(self._declared_effects(), unknown=[])
         else:

@@ -17,7 +17,7 @@ from delf_openapi.sources import is_web_address, origin_of
 
 
 class UnacceptedServerError(ConnectionConfigurationError):
-    """A specification sends a key to a server that the user has not accepted."""
+    """A specification would send a key to a server that the user has not accepted."""
 
 
 class KeyServers:

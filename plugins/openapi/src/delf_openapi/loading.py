@@ -108,7 +108,7 @@ def load_api(
 
 
 def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
-    """Return the optional headers that most operations of an API have; none for a small API."""
+    """Return the optional headers of most operations as (place, name); none for a small API."""
     if len(entries) < _MIN_OPERATIONS:
         return frozenset()
     counts: Counter[tuple[str, str]] = Counter()
@@ -121,7 +121,7 @@ def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
 
 
 def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[Source, Read]:
-    """Return the specification, and a function that reads the documents it refers to."""
+    """Return the specification, and a function that reads documents to which it refers."""
     limit = settings.max_spec_bytes
     cache = Cache(settings.cache_dir) if settings.cache else None
 
@@ -138,7 +138,7 @@ def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[
 def _choose(
     name: str, operations: list[Endpoint], allow: Permission, settings: OpenAPISettings
 ) -> tuple[list[Endpoint], int]:
-    """Return the allowed operations, and the number of operations that the limit omits."""
+    """Return the allowed operations, and how many operations the setting ``operations`` omits."""
     patterns = selectors_of(allow)
     if patterns is not None:
         return choose(operations, patterns, "allow", name), 0

@@ -126,7 +126,11 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
 
 
 class _UniqueNames:
-    """The names of operations: of equal names, the second gets the method, the others numbers."""
+    """The unique names of operations.
+
+    If ``pet`` is taken, a POST operation gets the name ``pet_post``. If ``pet_post`` is taken,
+    too, the operation gets ``pet_2``.
+    """
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -259,7 +263,7 @@ def _operation_name(operation_id: str | None, method: str, path: str) -> str:
 
 
 def locate_operation(document: Document, endpoint: Endpoint) -> Operation:
-    """Return an operation without its parameters and its body, which are not parsed."""
+    """Return an operation without parsing its parameters and body, which stay empty."""
     # The tokens lead to the path item, as in ("paths", "/pets"), and then to the operation ("get").
     path_item_tokens = endpoint.tokens[:2]
     operation_tokens = endpoint.tokens[2:]

@@ -35,7 +35,7 @@ def usable_pattern(pattern: object) -> str | None:
 
 
 def _without_delimiters(pattern: str) -> str:
-    """Return the pattern itself for a literal of JavaScript, such as ``/^a+$/``."""
+    """Remove the slashes around a pattern that is a JavaScript literal: ``/^a+$/`` → ``^a+$``."""
     if pattern[:1] == "/" and pattern[-1:] == "/":
         return pattern[1:-1]
     return pattern

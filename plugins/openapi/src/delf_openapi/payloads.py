@@ -220,7 +220,7 @@ def _part(name: str, value: Any, schema: Mapping[str, Any], declared_media_types
 
 
 def _describes_file(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return True if a value is a file with its ``content``, not data with such a property."""
+    """Return True if a dict is a file with its ``content``, not data with a key ``content``."""
     if not isinstance(value, dict) or "content" not in value:
         return False
     return is_binary(schema) or isinstance(cast("dict[str, Any]", value)["content"], bytes)

@@ -80,7 +80,7 @@ class Request:
 
 
 class _SerialisedParams(NamedTuple):
-    """The parameters of a request, as texts, except those in the path."""
+    """The parameters of a request as texts, without the parameters in the path."""
 
     query: Pairs
     headers: dict[str, str]
@@ -182,7 +182,7 @@ class RequestBuilder:
     def _missing_arguments(
         self, arguments: Mapping[str, Any], validated: Mapping[str, Any]
     ) -> list[str]:
-        """Return the required keywords without a value; an invalid value is not missing."""
+        """Return the required keywords without a value; a keyword with an invalid value has one."""
         required = [p.arg for p in self._params.values() if p.required]
         if self.operation.body is not None:
             required += self._required_keywords(self.operation.body, arguments)
@@ -214,7 +214,7 @@ class RequestBuilder:
         return []
 
     def _store_parameter(self, param: Param, value: Any, arguments: dict[str, Any]) -> list[str]:
-        """Convert and store a parameter; return the faults for which the call must be refused."""
+        """Convert a parameter and store it in ``arguments``; return faults that refuse the call."""
         if value is None:
             return []  # None omits a parameter
         value = self._checker.with_numbers_as_text(param.schema, value)
@@ -400,7 +400,7 @@ class RequestBuilder:
         return path
 
     def _check_origin(self, url: str, base: str) -> None:
-        """Raise if the arguments in ``url`` changed its server, or cut off its end with a ``#``."""
+        """Raise if arguments in ``url`` have changed the server or added a fragment (``#``)."""
         # A fragment is not sent. Some servers read a backslash as a slash.
         if origin_of(url) != origin_of(base) or urlsplit(url).fragment or "\\" in url:
             raise ConnectionConfigurationError(
@@ -427,13 +427,13 @@ class RequestBuilder:
         return {k: safe_header(k, v) for k, v in secret.items()}
 
     def _secret_query(self, credentials: Credentials) -> str:
-        """Return the encoded query parameters with secrets; the settings override credentials."""
+        """Return the encoded query with secrets: credentials, and the overriding ``params``."""
         configured = reveal_secrets(self._settings.params)
         pairs = {**credentials.query, **configured}.items()
         return "&".join(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in pairs)
 
     def _content(self, arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
-        """Return the bytes of the body and its Content-Type; None for both without a body."""
+        """Return the body's bytes and its Content-Type; ``(None, None)`` without a body."""
         body = self.operation.body
         if body is None:
             return None, None
@@ -448,7 +448,7 @@ class RequestBuilder:
         return write_body(self._document, body, value)
 
     def _body_value(self, body: Body, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body's properties by name; fields override the additional properties."""
+        """Return the body's properties by name; its fields override additional properties."""
         value = {f.name: arguments[arg] for arg, f in self._fields.items() if arg in arguments}
         additional: Any = arguments.get(body.extra_argument) if body.extra_argument else None
         if isinstance(additional, dict):
@@ -492,7 +492,7 @@ def _content_of_file(value: Any) -> Any:
 
 
 def _is_exact(media_type: str) -> bool:
-    """Return True for a single media type without wildcard that a header can hold."""
+    """Return True if a header can hold a media type, and it is a single one without wildcard."""
     is_printable = media_type.isascii() and media_type.isprintable()
     return is_printable and "*" not in media_type and "," not in media_type
 

@@ -88,7 +88,7 @@ def _schemes(document: Document) -> dict[str, Any]:
 
 
 def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[str, str]]:
-    """Return the location and lower-case name of each parameter that a configured key fills."""
+    """Return the location and lower-case name of each parameter with a configured API key."""
     names: set[tuple[str, str]] = set()
     for name, raw in _schemes(document).items():
         try:
@@ -128,7 +128,7 @@ def _credentials_without_schemes(settings: OpenAPISettings) -> Credentials:
 
 
 def _credential(name: str, fallback: Any, settings: OpenAPISettings) -> str | None:
-    """Return the configured credential of a security scheme, or the fallback, if any."""
+    """Return the configured credential of a security scheme, or else ``fallback`` as a text."""
     credential = settings.credentials.get(name, fallback)
     return credential.get_secret_value() if credential is not None else None
 

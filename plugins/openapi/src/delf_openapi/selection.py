@@ -62,7 +62,7 @@ class _OperationMatcher:
                 self._tags.setdefault(tag.lower(), []).append(endpoint.name)
 
     def find(self, selector: str) -> Iterable[str]:
-        """Return the names of the operations that a name, an id, a tag or a pattern selects."""
+        """Return the names of the operations selected by a name, an id, a tag or a pattern."""
         if selector in self._names:
             return [selector]
         if selector in self._ids:
@@ -119,7 +119,7 @@ def _unknown_selector_error(
 
 
 def selectors_of(value: Permission) -> tuple[str, ...] | None:
-    """Return the selectors in ``allow`` or ``confirm``; None for True, False or None."""
+    """Return the selectors in a value of ``allow`` or ``confirm``; None for a bool or None."""
     if value is None or isinstance(value, bool):
         return None
     return (value,) if isinstance(value, str) else tuple(value)

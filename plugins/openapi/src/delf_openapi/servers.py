@@ -43,7 +43,7 @@ def server_of(
 
 
 def _choose_address(servers: list[Any], values: Mapping[str, str]) -> str | None:
-    """Return the first server's address, or its https variant if that is also in the list.
+    """Return the first server's address; prefer its https variant if another server has that.
 
     None if no server has an address.
     """

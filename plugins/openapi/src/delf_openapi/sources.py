@@ -49,7 +49,7 @@ class Source:
 
 
 def of_mapping(tree: Mapping[str, Any]) -> Source:
-    """Make a document from a mapping, without an address.
+    """Make a document without an address from a mapping.
 
     The digest is empty if the mapping cannot be written as JSON.
     """

@@ -49,7 +49,7 @@ def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def replace_item_lists(tree: dict[str, Any]) -> dict[str, Any]:
-    """Replace lists in ``items``, as in Slack's specification, by ``anyOf``."""
+    """Replace ``items: [A, B]``, which Slack's specification has, by an ``anyOf`` of A and B."""
     if next(_schemas_with_item_lists(tree), None) is None:
         return tree
     copied = copy.deepcopy(tree)
@@ -143,7 +143,7 @@ def _operation(
     operation: dict[str, Any],
     shared_parameters: list[Any],
 ) -> dict[str, Any]:
-    """Convert an operation to OpenAPI 3, where its body or its form is the ``requestBody``."""
+    """Convert an operation to OpenAPI 3: its body or form becomes the ``requestBody``."""
     # A parameter of the operation replaces the shared parameter with the same name and place.
     merged: dict[tuple[Any, Any], dict[str, Any]] = {}
     listed: list[Any] = [*shared_parameters, *(operation.get("parameters") or [])]
@@ -179,7 +179,7 @@ def _operation(
 
 
 def _schema(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema in a parameter: ``{"type": "integer"}`` for an integer named ``id``."""
+    """Return a parameter's schema: ``{"name": "id", "type": "integer"}`` → that ``type`` alone."""
     schema = {k: v for k, v in item.items() if k not in _PARAMETER_KEYWORDS and k[:2] != "x-"}
     if schema.get("type") == "file":
         return {**schema, "type": "string", "format": "binary"}

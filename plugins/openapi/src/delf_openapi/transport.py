@@ -65,9 +65,9 @@ class _Message:
     replaces_write: bool = False
 
     def after_redirect(self, status: int) -> _Message:
-        """Return the message for the new URL.
+        """Return the message to send to the new URL after a redirect.
 
-        After status 303, and for a POST after 301 or 302, the message is a GET without content.
+        Status 303, and 301 or 302 for a POST, make it a GET without content; HEAD stays HEAD.
         """
         is_post_moved = status in (301, 302) and self.method == "POST"
         if status != 303 and not is_post_moved:
@@ -86,7 +86,7 @@ class _Message:
 
 
 def _with_query(url: str, query: str) -> str:
-    """Add a query to a URL, unless the URL has all parameters of the query already."""
+    """Add a query to a URL; return the URL unchanged if it already has all its parameters."""
     if set(query.split("&")) <= {"", *urlsplit(url).query.split("&")}:
         return url
     separator = "&" if "?" in url else "?"
@@ -187,7 +187,7 @@ class Transport:
             raise self._no_answer_error(request, error) from None
 
     def _retry_for(self, answer: Answer, request: Request, progress: Progress) -> Retry | None:
-        """Return the delay before a request is repeated; None to accept its response."""
+        """Return the delay before repeating a request; None if its response is to be accepted."""
         if answer.status not in _TEMPORARY_STATUSES or not request.is_repeatable:
             return None
         seconds = retry_after(answer.headers)

@@ -139,7 +139,10 @@ class Responses:
         return Typed(body, declared=not is_json or self._schema(operation, answer) is not None)
 
     def _schema(self, operation: Operation, answer: Answer) -> tuple[str, Any] | None:
-        """Return the declared status of a response and its schema; None without a schema."""
+        """Return the declared status, such as ``2XX``, and the schema for a response.
+
+        None if the schema is missing or allows any object.
+        """
         responses = responses_of(operation.raw)
         for status in (str(answer.status), f"{str(answer.status)[0]}XX", "DEFAULT"):
             if status not in responses:
@@ -155,7 +158,7 @@ class Responses:
         return None
 
     def _make_validator(self, schema: Any) -> Validator | str:
-        """Return a validator for a schema; the fault as text if the schema is unusable."""
+        """Return a validator for a schema; if the schema is unusable, the reason as text."""
         try:
             bundle = bundled(self._document, schema)
             components = bundle["components"]
@@ -169,7 +172,7 @@ class Responses:
 
 
 def _schema_for_media(content: Any, media: str, document: Document) -> Any:
-    """Return the schema that is declared for a media type; None without one."""
+    """Return the schema declared for a media type, or else for any JSON; None without both."""
     listed: Mapping[str, Any] = {}
     if isinstance(content, Mapping):
         listed = cast("Mapping[str, Any]", content)
@@ -237,7 +240,7 @@ class _Dates:
         self._schemas: Mapping[str, Any] = self._validator.schema["components"]["schemas"]
 
     def converted(self, value: Any, schema: Any) -> Any:
-        """Return a value with its dates converted; the value need not match the schema."""
+        """Return a value with the dates in it converted, even if it does not match the schema."""
         result = value
         for part in self._parts(schema, value):
             result = self._converted_by(result, part)
@@ -265,7 +268,7 @@ class _Dates:
         return self._validator.evolve(schema=schema).is_valid(value)
 
     def _converted_by(self, value: Any, part: Mapping[str, Any]) -> Any:
-        """Convert a value by one schema's keywords; ignore the schemas that it combines."""
+        """Convert a value by the keywords of one schema; ignore its ``allOf`` and the like."""
         if isinstance(value, str):
             parse = _DATE_PARSERS.get(str(part.get("format")))
             # The type is a text or a list of texts.
@@ -284,7 +287,7 @@ class _Dates:
 
 
 def _faults(validator: Validator, body: Any) -> Iterator[Fault]:
-    """Yield the faults of a body, but each kind of fault only once per path."""
+    """Yield the faults of a body, but only the first of several faults of one kind at one path."""
     errors: Any = validator.iter_errors(body)
     reported: set[tuple[Place, str]] = set()
     for error in islice(errors, _MAX_ERRORS):

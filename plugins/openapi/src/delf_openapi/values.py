@@ -38,7 +38,10 @@ class Checker:
         self._checkers: dict[int, tuple[Any, json_schema.Checker | None]] = {}
 
     def faults(self, schema: Any, value: Any) -> Sequence[Fault]:
-        """Return the faults of a value; none if the schema cannot be used, which is logged once."""
+        """Return the faults of a value.
+
+        None are found if the schema is unusable; that is logged once.
+        """
         checker = self._checker(schema)
         if checker is None:
             return []

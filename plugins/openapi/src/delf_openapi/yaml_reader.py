@@ -64,7 +64,7 @@ def _check_nesting(text: str) -> None:
 
 
 def _bracket_depth(text: str) -> int:
-    """Return how deeply brackets are nested in a text; a surplus closing bracket is ignored."""
+    """Return how deeply brackets are nested in a text: 2 for ``[[a], b]``."""
     depth = deepest = 0
     for match in re.finditer(r"[\[{]+|[\]}]+", text):
         brackets = match.group()
