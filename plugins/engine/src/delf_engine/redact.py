@@ -498,7 +498,7 @@ def _in_url(data: bytes) -> set[str]:
 
 
 def _in_markup(text: str) -> Iterator[str]:
-    """Yield the forms of a text in HTML and XML; the libraries differ in the quotes."""
+    """Yield the forms of a text in HTML and XML, whose libraries escape quotes differently."""
     for double, single in _QUOTES_IN_MARKUP:
         escaped = html.escape(text, quote=False)
         yield escaped.replace('"', double).replace("'", single)

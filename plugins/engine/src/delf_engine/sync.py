@@ -130,7 +130,10 @@ def _result_of(
     raises_when_blocked: bool,
     is_borrowed: bool,
 ) -> T:
-    """Wait for a future of another thread's loop, and return its result."""
+    """Wait for the future of work on a loop, and return the result of the work.
+
+    An idle borrowed loop is run in this thread; any other loop runs in another thread.
+    """
     probe = _LoopProbe(loop)
     blocked_seconds = 0.0
     while True:

@@ -170,7 +170,7 @@ class TaskRequest:
 
     @property
     def worker(self) -> str | None:
-        """The name of the worker whose child task this is; None for other tasks."""
+        """The name of the worker that runs this task as a child task; None for other tasks."""
         return None if self.child is None else self.child.worker
 
 

@@ -14,7 +14,7 @@ from delf_evals.report import read
 
 
 class Evaluations:
-    """Read access to the evaluation data sets of a project and their reports.
+    """Read access to a project's evaluation data sets and to the reports of their runs.
 
     Args:
         root: The project's folder.

@@ -59,7 +59,7 @@ People = str | Sequence[str]
 
 @contextmanager
 def _refusing_half_characters() -> Generator[None]:
-    """Convert the error of a text with a lone surrogate to a refusal."""
+    """Refuse a text with a lone surrogate: convert the encoding error to ToolRefusedError."""
     try:
         yield
     except UnicodeEncodeError:
