@@ -657,7 +657,7 @@ class MCP(Connection[MCPSettings]):
         what: str,
         kind: _RequestKind,
     ) -> DelfError:
-        """Convert an exception of a failed request, of the client or this plugin, to an error."""
+        """Convert an exception of the client or this plugin to the error for a failed request."""
         from delf_mcp.listing import ListError
 
         error_type = ConnectionUnavailableError if kind == "start" else ToolExecutionError

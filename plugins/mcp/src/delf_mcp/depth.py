@@ -45,7 +45,7 @@ def without_deep_parts(text: str) -> str:
 
 
 def replace_cut_items(message: dict[str, Any]) -> None:
-    """Replace each tool or resource that :func:`without_deep_parts` has cut by its name alone."""
+    """Keep only the name of each tool or resource in which :func:`without_deep_parts` cut parts."""
     result = message.get("result")
     if not isinstance(result, dict):
         return

@@ -214,7 +214,7 @@ class RequestBuilder:
         return []
 
     def _store_parameter(self, param: Param, value: Any, arguments: dict[str, Any]) -> list[str]:
-        """Convert a parameter and store it in ``arguments``; return faults that refuse the call."""
+        """Convert a parameter and store it in ``arguments``; return faults that forbid the call."""
         if value is None:
             return []  # None omits a parameter
         value = self._checker.with_numbers_as_text(param.schema, value)

@@ -67,7 +67,8 @@ class _Message:
     def after_redirect(self, status: int) -> _Message:
         """Return the message to send to the new URL after a redirect.
 
-        Status 303, and 301 or 302 for a POST, make it a GET without content; HEAD stays HEAD.
+        After status 303, and for a POST after 301 or 302, the message has no content and the method
+        GET. Only a HEAD remains a HEAD.
         """
         is_post_moved = status in (301, 302) and self.method == "POST"
         if status != 303 and not is_post_moved:
@@ -86,7 +87,7 @@ class _Message:
 
 
 def _with_query(url: str, query: str) -> str:
-    """Add a query to a URL; return the URL unchanged if it already has all its parameters."""
+    """Add a query to a URL, unless the URL already has all parameters of the query."""
     if set(query.split("&")) <= {"", *urlsplit(url).query.split("&")}:
         return url
     separator = "&" if "?" in url else "?"
