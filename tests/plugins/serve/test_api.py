@@ -18,7 +18,7 @@ from delf.events import TaskPostponed, TaskQueued
 from delf.protocols.conversation import ChatMessage
 from delf_journal_sql import SqlJournal
 from delf_serve.keys import ANYBODY
-from delf_serve.tasks import CLIENT_CONVERSATION_PREFIX
+from delf_serve.tasks.conversation_names import CLIENT_CONVERSATION_PREFIX
 from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
 from support.until import until
 
@@ -705,8 +705,8 @@ async def test_task_of_a_text_is_found_behind_longer_texts(serve, tmp_path):
         event = TaskQueued(task_id=f"task_{at}", seq=1, at=float(at), task=text, queue="q")
         await journal.append(event)
     await journal.aclose()
-    assert await server.app.tasks.newest("Pay Ada.", ANYBODY) == "task_0"
-    assert await server.app.tasks.newest("Pay Ada", ANYBODY) is None
+    assert await server.app.tasks.views.newest("Pay Ada.", ANYBODY) == "task_0"
+    assert await server.app.tasks.views.newest("Pay Ada", ANYBODY) is None
 
 
 async def test_conversations_that_clients_keep_hide_no_others(serve, tmp_path):
@@ -747,7 +747,7 @@ async def test_finished_task_can_be_deleted_with_the_right(serve):
     place = f"/tasks/{task['task_id']}"
     await server.until(task["task_id"], "done")
     assert (await server.client.get(f"{place}/files/out.txt")).text == "text"
-    (path,) = (await server.app.tasks.output_files(task["task_id"], ANYBODY)).values()
+    (path,) = (await server.app.tasks.views.output_files(task["task_id"], ANYBODY)).values()
     assert (await server.client.delete(place, headers=bearer("ada-key"))).status_code == 403
     assert (await server.client.delete(place[:-1])).status_code == 404
     assert (await server.client.delete(place)).status_code == 204
@@ -790,7 +790,7 @@ async def test_files_are_deleted_with_their_tasks(serve, monkeypatch, way):
         )
         await server.until(task["task_id"], "done")
         names.append(task["task_id"])
-        outputs += (await server.app.tasks.output_files(names[-1], ANYBODY)).values()
+        outputs += (await server.app.tasks.views.output_files(names[-1], ANYBODY)).values()
     if way == "removed":
         assert (await server.client.delete(f"/tasks/{names[0]}")).status_code == 204
         gone, left = {sent[0]}, [False, True]
@@ -891,7 +891,7 @@ async def test_forked_task_repeats_no_call(serve):
 async def test_server_resumes_its_task_although_programs_left_newer_ones(
     serve, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("delf_serve.tasks.PAGE", 1)
+    monkeypatch.setattr("delf_serve.tasks.adoption.PAGE", 1)
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:
         own = (await one.run("print(await send('bob'))"))["task_id"]

@@ -34,7 +34,7 @@ async def test_request_failing_because_of_shutdown_gets_503(
     async def closed(*_: Any, **__: Any) -> Any:
         raise RuntimeError("cannot schedule new futures after shutdown")
 
-    monkeypatch.setattr(app.tasks, "view", closed)
+    monkeypatch.setattr(app.tasks.views, "view", closed)
     async with client(app) as asking:
         before = await asking.get("/tasks/task_1/events")
         app.begin_stop()
@@ -64,7 +64,7 @@ async def test_request_cancelled_by_shutdown_gets_503(
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    monkeypatch.setattr(app.tasks, "view", view)
+    monkeypatch.setattr(app.tasks.views, "view", view)
     path = "/tasks/task_1/events"
     scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode()}
     scope |= {"headers": [(b"host", b"localhost")], "query_string": b"", "client": ("127.0.0.1", 1)}

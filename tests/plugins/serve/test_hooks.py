@@ -216,13 +216,13 @@ async def test_message_starts_its_task_once_despite_server_restarts(serve):
     answers = await asyncio.gather(*(send(each) for each in (one, two, one, two)))
     (name,) = {answer.json()["task_id"] for answer in answers}
     assert sorted(answer.json()["is_new"] for answer in answers) == [False] * 3 + [True]
-    await until(lambda: one.app.tasks.working + two.app.tasks.working == 1)
-    first, last = (one, two) if one.app.tasks.working else (two, one)
+    await until(lambda: one.app.tasks.running.count + two.app.tasks.running.count == 1)
+    first, last = (one, two) if one.app.tasks.running.count else (two, one)
     await first.app.stop()  # in the midst of the task
     await last.client.post(f"/tasks/{name}/resume", json={})
     again = await send(last)
     assert (again.json()["task_id"], again.json()["is_new"]) == (name, False)
-    await until(lambda: last.app.tasks.working == 1)
+    await until(lambda: last.app.tasks.running.count == 1)
     last.box.gate.set()
     done = await last.until(name, "done", "failed")
     assert (done["state"], "thing 3" in done["result"]) == ("done", True)

@@ -18,7 +18,7 @@ from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError, JournalSetupError
 from delf_serve import budgets as budgets_module
 from delf_serve import history as history_module
-from delf_serve import tasks as tasks_module
+from delf_serve.tasks import adoption
 from plugins.serve.test_money import PAID
 from plugins.serve.test_people import add, person, run
 from support.serving import Outbox, bearer, doing, make_agent, serving
@@ -164,7 +164,7 @@ async def _finds(journal: SqlJournal, task_id: str) -> bool:
 async def test_interrupted_task_is_resumed_after_people_could_not_be_read(
     serve, away, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(tasks_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(adoption, "LOOK_SECONDS", 0.01)
     journal, options = away
     server = await serve("boss-key", api_key="boss:boss-key", agent=options)
     box = Outbox()
@@ -198,7 +198,7 @@ async def test_error_of_unreadable_people_does_not_name_the_database(serve, away
 
 
 async def test_accepted_task_does_not_fail_because_people_cannot_be_read(serve, away, monkeypatch):
-    monkeypatch.setattr(tasks_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(adoption, "LOOK_SECONDS", 0.01)
     journal, options = away
     server = await serve("boss-key", api_key="boss:boss-key", agent={**options, "max_tasks": 1})
     await add(server, person("ada"))

@@ -18,6 +18,11 @@ from delf_serve import streams
 from delf_serve.streams import END, HELLO, Streams
 
 
+def streams_of(journal):
+    """Streams of single tasks, which need the journal alone."""
+    return Streams(lambda: journal, SimpleNamespace(), SimpleNamespace())
+
+
 class Deaf(SqlJournal):
     """A journal whose subscriptions deliver nothing, as if another server wrote the events."""
 
@@ -37,7 +42,7 @@ async def test_stream_ends_if_the_last_event_precedes_the_subscription(monkeypat
     )
     journal, seen = Deaf(f"sqlite:///{tmp_path}/journal.db"), []
     await journal.append(begun)
-    async for frame in Streams(SimpleNamespace(journal=journal)).events("t1", 0):
+    async for frame in streams_of(journal).events("t1", 0):
         seen.append(frame)
         if len(seen) == 3:
             await journal.append(end)
@@ -60,9 +65,7 @@ async def test_resumed_stream_has_the_state_after_each_event(tmp_path):
         TaskFinished(**common, seq=4, status=True, text="", duration_ms=1.0),
     ):
         await journal.append(event)
-    data = b"".join(
-        [f async for f in Streams(SimpleNamespace(journal=journal)).events("task_1", 1)]
-    )
+    data = b"".join([f async for f in streams_of(journal).events("task_1", 1)])
     await journal.aclose()
     messages = [json.loads(line[6:]) for line in data.split(b"\n") if line.startswith(b'data: {"')]
     assert [(message["seq"], message["state"]) for message in messages] == [
@@ -82,7 +85,7 @@ class Away(InProcessJournal):
 async def test_stream_ends_cleanly_if_the_journal_is_unreadable(caplog):
     journal = Away()
     journal.task = lambda _: asyncio.sleep(0, SimpleNamespace(state=TaskState.RUNNING))
-    frames = [f async for f in Streams(SimpleNamespace(journal=journal)).events("t1", 0)]
+    frames = [f async for f in streams_of(journal).events("t1", 0)]
     assert frames == [HELLO]
     assert "the server is away" in caplog.text
 
@@ -112,7 +115,7 @@ async def test_waiting_task_stays_waiting_under_concurrent_reads(serve, monkeypa
 
     async def look() -> None:
         while True:
-            await server.app.tasks.pending_requests()
+            await server.app.tasks.pending_requests.by_task()
             await asyncio.sleep(0)
 
     looking = asyncio.create_task(look())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 MAX_REQUESTS: Final = 100_000
 """The maximum number of requests that are read for the states of tasks, and for lists."""
 
-Waiting = Callable[[SharedJournal], Awaitable[Collection[str]]]
-"""Returns the ids of the tasks in a journal that wait for a person."""
+Waiting = Callable[[], Awaitable[Collection[str]]]
+"""Returns the ids of the tasks that wait for a person."""
 
 
 async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
@@ -45,7 +46,7 @@ async def find_tasks(
     journal: SharedJournal,
     limit: int,
     *,
-    waiting: Waiting = waiting_tasks,
+    waiting: Waiting | None = None,
     **conditions: Unpack[Conditions],
 ) -> list[TaskRecord]:
     """Return the newest tasks, each with its exact state.
@@ -56,7 +57,7 @@ async def find_tasks(
     Args:
         journal: The journal with the tasks.
         limit: The maximum number of tasks to return.
-        waiting: Returns the ids of the tasks that wait for a person.
+        waiting: Returns the ids of the tasks that wait for a person; None to ask the journal.
         conditions: The conditions for tasks.
     """
     states = _States(journal, waiting)
@@ -105,7 +106,7 @@ async def search_tasks(
     conditions: TaskFilter,
     limit: int,
     before: str | None = None,
-    waiting: Waiting = waiting_tasks,
+    waiting: Waiting | None = None,
 ) -> Found:
     """Search tasks as ``SharedJournal.search`` does, and return each with its exact state.
 
@@ -116,7 +117,7 @@ async def search_tasks(
         conditions: The conditions.
         limit: The maximum number of tasks to return.
         before: Only tasks older than the task with this id.
-        waiting: Returns the ids of the tasks that wait for a person.
+        waiting: Returns the ids of the tasks that wait for a person; None to ask the journal.
 
     Raises:
         ConfigurationError: If the journal has no search.
@@ -184,9 +185,8 @@ class _States:
     Reads the pending requests, which show the waiting tasks, at most once.
     """
 
-    def __init__(self, journal: SharedJournal, waiting: Waiting) -> None:
-        self._journal = journal
-        self._read_waiting_ids = waiting
+    def __init__(self, journal: SharedJournal, waiting: Waiting | None) -> None:
+        self._read_waiting_ids = waiting or partial(waiting_tasks, journal)
         # The ids of the waiting tasks; None before they are read.
         self._waiting_ids: Collection[str] | None = None
 
@@ -194,7 +194,7 @@ class _States:
         """Return the tasks, with the state ``waiting`` for running tasks that wait for a person."""
         has_running_task = any(task.state is TaskState.RUNNING for task in tasks)
         if self._waiting_ids is None and has_running_task:
-            self._waiting_ids = await self._read_waiting_ids(self._journal)
+            self._waiting_ids = await self._read_waiting_ids()
         waiting_ids = self._waiting_ids or ()
         return [replace(task, state=state_of(task, waiting=waiting_ids)) for task in tasks]
 

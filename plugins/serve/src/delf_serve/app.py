@@ -29,6 +29,7 @@ from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.history import keep_indexing
 from delf_serve.hooks import Hooks
+from delf_serve.journal import ServerJournal
 from delf_serve.keys import ANYBODY, Caller, Keys
 from delf_serve.oidc import OpenIdConnect
 from delf_serve.operation import JSON, Operation
@@ -43,7 +44,7 @@ from delf_serve.sessions import Sessions
 from delf_serve.settings import ServeSettings, settings_of
 from delf_serve.standards import STANDARDS
 from delf_serve.streams import Streams
-from delf_serve.tasks import Tasks, shared
+from delf_serve.tasks.tasks import Tasks
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -79,24 +80,25 @@ class Application:
         if not agent.started:
             agent.set_default_journal("sql")
         uploads = Uploads(_files_folder(settings), settings)
-        self.tasks = Tasks(agent, settings, uploads, self.keys)
-        self.streams = Streams(self.tasks)
-        self.sessions = Sessions(self.keys, self.tasks, settings)
-        routines = Routines(agent, self.tasks)
+        journal = ServerJournal(agent)
+        self.tasks = tasks = Tasks(agent, journal, settings, uploads, self.keys)
+        self.streams = Streams(journal, tasks.pending_requests, tasks.views)
+        self.sessions = Sessions(self.keys, journal, settings)
+        routines = Routines(agent, tasks.views, tasks.budgets)
         self.service = Service(
             agent=agent,
             settings=settings,
             keys=self.keys,
-            tasks=self.tasks,
+            tasks=tasks,
             routines=routines,
             schedules=ProjectSchedules(agent),
-            hooks=Hooks(settings.hooks, self.keys, self.tasks, routines),
+            hooks=Hooks(settings.hooks, self.keys, tasks.submissions, routines),
             streams=self.streams,
             sessions=self.sessions,
             oidc=OpenIdConnect(settings) if settings.oidc_issuer else None,
-            approvals=Approvals(agent, self.tasks, self.keys),
+            approvals=Approvals(agent, journal, tasks.pending_requests, tasks.views, self.keys),
             uploads=uploads,
-            readiness=Readiness(agent, self.tasks),
+            readiness=Readiness(agent, journal),
             server_id=secrets.token_hex(8),
         )
         self.first_tasks: tuple[str, ...] = ()
@@ -143,7 +145,7 @@ class Application:
             if self._started:
                 return
             await self.agent.astart()
-            await self.keys.reload(shared(self.agent), at_once=True)
+            await self.keys.reload(self.tasks.journal, at_once=True)
             # Checked again: __init__() did not know the people of the journal.
             _refuse_wildcards_without_keys(self.settings, has_keys=bool(self.keys))
             self.tasks.start()
@@ -159,7 +161,7 @@ class Application:
             self._background_tasks.add(shared_task(self._loop_end_watcher.wait()))
             self._started = True
             for task in self.first_tasks:
-                await self.tasks.submit(RunRequest(task=task), ANYBODY)
+                await self.tasks.submissions.submit(RunRequest(task=task), ANYBODY)
 
     def begin_stop(self) -> None:
         """End event streams and waiting requests, so that the server can shut down gracefully."""
@@ -167,7 +169,7 @@ class Application:
         self._begin_grace()
         self.sessions.end_all()
         self.streams.stop()
-        self.tasks.end_waits()
+        self.tasks.waits.end()
 
     def _begin_grace(self) -> float:
         """Return the time at which the shutdown began: now, unless it has begun before."""

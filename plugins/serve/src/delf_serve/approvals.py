@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import DelfError, ToolRefusedError, UnknownRequestError
@@ -21,6 +21,7 @@ from delf.protocols.approval import (
 from delf.protocols.journal import RequestRecord
 from delf.protocols.people import LOCAL, name_of_user
 from delf.protocols.rules import ApprovalRule
+from delf.protocols.shared_journal import SharedJournal
 from delf.tools.action import Action
 from delf_cli.answering import (
     assign,
@@ -54,7 +55,8 @@ from delf_serve.schemas import (
     RequestList,
     WaitingCount,
 )
-from delf_serve.tasks import Tasks, has_right, may_decide
+from delf_serve.tasks.pending_requests import PendingRequests, has_right, may_decide
+from delf_serve.tasks.views import TaskViews
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -65,13 +67,24 @@ class Approvals:
 
     Args:
         agent: The agent, whose actions validate edited arguments.
-        tasks: The tasks of the journal.
+        journal: Returns the journal.
+        pending_requests: The requests for which tasks wait.
+        views: Tells the tasks of this project from those of other projects.
         keys: The users and their rights.
     """
 
-    def __init__(self, agent: Agent, tasks: Tasks, keys: Keys) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        journal: Callable[[], SharedJournal],
+        pending_requests: PendingRequests,
+        views: TaskViews,
+        keys: Keys,
+    ) -> None:
         self._agent = agent
-        self._tasks = tasks
+        self._journal = journal
+        self._pending_requests = pending_requests
+        self._views = views
         self._keys = keys
 
     async def list(
@@ -97,7 +110,7 @@ class Approvals:
             limit: The maximum number of requests.
             offset: The number of requests to skip.
         """
-        all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=MAX_REQUESTS)
+        all_records = await self._journal().find_requests(waiting=waiting, limit=MAX_REQUESTS)
         records = [record for record in all_records if caller.sees(record.task.user)]
         if mine or rejectable:
             decidable, only_rejectable = _split_by_right(records, caller)
@@ -108,7 +121,7 @@ class Approvals:
 
     async def waiting(self, caller: Caller) -> WaitingCount:
         """Count the requests that a person may decide, and describe the newest one."""
-        requests_by_task = await self._tasks.pending_requests()
+        requests_by_task = await self._pending_requests.by_task()
         mine: list[RequestRecord] = []
         for records in requests_by_task.values():
             visible = [record for record in records if caller.sees(record.task.user)]
@@ -159,16 +172,14 @@ class Approvals:
             _check_answer(record, decision)
         if isinstance(decision, Edited):
             await self._check_arguments(record, decision.arguments)
-        journal = self._tasks.journal
+        journal = self._journal()
         decided = await send(journal, record, decision, caller.decider(via))
         return DecidedView.model_validate(decided_data(record, decided))
 
     async def comment(self, request_id: str, text: str, caller: Caller, via: str) -> Request:
         """Comment on a pending request, by its full id."""
         record = await self._request_to_discuss(request_id, caller)
-        return self._view(
-            await comment(self._tasks.journal, record, text, caller.decider(via)), caller
-        )
+        return self._view(await comment(self._journal(), record, text, caller.decider(via)), caller)
 
     async def assign(
         self, request_id: str, person: str | None, caller: Caller, via: str
@@ -183,7 +194,7 @@ class Approvals:
         """
         record = await self._request_to_discuss(request_id, caller)
         return self._view(
-            await assign(self._tasks.journal, record, person, caller.decider(via)), caller
+            await assign(self._journal(), record, person, caller.decider(via)), caller
         )
 
     async def _request_to_discuss(self, request_id: str, caller: Caller) -> RequestRecord:
@@ -200,14 +211,14 @@ class Approvals:
             caller: The caller, who must be allowed to see the request.
         """
         record = await self._find(id_or_prefix, caller)
-        people = await assignable_people(self._tasks.journal, record)
+        people = await assignable_people(self._journal(), record)
         return AssignableList(people=[person.name for person in people])
 
     def _view(self, record: RequestRecord, caller: Caller) -> Request:
         """Convert a request to the API's model, with what the caller may do with the request."""
         return Request(
             **request_data(record),
-            project=self._tasks.foreign_project(record.task),
+            project=self._views.foreign_project(record.task),
             can_decide=may_decide(record, caller),
             can_reject=_may_reject(record, caller),
             can_talk=record.waits and _may_comment(caller),
@@ -254,12 +265,12 @@ class Approvals:
 
     async def remembered(self, caller: Caller) -> list[Remembered]:
         """Return the remembered approvals that a person may see, oldest first."""
-        decisions = await remembered_decisions(self._tasks.journal)
+        decisions = await remembered_decisions(self._journal())
         return [_remembered_view(decision) for decision in decisions if caller.sees(decision.user)]
 
     async def revoke(self, request_id: str, caller: Caller) -> Remembered:
         """Revoke a remembered approval by its full id."""
-        journal = self._tasks.journal
+        journal = self._journal()
         decisions = await remembered_decisions(journal)
         visible_ids = [each.request_id for each in decisions if caller.sees(each.user)]
         if request_id not in visible_ids:
@@ -277,7 +288,7 @@ class Approvals:
             needs_whole_id: Whether to refuse a prefix, as for a decision.
         """
         try:
-            record = await find_request(self._tasks.journal, id_or_prefix, caller.sees)
+            record = await find_request(self._journal(), id_or_prefix, caller.sees)
         except UnknownRequestError as error:
             raise ProblemError(404, error.message, code=error.code) from None
         # A prefix that names one request now may name another one by the time of the decision.

@@ -29,7 +29,7 @@ from delf_serve.schedules import ProjectSchedules
 from delf_serve.sessions import Sessions
 from delf_serve.settings import ServeSettings
 from delf_serve.streams import Streams
-from delf_serve.tasks import Tasks
+from delf_serve.tasks.tasks import Tasks
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -48,7 +48,7 @@ class Service:
         agent: The agent that runs the tasks.
         settings: The server's settings.
         keys: The people and API keys, with their rights.
-        tasks: The tasks of the journal.
+        tasks: The parts that deal with tasks.
         routines: The project's routines.
         hooks: The incoming webhooks.
         schedules: The project's schedules.
@@ -117,7 +117,7 @@ class Call:
             ProblemError: If the caller's key or session has ended, or if too many requests wait.
         """
         with self.service.sessions.count_open_request(self.caller, self.cookie) as open_request:
-            waiting = asyncio.ensure_future(self.service.tasks.wait(task_id, seconds))
+            waiting = asyncio.ensure_future(self.service.tasks.waits.wait(task_id, seconds))
             open_request.end = waiting.cancel
             # Unlike a stream, the wait sends nothing: its response is made after the wait, with the
             # rights that the caller has then.

@@ -21,7 +21,7 @@ from delf_engine.views.compare import PARTS, prepare_comparison
 from delf_serve import schemas as s
 from delf_serve.keys import Caller
 from delf_serve.problems import ProblemError
-from delf_serve.tasks import Tasks
+from delf_serve.tasks.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
@@ -57,13 +57,13 @@ async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundL
     await _update_index(tasks)
     before: str | None = None
     if query.before is not None:  # an id or its prefix, of a task that the caller may see
-        before = (await tasks.record(query.before, caller)).task_id
-    pending_requests = await tasks.pending_requests()
+        before = (await tasks.views.record(query.before, caller)).task_id
+    pending_requests = await tasks.pending_requests.by_task()
     matches = await search_tasks(
-        tasks.journal, _filter(query, caller), query.limit, before, tasks.pending_requests_in
+        tasks.journal, _filter(query, caller), query.limit, before, tasks.pending_requests.by_task
     )
     views = [
-        s.FoundTask.of(match, task=tasks.view_of(match.task, pending_requests, caller))
+        s.FoundTask.of(match, task=tasks.views.view_of(match.task, pending_requests, caller))
         for match in matches.tasks
     ]
     unindexed_event_count = matches.behind
@@ -92,7 +92,7 @@ async def compare(tasks: Tasks, one: str, other: str, caller: Caller) -> s.Compa
     Raises:
         UnknownTaskError: If the caller may not see one of the tasks.
     """
-    records = [await tasks.record(text, caller) for text in (one, other)]
+    records = [await tasks.views.record(text, caller) for text in (one, other)]
     events = [await tasks.journal.read(record.task_id) for record in records]
 
     def make_comparison() -> s.Comparison:

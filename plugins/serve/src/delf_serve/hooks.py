@@ -19,7 +19,7 @@ from delf_serve.routines import Routines
 from delf_serve.schemas import RunRequest
 from delf_serve.settings import HookSettings
 from delf_serve.signatures import verify
-from delf_serve.tasks import Submitted, Tasks
+from delf_serve.tasks.submissions import Submissions, Submitted
 
 _RIGHTS: Final = frozenset({"run"})
 
@@ -30,7 +30,7 @@ class Hooks:
     Args:
         hooks: The settings, by name.
         keys: Finds the user of a webhook's tasks.
-        tasks: Submits the tasks.
+        submissions: Submits the tasks.
         routines: The project's routines.
 
     Raises:
@@ -41,12 +41,12 @@ class Hooks:
         self,
         hooks: Mapping[str, HookSettings],
         keys: Keys,
-        tasks: Tasks,
+        submissions: Submissions,
         routines: Routines,
     ) -> None:
         self._hooks = hooks
         self._keys = keys
-        self._tasks = tasks
+        self._submissions = submissions
         self._routines = routines
         self._checkers = {
             name: Checker(hook.body_schema, f"the hook {name}")
@@ -83,7 +83,7 @@ class Hooks:
             variables = given_variables({ITEM: message})
         except ConfigurationError as error:
             raise ProblemError(413, error.message) from None
-        return await self._tasks.submit(
+        return await self._submissions.submit(
             # Not validated, because the task comes from the settings. Only a routine's inputs come
             # from the sender, and the routine checks them.
             RunRequest.model_construct(task=await self._task_text(hook, message)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from delf.types import TaskState
 from delf_serve.streams import Streams
-from delf_serve.tasks import Tasks
+from delf_serve.tasks.tasks import Tasks
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
     """Return the server's current metrics in Prometheus's text format."""
-    waiting = await tasks.pending_requests()
+    waiting = await tasks.pending_requests.by_task()
     states = Counter(await tasks.journal.count())
     # The journal counts a task that waits for a person as running.
     states[TaskState.RUNNING] -= len(waiting)
@@ -27,7 +27,7 @@ async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
         *(f'delf_tasks{{state="{name}"}} {count}' for name, count in sorted(states.items())),
     ]
     for name, kind, text, value in (
-        ("open_tasks", "gauge", "Tasks that this process works on.", tasks.working),
+        ("open_tasks", "gauge", "Tasks that this process works on.", tasks.running.count),
         ("waiting_tasks", "gauge", "Tasks that wait for a person.", len(waiting)),
         ("event_streams", "gauge", "Event streams that are open here.", streams.open_count),
         ("cost_usd_total", "counter", "What this process spent, as far as known.",

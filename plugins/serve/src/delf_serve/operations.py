@@ -33,12 +33,8 @@ from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
 from delf_serve.people import NOTICE_WAYS, Changer, NoticeWay, require_active
 from delf_serve.problems import ProblemError
-from delf_serve.tasks import (
-    Submitted,
-    is_kept_by_client,
-    shown_name,
-    stored_name,
-)
+from delf_serve.tasks.conversation_names import is_kept_by_client, shown_name, stored_name
+from delf_serve.tasks.submissions import Submitted
 
 _KEY: Final = "Idempotency-Key"
 _EVENTS: Final = "text/event-stream"
@@ -223,7 +219,7 @@ async def _submit(call: Call, request: s.RunRequest, strategy: str | None = None
     idempotency_key = call.http.headers.get("idempotency-key")
     if idempotency_key is not None and not 0 < len(idempotency_key) <= 200:
         raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
-    submitted = await call.service.tasks.submit(
+    submitted = await call.service.tasks.submissions.submit(
         request,
         call.caller,
         idempotency_key=idempotency_key,
@@ -273,13 +269,13 @@ async def _wait_for_task(call: Call, task_id: str, seconds: float) -> s.TaskDeta
     if seconds:
         # The caller's rights may have changed during the wait: go on with the present rights.
         call = await call.wait(task_id, seconds)
-    return await call.service.tasks.detail(task_id, call.caller)
+    return await call.service.tasks.views.detail(task_id, call.caller)
 
 
 @OPERATIONS.add("GET", "/tasks", "read")
 async def list_tasks(call: Call, query: s.TaskQuery) -> s.TaskList:
     """Return tasks, newest first."""
-    tasks, last = await call.service.tasks.find(**query.model_dump(), caller=call.caller)
+    tasks, last = await call.service.tasks.views.find(**query.model_dump(), caller=call.caller)
     return s.TaskList(tasks=tasks, more=last is not None, next=last)
 
 
@@ -315,14 +311,14 @@ async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
 @OPERATIONS.add("GET", "/tasks/{task_id}", "read", other_responses=_UNKNOWN)
 async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
     """Return a task with its result."""
-    task = await call.service.tasks.record(call.path_parameter("task_id"), call.caller)
+    task = await call.service.tasks.views.record(call.path_parameter("task_id"), call.caller)
     return await _wait_for_task(call, task.task_id, query.wait)
 
 
 @OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other_responses=(*_UNKNOWN, _CONFLICT))
 async def delete_task(call: Call) -> None:
     """Delete a task that is not running, with its events and its files."""
-    await call.service.tasks.remove(call.path_parameter("task_id"), call.caller)
+    await call.service.tasks.control.remove(call.path_parameter("task_id"), call.caller)
 
 
 @OPERATIONS.add(
@@ -343,7 +339,7 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
         if number is None:
             raise ProblemError(422, "Last-Event-ID is the number of an event")
         after = number
-    task = await call.service.tasks.view(call.path_parameter("task_id"), call.caller)
+    task = await call.service.tasks.views.view(call.path_parameter("task_id"), call.caller)
     if task.is_terminal and task.events <= after:
         return Response(status_code=204)  # stops a browser's reconnection
     return EventStreamResponse(call, call.service.streams.events(task.task_id, after))
@@ -353,13 +349,13 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
 async def list_prompts(call: Call, query: s.PageQuery) -> s.PromptList:
     """List a task's model calls: messages, answer and cost of each."""
     name = call.path_parameter("task_id")
-    return await call.service.tasks.prompts(name, call.caller, query.limit, query.offset)
+    return await call.service.tasks.views.prompts(name, call.caller, query.limit, query.offset)
 
 
 @OPERATIONS.add("POST", "/tasks/{task_id}/cancel", "run", other_responses=(*_UNKNOWN, _CONFLICT))
 async def cancel_task(call: Call) -> s.Cancelled:
     """Stop a task."""
-    task_id, cancelled = await call.service.tasks.cancel(
+    task_id, cancelled = await call.service.tasks.control.cancel(
         call.path_parameter("task_id"), call.caller, call.via
     )
     return s.Cancelled(task_id=task_id, cancelled=cancelled)
@@ -374,10 +370,10 @@ async def cancel_task(call: Call) -> s.Cancelled:
 )
 async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     """Resume a task that was interrupted, or that ended at its timeout or budget."""
-    task_id = await call.service.tasks.resume(
+    task_id = await call.service.tasks.control.resume(
         call.path_parameter("task_id"), call.caller, body.timeout
     )
-    return await call.service.tasks.view(task_id, call.caller)
+    return await call.service.tasks.views.view(task_id, call.caller)
 
 
 @OPERATIONS.add(
@@ -390,7 +386,7 @@ async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
 )
 async def run_again(call: Call, body: s.AgainRequest) -> Response:
     """Repeat a task with the same files, answer type and conversation."""
-    submitted = await call.service.tasks.repeat(
+    submitted = await call.service.tasks.repeats.repeat(
         call.path_parameter("task_id"), body, call.caller, call.client
     )
     return await _response_of(call, submitted, body.wait)
@@ -406,8 +402,8 @@ async def run_again(call: Call, body: s.AgainRequest) -> Response:
 async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
     """Start a new task that repeats another task from one of its events."""
     tasks = call.service.tasks
-    name = await tasks.fork(call.path_parameter("task_id"), body, call.caller, call.client)
-    return await tasks.view(name, call.caller)
+    name = await tasks.repeats.fork(call.path_parameter("task_id"), body, call.caller, call.client)
+    return await tasks.views.view(name, call.caller)
 
 
 @OPERATIONS.add("GET", "/tasks/{task_id}/compare/{other_id}", "read", other_responses=_UNKNOWN)
@@ -436,7 +432,7 @@ async def changes(call: Call) -> Response:
 )
 async def get_file(call: Call) -> Response:
     """Return a file that a task created."""
-    files = await call.service.tasks.output_files(call.path_parameter("task_id"), call.caller)
+    files = await call.service.tasks.views.output_files(call.path_parameter("task_id"), call.caller)
     name = call.path_parameter("name")
     path = files.get(name)  # only paths from the task's journal are served
     if path is None:
@@ -860,11 +856,11 @@ def budget_of(call: Call, caller: Caller) -> s.Budget | None:
         total = status["cost_usd"]
         remaining = status["remaining_usd"]
     else:  # the agent's totals would reveal the costs of other people's tasks
-        tasks = call.service.tasks
+        running = call.service.tasks.running
         newest_costs = [
             (task_id, amount)
             for task_id, amount in newest_costs
-            if tasks.sees_task_of_this_process(caller, task_id)
+            if running.sees_task_of_this_process(caller, task_id)
         ]
         limit = None
         total = sum(amount for _, amount in newest_costs)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from delf.errors import DelfError
+from delf.protocols.shared_journal import SharedJournal
 from delf_serve.problems import ProblemError
-from delf_serve.tasks import Tasks
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -29,12 +30,12 @@ class Readiness:
 
     Args:
         agent: The agent.
-        tasks: The tasks of the journal.
+        journal: Returns the journal.
     """
 
-    def __init__(self, agent: Agent, tasks: Tasks) -> None:
+    def __init__(self, agent: Agent, journal: Callable[[], SharedJournal]) -> None:
         self._agent = agent
-        self._tasks = tasks
+        self._journal = journal
         self._lock = asyncio.Lock()
         # The result of the last check: the reason why no task could start, or None.
         self._problem: str | None = None
@@ -67,7 +68,7 @@ class Readiness:
         try:
             async with asyncio.timeout(_MAX_SECONDS):
                 # Any query fails if the journal's database does not respond.
-                await self._tasks.journal.find(limit=1)
+                await self._journal().find(limit=1)
                 await self._agent.acheck()
         except TimeoutError:
             return f"the check took longer than {_MAX_SECONDS:g} s"

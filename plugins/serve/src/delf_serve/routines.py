@@ -16,9 +16,10 @@ from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
 from delf_cli.routines import ROUTINES, AgentRoutines, DraftRoutine
 from delf_serve import schemas as s
+from delf_serve.budgets import Budgets
 from delf_serve.keys import Caller
 from delf_serve.problems import SERVICE_ERRORS, ProblemError
-from delf_serve.tasks import Tasks
+from delf_serve.tasks.views import TaskViews
 
 _MAX_SHOWN_RUNS: Final = 5
 # The maximum number of recent runs that count for the savings of a routine.
@@ -34,12 +35,14 @@ class Routines:
 
     Args:
         agent: The agent.
-        tasks: The tasks.
+        views: Finds the runs of the routines.
+        budgets: The budgets of the people, which pay for drafts.
     """
 
-    def __init__(self, agent: Agent, tasks: Tasks) -> None:
+    def __init__(self, agent: Agent, views: TaskViews, budgets: Budgets) -> None:
         self._agent = agent
-        self._tasks = tasks
+        self._views = views
+        self._budgets = budgets
         # The drafts of previews; the oldest come first, and are dropped first.
         self._drafts: OrderedDict[_DraftKey, DraftRoutine] = OrderedDict()
 
@@ -69,7 +72,7 @@ class Routines:
     async def _view(self, routine: Any, caller: Caller) -> s.RoutineView:
         """Return a routine with its most recent runs and the costs that the runs avoided."""
         task_start = f"{routine.name}("  # the text of a run's task
-        runs, _ = await self._tasks.find(text=task_start, limit=_MAX_COUNTED_RUNS, caller=caller)
+        runs, _ = await self._views.find(text=task_start, limit=_MAX_COUNTED_RUNS, caller=caller)
         # find() also returns tasks that have the text in another place.
         runs = [run for run in runs if run.task.startswith(task_start)]
         finished_count = sum(run.state is TaskState.DONE for run in runs)
@@ -99,7 +102,7 @@ class Routines:
         if task_id is None:
             return None
         try:
-            record = await self._tasks.record(task_id, caller)
+            record = await self._views.record(task_id, caller)
         except UnknownTaskError:
             return None
         # A routine's file may have been written by hand, with only a prefix of a task id. Another
@@ -144,14 +147,14 @@ class Routines:
             ProblemError: If the task cannot become a routine, or if the name is that of somebody
                 else's routine.
         """
-        task_id = (await self._tasks.record(given.task_id, caller)).task_id
+        task_id = (await self._views.record(given.task_id, caller)).task_id
         # With the digest in the key, only the draft that the caller has seen is found.
         draft = self._drafts.get((caller.user, task_id, given.name, given.seen or ""))
         if draft is None:
             # An exhausted budget is not refused here, because a draft calls a model only to merge
             # several scripts. That call then fails.
             agent_ledger = self._agent.ledger
-            ledger = await self._tasks.budgets.ledger(caller, agent_ledger, checked=False)
+            ledger = await self._budgets.ledger(caller, agent_ledger, checked=False)
             with _errors_as_conflicts():
                 draft = await self.of_agent().adraft(
                     task_id, given.name, fixed=given.fixed, ledger=ledger

@@ -17,10 +17,10 @@ from delf.errors import DelfError
 from delf.network.outages import Outage
 from delf.protocols.people import digest_of
 from delf.protocols.sessions import SessionRecord
+from delf.protocols.shared_journal import SharedJournal
 from delf_serve.keys import Caller, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.settings import ServeSettings
-from delf_serve.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
@@ -52,13 +52,15 @@ class Sessions:
 
     Args:
         keys: The people and keys.
-        tasks: The tasks, whose journal stores the sessions.
+        journal: Returns the journal, which stores the sessions.
         settings: The session duration and the limits of long-lived requests.
     """
 
-    def __init__(self, keys: Keys, tasks: Tasks, settings: ServeSettings) -> None:
+    def __init__(
+        self, keys: Keys, journal: Callable[[], SharedJournal], settings: ServeSettings
+    ) -> None:
         self._keys = keys
-        self._tasks = tasks
+        self._journal = journal
         self._settings = settings
         self._open_requests: set[OpenRequest] = set()
 
@@ -86,7 +88,7 @@ class Sessions:
             client=client,
             browser=browser[:_MAX_BROWSER_CHARACTERS],
         )
-        await self._tasks.journal.begin_login(record)
+        await self._journal().begin_login(record)
         return cookie
 
     async def caller_of(self, cookie: str) -> Caller | None:
@@ -94,7 +96,7 @@ class Sessions:
 
         Return None if the session is unknown or has ended, or the person is revoked.
         """
-        records = await self._tasks.journal.logins([digest_of(cookie)])
+        records = await self._journal().logins([digest_of(cookie)])
         return self._keys.caller_of_session(records[0]) if records else None
 
     async def of(self, caller: Caller) -> list[SessionRecord]:
@@ -102,7 +104,7 @@ class Sessions:
         user = caller.user
         if not user:
             return []
-        records = await self._tasks.journal.logins()
+        records = await self._journal().logins()
         return [session for session in records if session.user == user]
 
     async def end_of(self, caller: Caller, session_id: str) -> None:
@@ -126,7 +128,7 @@ class Sessions:
 
         Open event streams of the session end, too.
         """
-        await self._tasks.journal.end_login(digest)
+        await self._journal().end_login(digest)
         self._end_invalid({digest})
 
     # -- what is held for long ------------------------------------------------------------
@@ -164,11 +166,11 @@ class Sessions:
 
     async def end_invalid_streams(self) -> None:
         """Periodically end event streams whose API key or session is no longer valid."""
-        outage = Outage(_log, "sessions cannot be looked up", self._tasks.journal.place)
+        outage = Outage(_log, "sessions cannot be looked up", self._journal().place)
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
             # _end_invalid() looks up the callers of the streams in the reloaded keys.
-            await self._keys.reload(self._tasks.journal)
+            await self._keys.reload(self._journal())
             open_sessions = {
                 open_request.session
                 for open_request in self._open_requests
@@ -176,7 +178,7 @@ class Sessions:
             }
             try:
                 valid_sessions = {
-                    record.digest for record in await self._tasks.journal.logins(open_sessions)
+                    record.digest for record in await self._journal().logins(open_sessions)
                 }
             except DelfError as error:
                 outage.record_failure(error)

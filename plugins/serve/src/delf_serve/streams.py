@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,11 +27,13 @@ from delf.events import (
 from delf.machine.contexts import shared_task
 from delf.protocols.facts import facts_data, reaction_fact
 from delf.protocols.journal import TaskRecord
+from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import StateTracker
 from delf.types import TaskState
 from delf_serve.keys import Caller
 from delf_serve.plain import json_bytes
-from delf_serve.tasks import Tasks, Waiting
+from delf_serve.tasks.pending_requests import PendingRequests, Waiting
+from delf_serve.tasks.views import TaskViews
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +85,7 @@ def frame(event: Event, state: TaskState) -> bytes:
 
 
 ListChange = tuple[TaskRecord, Waiting]
-"""A changed task, and the pending requests of all tasks: the arguments of :meth:`Tasks.view_of`."""
+"""A changed task, and all pending requests: the arguments of :meth:`TaskViews.view_of`."""
 
 
 class LiveEvents:
@@ -129,11 +131,20 @@ class Streams:
     """The open event streams.
 
     Args:
-        tasks: The tasks and their journal.
+        journal: Returns the journal.
+        pending_requests: The requests for which tasks wait.
+        views: Shows a task to a caller.
     """
 
-    def __init__(self, tasks: Tasks) -> None:
-        self._tasks = tasks
+    def __init__(
+        self,
+        journal: Callable[[], SharedJournal],
+        pending_requests: PendingRequests,
+        views: TaskViews,
+    ) -> None:
+        self._journal = journal
+        self._pending_requests = pending_requests
+        self._views = views
         # The queues of the open task list streams, which share one subscription to all events.
         self._readers: set[asyncio.Queue[ListChange | None]] = set()
         self._watching: asyncio.Task[None] | None = None
@@ -153,7 +164,7 @@ class Streams:
             after: The number of the last event that the client has.
         """
         # Subscribe before the events are read, so that no event is missed.
-        live = LiveEvents(self._tasks.journal.subscribe(task_id))
+        live = LiveEvents(self._journal().subscribe(task_id))
         # The client has the events until ``after``, but the tracker needs all earlier events, too.
         last_read = 0
         tracker = StateTracker()
@@ -200,7 +211,7 @@ class Streams:
 
     async def _unread_events(self, task_id: str, last: int) -> tuple[Sequence[Event], bool]:
         """Return the events of a task after the event ``last``, and whether the task is over."""
-        journal = self._tasks.journal
+        journal = self._journal()
         # Read the state before the events: if it is terminal, the journal has all events by now.
         record = await journal.task(task_id)
         events = await journal.read(task_id, last)
@@ -226,7 +237,7 @@ class Streams:
                     return  # the stream ends, and the client reconnects
                 record, pending_requests = change
                 if caller.sees(record.user):
-                    view = self._tasks.view_of(record, pending_requests, caller)
+                    view = self._views.view_of(record, pending_requests, caller)
                     data = json_bytes(view.model_dump(mode="json"))
                     yield b"event: task\ndata: %b\n\n" % data
         finally:
@@ -241,7 +252,7 @@ class Streams:
         wake = asyncio.Event()
 
         async def collect_changes() -> None:
-            async for event in self._tasks.journal.subscribe():
+            async for event in self._journal().subscribe():
                 # Printed text and calls do not change what a list of tasks shows.
                 if isinstance(event, _LIST_EVENTS):
                     changed.add(event.task_id)
@@ -256,7 +267,7 @@ class Streams:
                 changed.clear()
                 for task_id in task_ids:
                     try:
-                        self._send_to_readers(await self._tasks.task_and_pending_requests(task_id))
+                        self._send_to_readers(await self._read_change(task_id))
                     except DelfError as error:  # removed, or the journal is unavailable
                         _log.warning("a change of a task is not streamed: %s", error.message)
 
@@ -268,6 +279,11 @@ class Streams:
         finally:
             sending.cancel()
             self._send_to_readers(None)
+
+    async def _read_change(self, task_id: str) -> ListChange:
+        """Return a changed task and the pending requests, for :meth:`TaskViews.view_of`."""
+        record = await self._journal().task(task_id)
+        return record, await self._pending_requests.by_task()
 
     def _send_to_readers(self, change: ListChange | None) -> None:
         """Send a changed task to all open streams of the task list; None ends the streams."""

@@ -167,7 +167,7 @@ class A2ATasks(RequestHandler):
         if params.page_size > 0:
             size = min(params.page_size, _MAX_TASKS)
         try:
-            tasks_found, next_cursor = await self._call.service.tasks.find(
+            tasks_found, next_cursor = await self._call.service.tasks.views.find(
                 limit=size, after=params.page_token or None, caller=self._call.caller
             )
         except ValueError:
@@ -187,7 +187,7 @@ class A2ATasks(RequestHandler):
         detail = await self._detail(params.id)
         service = self._call.service
         caller = self._call.caller
-        _, is_stopped = await service.tasks.cancel(detail.task_id, caller, self._call.via)
+        _, is_stopped = await service.tasks.control.cancel(detail.task_id, caller, self._call.via)
         if not is_stopped:
             raise TaskNotCancelableError(message="the task has already ended")
         return await self._task(detail.task_id, seconds=0)  # without waiting
@@ -222,7 +222,7 @@ class A2ATasks(RequestHandler):
         if not task_id:
             raise TaskNotFoundError
         try:
-            detail = await self._call.service.tasks.detail(task_id, self._call.caller)
+            detail = await self._call.service.tasks.views.detail(task_id, self._call.caller)
         except UnknownTaskError:
             raise TaskNotFoundError from None
         if detail.task_id != task_id:  # found by a prefix

@@ -26,6 +26,7 @@ from delf_serve.call import Call
 from delf_serve.event_stream import EventStreamResponse
 from delf_serve.operation import Operations
 from delf_serve.problems import ProblemError
+from delf_serve.schemas import TaskDetail
 from delf_serve.standards.content import ForcedFunction, add_message, as_object, forced_function
 from delf_serve.standards.openai_chat import (
     ClientBody,
@@ -51,7 +52,6 @@ from delf_serve.standards.turns import (
     watch,
 )
 from delf_serve.streams import BEAT
-from delf_serve.tasks import TaskDetail
 
 RESPONSES: Final = Operations()
 """The operations of the responses API."""
@@ -101,7 +101,7 @@ async def get_response(call: Call) -> Response:
 async def cancel_response(call: Call) -> Response:
     """Stop the task that ``POST /v1/responses`` has started for a response."""
     task_id, _ = _parse_response_id(call.path_parameter("response_id"))
-    await call.service.tasks.cancel(task_id, call.caller, call.via)
+    await call.service.tasks.control.cancel(task_id, call.caller, call.via)
     task_outcome = await outcome(call, task_id, seconds=0)  # without waiting for the end
     return response_of_json(_response(call, body=None, task_outcome=task_outcome))
 
@@ -119,7 +119,7 @@ async def _start_or_continue(call: Call, body: ResponseBody) -> str:
     turn = _turn(body, items)
     if body.previous_response_id is not None:
         previous_task, decision_count = _parse_response_id(body.previous_response_id)
-        detail = await call.service.tasks.detail(previous_task, call.caller)
+        detail = await call.service.tasks.views.detail(previous_task, call.caller)
         turn.conversation = detail.conversation_id
         is_reply = await _handle_reply(call, detail, decision_count, turn.user_message)
         if is_reply or is_continue(turn.user_message):
@@ -314,7 +314,7 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
 
     # Some clients continue with the response id of this first event, so this id must contain the
     # number of decisions.
-    detail = await call.service.tasks.detail(task_id, call.caller)
+    detail = await call.service.tasks.views.detail(task_id, call.caller)
     initial = {**_head(body, task_id, len(detail.decisions)), "status": "in_progress"}
     yield event("response.created", response=initial)
     yield event("response.in_progress", response=initial)

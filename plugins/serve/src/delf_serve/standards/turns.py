@@ -26,7 +26,7 @@ from delf_serve import schemas as s
 from delf_serve.call import Call
 from delf_serve.problems import ProblemError
 from delf_serve.streams import BEAT_SECONDS, LiveEvents
-from delf_serve.tasks import CLIENT_CONVERSATION_PREFIX, stored_name
+from delf_serve.tasks.conversation_names import CLIENT_CONVERSATION_PREFIX, stored_name
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -234,7 +234,7 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     strategy = "worker" if kind == "worker" else None
     task_text = turn.task_text_for(turn.user_message)
     if is_retry:
-        existing_task = await call.service.tasks.newest(
+        existing_task = await call.service.tasks.views.newest(
             task_text, call.caller, time.time() - _MAX_RETRY_SECONDS
         )
         if existing_task is not None:
@@ -249,7 +249,7 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
         "files": [{"id": file_id} for file_id in file_ids],
     }
     request = _validate(s.RunRequest, fields)
-    submitted = await call.service.tasks.submit(
+    submitted = await call.service.tasks.submissions.submit(
         request, call.caller, strategy=strategy, client=call.client, trust=trust
     )
     return submitted.task_id
@@ -318,12 +318,12 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
     service = call.service
     # The caller's rights may have changed during the wait: go on with the present rights.
     call = await call.wait(task_id, seconds)
-    detail = await service.tasks.detail(task_id, call.caller)
+    detail = await service.tasks.views.detail(task_id, call.caller)
     events = await service.tasks.journal.read(detail.task_id)
     usage = await asyncio.to_thread(lambda: Trace(events).usage)
     pending_request: PendingRequest | None = None
     if detail.state is TaskState.WAITING:
-        records = (await service.tasks.pending_requests()).get(detail.task_id, ())
+        records = (await service.tasks.pending_requests.by_task()).get(detail.task_id, ())
         if records:  # empty if the request was decided since the task was read
             # Only the first, so that a reply is for the request that the person read.
             record = records[0]
@@ -484,7 +484,7 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
 
 async def _requests_named_in(call: Call, text: str) -> list[RequestRecord]:
     """Return the pending requests whose ids are in a text."""
-    requests_by_task = await call.service.tasks.pending_requests()
+    requests_by_task = await call.service.tasks.pending_requests.by_task()
     return [
         record
         for records in requests_by_task.values()
@@ -501,7 +501,7 @@ async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
     user_messages = [m.content for m in turn.history if m.role == "user"]
     newest_first = user_messages[::-1]
     for words in newest_first[:_MAX_SEARCHED_MESSAGES]:
-        task_id = await call.service.tasks.newest(turn.task_text_for(words), call.caller)
+        task_id = await call.service.tasks.views.newest(turn.task_text_for(words), call.caller)
         if task_id is not None:
             return task_id
     return None
