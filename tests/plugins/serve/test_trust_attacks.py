@@ -227,7 +227,7 @@ async def test_broken_webhook_receiver_does_not_stop_other_notices(hostile, quic
             mail_to=["ada@example.com"],
         )
         notices = Notices(settings)
-        notices.tell(notice_of(settings, request_for()), sent=sent)
+        notices.tell(notice_of(settings, request_for()), on_sent=sent)
         await until(lambda: noted)
         assert len(box.mails) == 1
         await notices.aclose()
