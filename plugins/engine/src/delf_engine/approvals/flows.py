@@ -104,7 +104,7 @@ class TaskFlows:
         - a call before the task has received untrusted data
 
         Any other call with more than ``MAX_LEAVES`` values has a reason, whatever ``reason_of``
-        says.
+        says. Values that a person edited are no stranger's, so ``reason_of`` does not see them.
         """
         action = call.bound.action
         is_harmless_read = action.effect == "read" and not action.egress
@@ -118,7 +118,13 @@ class TaskFlows:
         if len(text_by_path) > MAX_LEAVES:
             return "it has too many values to look for each of them"
         rules = (*self._allowed_flows, *learned_rules)
-        suspect = _Suspect(self._origins, call.bound, redacted, text_by_path, call.line, rules)
+        unedited = {
+            path: text
+            for path, text in text_by_path.items()
+            if parameter_of(path) not in call.edited
+        }
+        edited = frozenset(call.edited)
+        suspect = _Suspect(self._origins, call.bound, redacted, unedited, edited, call.line, rules)
         return reason_of(suspect)
 
     async def reason_to_review(
@@ -185,7 +191,8 @@ class _Suspect:
         origins: The origins of the task's values.
         bound: The called action.
         arguments: The arguments.
-        text_by_path: The text of each value in the arguments, by its path.
+        text_by_path: The text of each value in the arguments, by its path; without edited values.
+        edited: The names of the arguments that people edited.
         line: The line of the script with the call, if known.
         rules: Data flows that need no review.
     """
@@ -194,6 +201,7 @@ class _Suspect:
     bound: BoundAction
     arguments: Mapping[str, Any]
     text_by_path: Mapping[str, str]
+    edited: Collection[str]
     line: int | None
     rules: Sequence[str]
 
@@ -350,7 +358,7 @@ class _Suspect:
         action = self.bound.action
         if action.sinks is not None or action.contents is not None:
             return False
-        return all(self._is_content(path, text="") for path in self.text_by_path)
+        return all(self._is_content(path, text="") for path in (*self.text_by_path, *self.edited))
 
     @property
     def _content_paths_to_check(self) -> Sequence[str]:
@@ -375,16 +383,17 @@ class _Suspect:
                 None, all parameters are compared, and only by their values.
 
         Returns:
-            For each planned call, the parameters in which the call differs; an empty list for an
-            equal call.
+            For each planned call, the parameters in which the call differs, without those that
+            people edited; an empty list for an equal call.
         """
-        return self.origins.outline.differing_arguments(
+        differences = self.origins.outline.differing_arguments(
             self.bound.name,
             self.arguments,
             self._is_content,
             has_only_content=self._has_only_content_names,
             sources_by_parameter=sources_by_parameter,
         )
+        return [[name for name in names if name not in self.edited] for names in differences]
 
     def _is_content(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)

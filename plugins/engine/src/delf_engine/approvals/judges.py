@@ -342,13 +342,14 @@ class RuleJudge:
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Leave a call to people if an :class:`ApprovalRule` names the people who must approve it.
 
-        An answer of an earlier judge is then removed from the ruling. Without such a rule, the
-        ruling is returned unchanged.
+        An approval of an earlier judge is then removed from the ruling; a denial stays. Without
+        such a rule, the ruling is returned unchanged.
         """
         rule = None if case.call is None else self._approvals.rule_of(case.call.bound.name)
         if rule is None:
             return ruling
-        return replace(ruling.left_to_people(), rule=rule)
+        is_denied = ruling.answer is not None and isinstance(ruling.answer.decision, Rejected)
+        return replace(ruling if is_denied else ruling.left_to_people(), rule=rule)
 
 
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
