@@ -241,6 +241,12 @@ EFFECTS = [
     ("post", "irreversible", "chat_delete"),
     ("post", "irreversible", "deleteThings"),
     ("get", "irreversible", "purge_all"),
+    ("get", "write", "sendMessage"),
+    ("get", "write", "users_deactivate"),
+    ("head", "write", "restart"),
+    ("get", "read", "getRefund"),
+    ("get", "read", "download_archive"),
+    ("get", "read", "list_runs_for_archive"),
 ]
 
 
@@ -252,6 +258,35 @@ async def test_effect_is_derived_from_method_and_name(
     operation = {"operationId": operation_id, "responses": {}, **claims}
     (action,) = (await actions_of(spec({"/x": {method: operation}}))).values()
     assert action.effect == effect
+
+
+@pytest.mark.parametrize(
+    ("path", "effect"),
+    [
+        ("/pay", "write"),
+        ("/views.publish", "write"),
+        ("/bot{token}/sendMessage", "write"),
+        ("/orders/{number}:cancel", "write"),
+        ("/orders/{pay}", "read"),
+        ("/payments", "read"),
+    ],
+)
+async def test_effect_of_a_get_is_derived_from_its_path(path: str, effect: str) -> None:
+    names = re.findall(r"{(\w+)}", path)
+    given = {"parameters": [param(name, "path", required=True) for name in names], "responses": {}}
+    (action,) = (await actions_of(spec({path: {"get": given}}))).values()
+    assert action.effect == effect
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("X-HTTP-Method-Override", "header"), ("_method", "query")]
+)
+async def test_operation_with_a_parameter_for_the_method_is_irreversible(
+    name: str, place: str
+) -> None:
+    operation = {"operationId": "getThing", "parameters": [param(name, place)], "responses": {}}
+    (action,) = (await actions_of(spec({"/x": {"get": operation}}))).values()
+    assert action.effect == "irreversible"
 
 
 async def test_user_declares_effects_of_operations() -> None:

@@ -27,6 +27,37 @@ _SAFE_METHODS: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
 _IRREVERSIBLE_WORDS: Final = frozenset(
     {"delete", "destroy", "purge", "erase", "wipe", "revoke", "remove"}
 )
+# Verbs of operations that change something although their method is GET, as in many older APIs.
+_CHANGING_WORDS: Final = frozenset(
+    {"create", "add", "insert", "update", "edit", "modify", "set", "replace", "write", "save"}
+    | {"send", "post", "put", "patch", "upload", "publish", "submit", "import", "move", "rename"}
+    | {"cancel", "close", "approve", "reject", "confirm", "accept", "decline", "pay", "charge"}
+    | {"refund", "transfer", "withdraw", "subscribe", "unsubscribe", "enable", "disable", "start"}
+    | {"activate", "deactivate", "stop", "restart", "reboot", "shutdown", "reset", "execute"}
+    | {
+        "trigger",
+        "invoke",
+        "ban",
+        "block",
+        "kick",
+        "lock",
+        "unlock",
+        "archive",
+        "restore",
+        "logout",
+    }
+    | {"register", "deregister", "assign", "unassign", "grant", "clear", "drop", "truncate", "kill"}
+    | {"terminate", "rotate"}
+)
+# Words beside which the words above are nouns, as in ``get_refund``.
+_READING_WORDS: Final = frozenset(
+    {"get", "list", "read", "retrieve", "find", "search", "query", "count", "fetch", "show", "view"}
+    | {"lookup", "describe", "browse", "download", "export", "check", "preview", "is", "has"}
+)
+# Parameters whose value is the method that the service really performs.
+_METHOD_PARAMETERS: Final = frozenset(
+    {"x-http-method-override", "x-http-method", "x-method-override", "_method"}
+)
 
 
 class TextLimits(NamedTuple):
@@ -217,7 +248,7 @@ def compile_operation(
         summary = f"Deprecated. {summary}"
     return Entry(
         endpoint,
-        effect_of(endpoint),
+        effect_of(operation),
         summary,
         result.text,
         tuple(arguments),
@@ -279,18 +310,25 @@ def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
     return notes_of(document, result.schema, _OUTPUT, response_text, schema_text)
 
 
-def effect_of(endpoint: Endpoint) -> Effect:
-    """Return the effect of an operation, derived from its method and name."""
-    if endpoint.method == "DELETE":
+def effect_of(operation: Operation) -> Effect:
+    """Return the effect of an operation, derived from its method, its names and its parameters."""
+    endpoint = operation.endpoint
+    overrides_method = any(param.name.lower() in _METHOD_PARAMETERS for param in operation.params)
+    if endpoint.method == "DELETE" or overrides_method:
         return "irreversible"
     # An operationId has its verb at the start or the end: deletePet, pet_delete.
     id_words = snake(endpoint.operation_id or "").split("_")
-    # The last segment of a path may start with a verb, as /purge-all, or have it after a dot, as
-    # /chat.delete.
-    segment_words = snake(endpoint.path.rpartition("/")[2].rpartition(".")[2]).split("_")
-    if _IRREVERSIBLE_WORDS & {id_words[0], id_words[-1], segment_words[0]}:
+    # The last segment of a path may start with a verb, as /purge-all, or have it after a dot or a
+    # colon, as /chat.delete and /orders/{id}:cancel. A parameter, as {delete}, is no verb.
+    segment = re.split(r"[/.:]", endpoint.path)[-1]
+    segment_words = snake("" if "{" in segment else segment).split("_")
+    verbs = {id_words[0], id_words[-1], segment_words[0]}
+    if _IRREVERSIBLE_WORDS & verbs:
         return "irreversible"
-    return "read" if endpoint.method in _SAFE_METHODS else "write"
+    if endpoint.method not in _SAFE_METHODS:
+        return "write"
+    is_change = bool(_CHANGING_WORDS & verbs) and not _READING_WORDS & {*id_words}
+    return "write" if is_change else "read"
 
 
 def _parameter_argument(
