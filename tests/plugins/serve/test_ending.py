@@ -52,6 +52,12 @@ async def test_request_after_shutdown_starts_no_agent(app: Any) -> None:
     assert not app.agent.started
 
 
+async def test_restarted_server_uses_the_journal_of_its_restarted_agent(app: Any) -> None:
+    await app.stop()
+    await app.start()
+    assert app.tasks.journal is app.agent.journal
+
+
 async def test_request_cancelled_by_shutdown_gets_503(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,7 @@ class Application:
         if not agent.started:
             agent.set_default_journal("sql")
         uploads = Uploads(_files_folder(settings), settings)
-        journal = ServerJournal(agent)
+        self._journal = journal = ServerJournal(agent)
         self.tasks = tasks = Tasks(agent, journal, settings, uploads, self.keys)
         self.streams = Streams(journal, tasks.pending_requests, tasks.views)
         self.sessions = Sessions(self.keys, journal, settings)
@@ -145,14 +145,15 @@ class Application:
             if self._started:
                 return
             await self.agent.astart()
-            await self.keys.reload(self.tasks.journal, at_once=True)
+            journal = self._journal.look_up()
+            await self.keys.reload(journal, at_once=True)
             # Checked again: __init__() did not know the people of the journal.
             _refuse_wildcards_without_keys(self.settings, has_keys=bool(self.keys))
             self.tasks.start()
             for work in (
                 self.sessions.end_invalid_streams(),
                 self.service.uploads.keep_removing_old(),
-                keep_indexing(self.tasks.journal),
+                keep_indexing(journal),
             ):
                 self._background_tasks.add(shared_task(work))
             self._loop_end_watcher = _LoopEndWatcher(self.agent)
@@ -246,7 +247,7 @@ class Application:
         if not self._started:
             await self._start_for_request()
         try:
-            await self.keys.reload(self.tasks.journal)
+            await self.keys.reload(self._journal())
         except Exception as error:
             self._raise_if_shutting_down(error)
             raise

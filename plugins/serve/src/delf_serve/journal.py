@@ -26,7 +26,7 @@ class ServerJournal:
         self._journal: SharedJournal | None = None
 
     def __call__(self) -> SharedJournal:
-        """Return the journal.
+        """Return the journal of the agent's latest start.
 
         Raises:
             AgentStateError: If the agent has never been started.
@@ -34,14 +34,22 @@ class ServerJournal:
         """
         # Kept, because the agent has no journal after its stop. A request that is still in progress
         # then gets the error of a closed journal, which the application answers as a shutdown.
-        if self._journal is None:
-            self._journal = self._journal_of_agent()
-        return self._journal
+        return self.look_up() if self._journal is None else self._journal
 
-    def _journal_of_agent(self) -> SharedJournal:
+    def look_up(self) -> SharedJournal:
+        """Return the journal of the started agent, also to later calls of this object.
+
+        Each start of an agent makes a new journal.
+
+        Raises:
+            AgentStateError: If the agent is not started.
+            ConfigurationError: If the journal cannot be shared with other processes.
+        """
         journal: Any = self._agent.journal
-        if isinstance(journal, SharedJournal):
-            return journal
-        raise ConfigurationError(
-            "the agent's journal is not for several processes", hint='the setting journal = "sql"'
-        )
+        if not isinstance(journal, SharedJournal):
+            raise ConfigurationError(
+                "the agent's journal is not for several processes",
+                hint='the setting journal = "sql"',
+            )
+        self._journal = journal
+        return journal
