@@ -42,7 +42,7 @@ class Repeats:
         views: Finds the earlier tasks.
         running: The tasks that run in this process.
         submissions: Submits repeated tasks.
-        resumer: Continues forks, which the agent records as interrupted tasks.
+        resumer: Continues forks, which the agent only records.
     """
 
     def __init__(

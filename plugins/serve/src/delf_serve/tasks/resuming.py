@@ -27,7 +27,7 @@ class Resumer:
     Args:
         agent: The agent that runs the tasks.
         journal: Returns the journal.
-        keys: The people, as whose tasks the costs are charged.
+        keys: The people, whose budgets pay for their tasks.
         budgets: The budgets of the people.
         running: The tasks that run in this process.
     """
@@ -88,14 +88,11 @@ class Resumer:
             listeners=[partial(self._running.listen, run)],
             ledger=ledger,
             # Checked by the agent when the task leaves the queue, which may be much later.
-            before_start=partial(self._check_user, user),
+            before_start=partial(check_user, self._journal(), user),
         )
         # The task is in the journal already: people may stop it from now on.
         self._running.set_recorded(run, _log_failure(run, resuming))
         await run.wait_for_first_event()
-
-    async def _check_user(self, user: str | None) -> None:
-        await check_user(self._journal(), user)
 
     async def _ledger_of_accepted_task(self, user: str | None) -> SharedLedger | None:
         """Return the ledger that charges a task to its user's budgets; None if there are none.

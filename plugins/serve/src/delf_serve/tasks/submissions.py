@@ -209,16 +209,14 @@ class Submissions:
                 trust=submission.trust,
                 setup=submission.setup,
                 listeners=[partial(self._running.listen, run)],
-                before_start=partial(self._check_user, caller.user),
+                # Checked by the agent when the task leaves the queue, which may be much later.
+                before_start=partial(check_user, self._journal(), caller.user),
             )
         except BaseException:
             # Also wakes up equal requests, which wait in _find_submitted().
             self._running.discard(run)
             raise
         self._running.set_recorded(run, handle)
-
-    async def _check_user(self, user: str | None) -> None:
-        await check_user(self._journal(), user)
 
     async def _input_files(
         self, order: RunRequest, caller: Caller, paths: Sequence[str] | None
