@@ -57,3 +57,19 @@ def test_variable_read_before_a_list_replaces_its_text_has_sources_of_the_list()
         "while True:\n    pay(to=to)\n    to = []\n    shared = to\n    shared.append(found)"
     )
     assert Source("action", "mails") in (scripts.sources("pay", "to", None) or ())
+
+
+def test_sources_are_the_actions_and_fields_that_flow_into_an_argument():
+    scripts = Scripts({"find": [], "pay": ["amount"]}.get)
+    scripts.add(
+        "total = 0\n"
+        "for row in find():\n"
+        "    if not row.paid:\n"
+        "        total += row.price\n"
+        "pay(amount=total)"
+    )
+    assert scripts.sources("pay", "amount", 5) == {
+        Source("action", "find"),
+        Source("field", "paid"),
+        Source("field", "price"),
+    }

@@ -92,7 +92,15 @@ class Changes:
     def record_call(
         self, call: ast.Call, argument_sources: Sources, result_sources: Sources
     ) -> None:
-        """Record the objects that a method, builtin or unknown function changes."""
+        """Record the objects that a method, builtin or unknown function changes.
+
+        Args:
+            call: The call.
+            argument_sources: The sources of the arguments, and of the results of lambdas among
+                them.
+            result_sources: The sources of the result, which may come from all that the function
+                reads.
+        """
         receiver, method = receiver_and_method(call.func)
         arguments = argument_values(call)
         values = [receiver, *arguments]

@@ -285,22 +285,29 @@ class ExpressionReader:
             self._bind(variable, sources, item, adds_conditions=adds_conditions)
 
     def _bindings_to_rows(self, target: ast.expr, rows: ast.expr) -> Iterator[_Binding]:
-        if isinstance(target, ast.Tuple) and isinstance(rows, ast.Call):
-            variables, arguments = target.elts, rows.args
-            if self._names.is_plain_call(rows, "enumerate") and len(variables) == 2 and arguments:
-                # ``for number, item in enumerate(values, start=1)``
-                number, item = variables
-                values, *start = argument_values(rows)
+        """Yield the binding of each variable: exact for ``enumerate`` and ``zip``.
+
+        For other rows, a tuple of variables gets one binding, so each variable has the sources of
+        the whole row.
+        """
+        match target, rows:
+            case ast.Tuple(elts=[number, item]), ast.Call(args=[values, *_]) if (
+                self._names.is_plain_call(rows, "enumerate")
+            ):
+                # In ``for number, item in enumerate(values, start=1)``, no item decides the number.
+                _, *start = argument_values(rows)
                 yield _Binding(number, self.read_all(start), rows)
                 yield _Binding(item, self.read(values), item_of(values))
-                return
-            if self._names.is_plain_call(rows, "zip") and len(variables) == len(arguments):
+            case ast.Tuple(elts=variables), ast.Call() if self._is_zip(rows, len(variables)):
                 # zip() ends with the shortest list, so each variable depends on all lengths.
                 length_sources = without_results(self.read(rows))
-                for variable, values in zip(variables, arguments, strict=True):
+                for variable, values in zip(variables, rows.args, strict=True):
                     yield _Binding(variable, self.read(values) | length_sources, item_of(values))
-                return
-        yield _Binding(target, self.read(rows), item_of(rows))
+            case _:
+                yield _Binding(target, self.read(rows), item_of(rows))
+
+    def _is_zip(self, call: ast.Call, list_count: int) -> bool:
+        return len(call.args) == list_count and self._names.is_plain_call(call, "zip")
 
     def _bind(
         self, target: ast.AST, sources: Sources, value: ast.expr, *, adds_conditions: bool = True
