@@ -29,7 +29,7 @@ class ApprovalRule(BaseModel):
 
     @field_validator("approvers", "two_of", mode="before")
     @classmethod
-    def _one_is_a_list(cls, value: Any) -> Any:
+    def _tuple_of_one(cls, value: Any) -> Any:
         """Convert a single name to a tuple."""
         return (value,) if isinstance(value, str) else value
 

@@ -425,7 +425,7 @@ class PartialJournal:
         self._refuse("be filled from a copy")
 
     async def was_removed(self, task_id: str) -> bool:
-        """Return False: the journal does not know the tasks that were removed."""
+        """Return False for every task, because this journal does not record removals."""
         _ = task_id
         return False
 

@@ -175,8 +175,8 @@ def _typed_command(error: click.UsageError) -> str:
 def say(label: str, message: str) -> None:
     """Print a labelled line to stderr: ``error: …``, ``hint: …``, ``warning: …``.
 
-    Further lines of the message are indented, because others may have written the message, such as
-    the author of a mail that a script could not read: no part of it can look like a hint.
+    Further lines of the message are indented, so that no part of the message looks like a line of
+    delf's own, such as a hint. A part may be by others: an error may quote a mail.
     """
     head = ""
     head_width = 0

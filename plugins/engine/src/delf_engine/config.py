@@ -413,7 +413,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         mode="before",
     )
     @classmethod
-    def _one_is_a_list(cls, value: Any) -> Any:
+    def _tuple_of_one(cls, value: Any) -> Any:
         """Convert a single text or path to a list of it."""
         return one_or_more(value) if isinstance(value, (str, os.PathLike)) else value
 

@@ -236,9 +236,9 @@ def completion(
 ) -> asyncio.Future[None]:
     """Return a future of an event loop that is done when work in another thread is done.
 
-    Unlike ``asyncio.wrap_future``, a cancellation of the returned future does not cancel the work.
-    ``asyncio.wait`` on the future of ``wrap_future`` would not cancel the work either, but would
-    take two more iterations of the loop: a third of the time of a short function.
+    A cancellation of the returned future does not cancel the work, while a cancellation of the
+    future of ``asyncio.wrap_future`` would. ``asyncio.wait`` around ``wrap_future`` would not
+    cancel it either, but needs two more iterations of the loop, which slows short functions down.
     """
     end: asyncio.Future[None] = loop.create_future()
 

@@ -97,6 +97,7 @@ class RecordedEnvironment:
             defaults: The default values of optional arguments.
             may_repeat: Whether equal calls may get the same result, because the action only reads.
         """
+        # _matches() completes the recorded arguments in the same way.
         all_arguments = {**defaults, **arguments}
         for index, result in enumerate(self._unused):
             if _matches(result, name, defaults, all_arguments):

@@ -137,8 +137,9 @@ def _are_choices(choices: Sequence[str], count: int) -> bool:
         return False
     if any(len(choice) > _MAX_CHOICE_CHARACTERS for choice in choices):
         return False
-    # A list of very few choices is short in any case.
-    return len(choices) <= _MAX_LONG_CHOICES or sum(map(len, choices)) <= _MAX_CHOICES_CHARACTERS
+    # The prompt lists all choices: either a few, which may be long, or more that are short.
+    has_very_few_choices = len(choices) <= _MAX_LONG_CHOICES
+    return has_very_few_choices or sum(map(len, choices)) <= _MAX_CHOICES_CHARACTERS
 
 
 def _joined_choices(choices: Sequence[str], is_complete: bool) -> str:

@@ -58,7 +58,7 @@ People = str | Sequence[str]
 
 
 @contextmanager
-def _refusing_half_characters() -> Generator[None]:
+def _refuse_lone_surrogates() -> Generator[None]:
     """Refuse a text with a lone surrogate: convert the encoding error to ToolRefusedError."""
     try:
         yield
@@ -66,7 +66,7 @@ def _refusing_half_characters() -> Generator[None]:
         raise ToolRefusedError("a text of the message contains half of a character") from None
 
 
-@_refusing_half_characters()
+@_refuse_lone_surrogates()
 def build(
     *,
     to: People,

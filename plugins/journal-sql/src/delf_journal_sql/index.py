@@ -300,7 +300,8 @@ def _add_statistics(connection: Connection, batch: _Batch, row: SqlRow, data: An
     task = row.task
     match row.type:
         case "TaskQueued" | "TaskStarted":
-            batch.tasks.setdefault(task, (_person_of(data), int(data.get("parent") is not None)))
+            is_child = data.get("parent") is not None
+            batch.tasks.setdefault(task, (_person_of(data), int(is_child)))
         case "CallStarted":
             batch.uses[task, "action", data["action"]].calls += 1
         case "CallFinished" if data["status"] == "error":
@@ -315,7 +316,7 @@ def _add_statistics(connection: Connection, batch: _Batch, row: SqlRow, data: An
             use = batch.uses[task, "action", data["action"]]
             use.questions += 1
             use.waiting += 1
-            # Adding the time of the decision later gives the seconds that the request waited.
+            # The decision adds its time later: the sum is then the seconds that the request waited.
             use.waited -= row.at
         case "ApprovalDecided":
             action = _action_of_request(connection, task, data["request_id"])

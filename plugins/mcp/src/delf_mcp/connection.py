@@ -312,7 +312,7 @@ class MCP(Connection[MCPSettings]):
     ) -> _MadeActions:
         """Make an action for each usable tool, and collect the unusable tools.
 
-        :class:`DeclaredEffects` decides whether the setting ``effects`` applies to a tool.
+        At the end, the setting ``effects`` is applied to the actions.
 
         Raises:
             TimeoutError: If the deadline passes.

@@ -24,6 +24,7 @@ class TimedProtocol(H11Protocol):
         self._close_later()
 
     def _close_later(self) -> None:
+        """Check after the timeout whether a request was made since now, and close if not."""
         self.loop.call_later(HEAD_SECONDS, self._close_if_idle, self.cycle, self._is_idle)
 
     @property

@@ -61,7 +61,7 @@ class GeminiLive:
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
         """Return the message that sets up a session, with the first request's rules and tools."""
-        if not self._setup:
+        if not self._setup:  # a later connection of the session has the same rules and tools
             self._setup = {"model": self._name}
             self._setup["generationConfig"] = {
                 "responseModalities": ["TEXT"],
@@ -73,7 +73,7 @@ class GeminiLive:
             if request.tools:
                 self._setup["tools"] = tool_declarations(request.tools)
         resumption = {"handle": self._handle} if self._handle else {}
-        self._is_closing = False
+        self._is_closing = False  # the server announced the end of the connection before this one
         return [{"setup": {**self._setup, "sessionResumption": resumption}}]
 
     def is_open(self, event: Mapping[str, Any]) -> bool:

@@ -149,11 +149,14 @@ def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> N
             description ``does`` and the result type ``returns``.
     """
     for entry in entries:
-        summary = summaries.get(entry.endpoint.name)
-        texts = cast("dict[str, Any]", summary) if isinstance(summary, dict) else {"does": summary}
-        if text := clean(texts.get("does"), _SUMMARY_CHARS):
-            entry.summary = text
-        if entry.has_undeclared_result and (returns := type_text(texts.get("returns"))):
+        answer = summaries.get(entry.endpoint.name)
+        if answer is None:
+            continue
+        has_fields = isinstance(answer, dict)
+        answer_fields = cast("dict[str, Any]", answer) if has_fields else {"does": answer}
+        if description := clean(answer_fields.get("does"), _SUMMARY_CHARS):
+            entry.summary = description
+        if entry.has_undeclared_result and (returns := type_text(answer_fields.get("returns"))):
             entry.returns = returns
             # The summary may have the mark already, from an earlier call of this function.
             entry.summary = entry.summary.removesuffix(GUESSED) + GUESSED

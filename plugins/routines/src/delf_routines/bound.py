@@ -39,7 +39,7 @@ class BoundRoutine:
         return await self._agent.arun(self.task(inputs), timeout, strategy=ROUTINE)
 
     def task(self, inputs: Mapping[str, object]) -> str:
-        """Return the text of a task for the strategy ``routine``, which then runs this routine.
+        """Return a task's text that makes the strategy ``RoutineStrategy`` run this routine.
 
         Raises:
             ConfigurationError: If a parameter is unknown or a value is invalid.

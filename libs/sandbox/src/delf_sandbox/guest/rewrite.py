@@ -445,8 +445,9 @@ class Rewriting:
             lambda_scope = self._syntax.scopes[id(function)]
             for place in self._syntax.calls.values():
                 is_in_lambda = place.scope.function_scope is lambda_scope
-                # A call of an async function may wait for tool calls, too.
-                if is_in_lambda and self._result_kinds[id(place.node)] in AWAITED_KINDS:
+                # Awaited are calls of tools, and of async functions, which may call tools.
+                is_awaited = self._result_kinds[id(place.node)] in AWAITED_KINDS
+                if is_in_lambda and is_awaited:
                     return True
             return False
         first_name, _, action = (label_of(function) or "").partition(".")

@@ -122,7 +122,8 @@ class Asking:
         await self._ballot.wait_until_counted()
         if not self._can_be_answered_later:
             self._reject_unless_decided()
-        # Unlike ``await pending_answer``, this wait does not cancel the future at the timeout.
+        # After a rejection above, this returns at once. If the request times out, this coroutine is
+        # cancelled, and ``await pending_answer`` would cancel the future as well.
         await asyncio.wait({pending_answer})
 
     async def _wait_for_channels(

@@ -85,7 +85,8 @@ def _why_no_decider(decider: Decider, rule: ApprovalRule) -> str | None:
 def _why_unknown(decider: Decider, rule: ApprovalRule) -> str | None:
     """Return why a person whom delf does not know may not approve; None for a person who may."""
     is_local_user = decider.user is None  # delf knows only people with a key
-    if rule.four_eyes and is_local_user and LOCAL not in rule.deciders:
+    # For four eyes, delf must know that the decider is another person than the asker.
+    if is_local_user and rule.four_eyes and LOCAL not in rule.deciders:
         return (
             "delf does not know who uses this machine: this may be the person who asked; add "
             f"{LOCAL!r} to the deciders of the rule to allow it"

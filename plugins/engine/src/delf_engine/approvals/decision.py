@@ -254,9 +254,9 @@ def with_secrets(
     """
     if not isinstance(decision, Edited) or arguments is None:
         return decision
-    return Edited(
-        arguments=copy_of(restore_secrets(decision.arguments, request.arguments, arguments))
-    )
+    shown_arguments = request.arguments
+    edited_arguments = restore_secrets(decision.arguments, shown_arguments, arguments)
+    return Edited(arguments=copy_of(edited_arguments))
 
 
 def needs_other_approver(request: ApprovalRequest, decision: Decision) -> bool:

@@ -224,6 +224,7 @@ class Origins:
 
     def _record_text(self, context: ContextText) -> None:
         trust = context.trust
+        # Values may come from a text as from a result: a made-up call has the text as its result.
         call = _as_call(context.source, context.text, trust)
         call.is_description = context.is_description
         self._history.searchable_calls.append(call)

@@ -191,8 +191,8 @@ async def _host_targets() -> AsyncGenerator[_HostTargets]:
             path = str(folders[0] / "listener")
             unix_server = await asyncio.start_unix_server(record_visit, path)
             stack.push_async_callback(_close_server, unix_server)
-        # With asyncio's subprocesses, the event loop of Python 3.12 would be blocked if a script
-        # traces and kills the process.
+        # Not with asyncio's subprocesses: a test script may trace and kill the process, and the
+        # event loop of Python 3.12 would then block while it waits for the process.
         process = await asyncio.to_thread(_start_process, {"DELF_BAIT": secret})
         stack.push_async_callback(_kill, process)
         yield _HostTargets(

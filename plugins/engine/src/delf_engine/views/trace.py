@@ -220,12 +220,12 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        *complete_texts, rest = text.split("\n")  # the first may continue an unfinished line
-        for complete_text in complete_texts[: self._remaining_line_count()]:
-            self._continue_printed_line(complete_text, event.at)
+        *complete_lines, unfinished_line = text.split("\n")
+        for line in complete_lines[: self._remaining_line_count()]:
+            self._begin_or_continue_line(line, event.at)  # the first may continue a line
             self._unfinished_line = None
-        if rest and self._remaining_line_count() > 0:
-            self._continue_printed_line(rest, event.at)
+        if unfinished_line and self._remaining_line_count() > 0:
+            self._begin_or_continue_line(unfinished_line, event.at)
 
     def _remaining_line_count(self) -> int:
         """Return how many more printed lines fit in a trace, the unfinished line included."""
@@ -235,7 +235,7 @@ class Trace:
             complete_line_count -= 1
         return MAX_LINES - complete_line_count
 
-    def _continue_printed_line(self, text: str, at: float) -> None:
+    def _begin_or_continue_line(self, text: str, at: float) -> None:
         """Append text to the unfinished printed line; begin a line if there is none."""
         entry = self._unfinished_line
         if entry is None:
