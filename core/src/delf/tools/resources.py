@@ -245,9 +245,9 @@ class _ReadActions(NamedTuple):
 def _groups_of_resource(
     nouns: frozenset[str], groups_by_noun: Mapping[str, Sequence[_ReadActions]]
 ) -> list[_ReadActions]:
-    """Return the read actions about the resource that an action's name contains.
+    """Return the read actions whose names share all their nouns with another action's name.
 
-    ``nouns`` are the nouns in the name. The groups with the most nouns come first.
+    ``nouns`` are the nouns in the other name. The groups with the most shared nouns come first.
     """
     matching: list[_ReadActions] = []
     for noun in nouns:
@@ -299,7 +299,9 @@ def is_count(name: str) -> bool:
 
 
 def is_about_resource(parameter: str, name: str) -> bool:
-    """Return True if a parameter is named after the resource of its action, such as ``flow_runs``.
+    """Return True if a parameter is named like the resource that the action is about.
+
+    For ``read_flow_runs``, such a parameter is ``flow_runs``.
 
     Args:
         parameter: The parameter's name.

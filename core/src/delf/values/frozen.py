@@ -70,10 +70,10 @@ _FROZEN: Final = frozenset({FrozenDict, FrozenList, FrozenSet})
 
 
 def freeze(value: Any) -> Any:
-    """Return an immutable copy of a value, equal to the value that is read back from the journal.
+    """Return an immutable copy of a value.
 
-    Objects become plain data. A frozen value is returned unchanged; a value that cannot be encoded
-    becomes its ``repr``.
+    The copy equals the value that the journal would return: objects become plain data. A frozen
+    value is returned unchanged; a value that cannot be encoded becomes its ``repr``.
     """
     try:
         return _freeze(value)

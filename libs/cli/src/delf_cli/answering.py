@@ -161,9 +161,10 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
 
 
 def decided_data(record: RequestRecord, decision: ApprovalDecided | ApprovalVoted) -> DecisionRow:
-    """Return the decision of a request, or the first of two needed approvals, as JSON-ready data.
+    """Return a decision, or one vote of two that a request needs, as JSON-ready data.
 
-    A vote approves only one call, so its ``covers`` is always ``call``.
+    ``covers`` is what the decision approves, such as later calls of the task. A vote approves only
+    the one call, so its ``covers`` is always ``call``.
     """
     row = DecisionRow(
         request_id=decision.request_id,

@@ -35,8 +35,8 @@ def run_until_done(
 
     The first signal cancels the coroutine and lets it clean up, so that no sandbox is left when
     this function returns. A second signal ends the process at once, together with its sandboxes,
-    even if code of a plugin blocks the event loop. Work that goes on after its cancellation is
-    abandoned.
+    even if code of a plugin blocks the event loop. Nobody waits for work that ignores its
+    cancellation.
 
     Ctrl-C stops the task. Other signals come from a closed terminal or a shutdown; with a durable
     journal the task then stays resumable.

@@ -116,10 +116,10 @@ class BackgroundTask:
         return self._response(timeout)
 
     def _response(self, timeout: float | None) -> Response:
-        """Return the response of the task, for which a caller has waited.
+        """Return the response of the task after a caller's wait.
 
         Args:
-            timeout: The seconds that the caller has waited at most.
+            timeout: The maximum seconds of the wait, for the error; None for a wait without limit.
 
         Raises:
             TimeoutError: If the task has not ended.

@@ -313,7 +313,7 @@ def _is_named(item: Any) -> bool:
 
 
 def _schema_of(source: Any) -> Mapping[str, Any]:
-    """Return the JSON Schema of a schema or pydantic model."""
+    """Return a foreign tool's arguments as JSON Schema, from such a schema or a pydantic model."""
     make = getattr(source, "model_json_schema", None)
     schema = make() if callable(make) else source
     if isinstance(schema, Mapping):

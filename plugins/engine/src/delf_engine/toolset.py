@@ -412,7 +412,7 @@ def _with_all_parameters_reviewed(action: Action) -> Action:
 
 
 def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Action:
-    """Return an action with the trust and content parameters that the user has declared."""
+    """Apply the user's declarations to an action: the result's trust, and parameters of content."""
     action = _with_contents_of_user(connection, action)
     trust = getattr(connection, "trust", None)
     # For example, the user declares the trust of each table, by which the connection tells the

@@ -188,7 +188,7 @@ class Transport:
             raise self._no_answer_error(request, error) from None
 
     def _retry_for(self, answer: Answer, request: Request, progress: Progress) -> Retry | None:
-        """Return the delay before repeating a request; None if its response is to be accepted."""
+        """Return the delay before repeating a request; None if ``answer`` is to be accepted."""
         if answer.status not in _TEMPORARY_STATUSES or not request.is_repeatable:
             return None
         seconds = retry_after(answer.headers)

@@ -217,8 +217,8 @@ class Spans:
     def _parent_of(self, event: TaskStarted | TaskResumed) -> Parent:
         """Return the parent of a task's span.
 
-        The parent is the call of the parent task that started this task, else the span that the
-        task's setup names. Without both, the task begins a trace of its own.
+        For a child task, this is the span of the parent task's call that started the child. For
+        another task, the setup may name a span. Otherwise the task begins a trace of its own.
         """
         task = None if event.parent is None else self._tasks.get(event.parent)
         if task is not None:

@@ -135,8 +135,8 @@ class Workshop(Generic[W]):
         """Return the agent's connection with a name, or else create a connection.
 
         Args:
-            name: The import path of a class if the name has dots; otherwise the name of a section
-                in ``delf.toml`` or, if there is none, of a connection type.
+            name: A name with dots is the import path of a class. Any other name is that of a
+                section in ``delf.toml``; if there is no such section, that of a connection type.
             where: The place of the name in the worker's file, for errors.
         """
         if name in self.tools:

@@ -463,12 +463,12 @@ class ToolNames:
     ) -> list[ast.stmt]:
         """Return the statement ``post = mail`` for the import ``from tools import mail as post``.
 
-        The list is empty for an import that binds a connection or plain tool to its own name.
+        Return no statement for an import that binds a connection or plain tool to its own name.
 
         Args:
             node: The import statement.
             item: The imported name.
-            intended_tool: The tool that the name means.
+            intended_tool: The tool that is imported, ``mail`` in the example.
         """
         variable = _bound_name(item)
         is_own_name = item.asname is None and intended_tool.connection == variable

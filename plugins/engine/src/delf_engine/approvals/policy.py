@@ -186,8 +186,8 @@ class TaskApprovals:
     ) -> Answer:
         """Decide whether a call may be made.
 
-        A decision that the journal has for the call counts. Without one, the judges decide: the
-        approval mode, remembered decisions, the checks of data flows, team rules, and people.
+        A decision that the journal has recorded for the call is final. Otherwise the judges decide:
+        the approval mode, remembered decisions, the checks of data flows, team rules, and people.
 
         Args:
             call: The call.
@@ -417,7 +417,10 @@ class TaskApprovals:
         )
 
     def _sources(self, call: Call) -> Mapping[str, dict[str, Any]]:
-        """Return the origins of a call's values by path, except of values that a person edited."""
+        """Return the origin of each value in a call's arguments, by the value's path.
+
+        Values that a person edited are left out.
+        """
         sources = self._flows.sources(call.arguments)
         return {path: item for path, item in sources.items() if root_of(path) not in call.edited}
 

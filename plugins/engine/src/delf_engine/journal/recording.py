@@ -371,7 +371,7 @@ class Recording:
         recorded_call.decision = None
 
     def _add_decision(self, event: ev.ApprovalDecided) -> None:
-        """Add a decision to the script or to the call whose request the decision answers."""
+        """Add a decision to the recorded script or call about which a person was asked."""
         script = self._script_by_request.get(event.request_id)
         if script is not None:
             script.decision = event

@@ -114,7 +114,7 @@ class Changes:
             self.record_reading(value, decided_by=result_sources)
 
     def _is_unknown(self, value: ast.expr) -> bool:
-        """Return whether a value may be any object or function, as an imported name may be."""
+        """Return whether nothing is known of a value, which may then be any object or function."""
         return self._variables.may_be_any_object(root_of(dotted(value)))
 
     def _record_unknown_changes(self, values: Iterable[ast.expr], sources: Sources) -> None:

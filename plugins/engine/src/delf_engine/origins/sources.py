@@ -66,8 +66,8 @@ def sources_of_field(sources: Sources, fields: Sources) -> set[Source]:
 def as_enclosed(sources: Sources) -> set[Source]:
     """Turn the sources of ``record`` into those of ``{"id": record}``.
 
-    Each ``whole result`` becomes an ``enclosed result``, which :func:`sources_of_field` keeps: the
-    field ``id`` is still the whole record.
+    Each ``whole result`` becomes an ``enclosed result``. When a script then reads the field ``id``,
+    :func:`sources_of_field` keeps the source, because this field is still the whole record.
     """
     return {
         Source("enclosed result", source.name) if source.kind == "whole result" else source
