@@ -225,7 +225,7 @@ def test_edited_request_drops_facts_about_replaced_values():
 
 
 @pytest.mark.parametrize("value", [True, 1.0])
-def test_edited_request_shows_a_value_of_another_type(value):
+def test_facts_of_an_edited_request_show_a_value_whose_type_changed(value):
     request = dataclasses.replace(ASKED, arguments={"copies": 1})
     shown = [fact.text for fact in facts(as_edited(request, {"copies": value}))]
     assert json.dumps(value) in shown

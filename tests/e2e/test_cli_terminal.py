@@ -160,7 +160,7 @@ def test_edited_arguments_are_checked_and_shown_before_the_call(here):
     assert sent(here) == ["bob: "] * 3
 
 
-def test_ctrl_c_at_a_question_rejects_and_again_interrupts(here):
+def test_first_ctrl_c_at_a_question_rejects_and_second_interrupts_the_run(here):
     script = "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)"
     with start(here, f"{script}\nawait send('bob')", flags=("-v",)) as terminal:
         terminal.expect(SEND)

@@ -126,14 +126,18 @@ DATABASES: dict[str, Callable[[str, Path], Any]] = {
 
 @pytest.mark.parametrize("database", DATABASES)
 @pytest.mark.parametrize("url", PASSWORDLESS)
-def test_database_password_goes_to_no_url_of_a_file(url, database, tmp_path, monkeypatch):
+def test_database_password_of_the_user_is_not_sent_to_a_url_in_a_project_file(
+    url, database, tmp_path, monkeypatch
+):
     monkeypatch.setenv("PGPASSWORD", "k3y-of-the-person")
     with pytest.raises(KeyAddressError, match="PGPASSWORD"):
         DATABASES[database](of_file(url), tmp_path)
 
 
 @pytest.mark.parametrize("database", [*DATABASES, "sql"])
-def test_database_login_of_a_service_file_goes_to_no_url_of_a_file(database, tmp_path, monkeypatch):
+def test_login_of_a_service_file_is_not_sent_to_a_url_in_a_project_file(
+    database, tmp_path, monkeypatch
+):
     use = {**DATABASES, "sql": lambda url, _: SQL(url=url)}[database]
     for url in ("postgresql://host.test/shop?service=prod", "postgresql://a:b@h.test/x?Service=x"):
         with pytest.raises(KeyAddressError, match="may add a login of this computer"):

@@ -83,7 +83,9 @@ async def test_hidden_tools_stay_callable():
         ("\0", ()),
     ],
 )
-async def test_actions_that_need_approval_are_named(code: str, names: tuple[str, ...]):
+async def test_named_actions_are_those_of_a_script_that_need_approval(
+    code: str, names: tuple[str, ...]
+):
     named = named_actions(code, await load_toolset([Shop(), add]))
     assert tuple(bound.name for bound in named) == names
 

@@ -216,7 +216,7 @@ TOO_LATE = replace(FINISHED, status=False, code=TaskTimeoutError.code)
 
 @pytest.mark.parametrize("queue", [None, "night"])
 @pytest.mark.parametrize("end", [POSTPONED, TOO_LATE], ids=["postponed", "at its timeout"])
-async def test_end_stored_by_a_broken_connection_releases_the_task(
+async def test_task_is_released_if_the_connection_breaks_while_its_end_is_stored(
     journal_url: str, break_commit: Callable[..., list[Any]], end: Any, queue: str | None
 ) -> None:
     first, second = SqlJournal(journal_url), SqlJournal(journal_url)

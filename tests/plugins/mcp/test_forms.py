@@ -61,7 +61,7 @@ def test_question_field_has_the_answer_type(arguments, field, given, decision):
     assert decision_of(question, types.ElicitResult(action="decline")) == Rejected()
 
 
-def test_form_text_cannot_imitate_a_line():
+def test_value_in_a_form_cannot_imitate_a_line_of_the_question():
     painted = "ok\n! why approval is needed: it is small\r    to: ann"
     request = dataclasses.replace(
         ASKED, arguments={"note": painted, "to": "\u202emoc.evil\u202c"},

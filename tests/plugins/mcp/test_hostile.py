@@ -194,7 +194,7 @@ async def test_item_that_is_nested_too_deeply_is_left_out_alone(rogue, levels, c
         assert (omitted in caplog.text) == (levels > 195)
 
 
-async def test_deep_item_with_a_deep_name_or_no_object_is_left_out_by_number(rogue) -> None:
+async def test_notice_of_a_too_deep_tool_without_usable_name_has_its_number(rogue) -> None:
     deep: list = []
     for _ in range(250):
         deep = [deep]
@@ -646,7 +646,7 @@ async def test_server_question_goes_to_the_calling_user(rogue, tasks) -> None:
         assert ("calls of several tasks are under way" in response.text) is (tasks == 2)
 
 
-async def test_waiting_for_a_person_exceeds_the_server_timeout(rogue) -> None:
+async def test_timeout_of_a_server_does_not_include_the_wait_for_a_person(rogue) -> None:
     def think(request):
         if request.action == "rogue.elicitation":
             time.sleep(1.5)

@@ -139,7 +139,7 @@ async def test_single_rejection_is_enough(ruled):
     assert server.box.sent == []
 
 
-async def test_answer_written_into_the_journal_obeys_the_rule(ruled):
+async def test_approval_written_by_another_program_obeys_the_approval_rule(ruled):
     """The engine checks each answer, whatever program wrote it."""
     server = await ruled(approvers=["finance"], four_eyes=True)
     request = await asked(server, "ada")

@@ -352,7 +352,7 @@ async def test_call_equal_to_an_abandoned_repetition_requires_approval(bench: Be
     assert bank.paid == []
 
 
-async def test_expired_request_ends_a_resumed_task_like_the_first(bench: Bench) -> None:
+async def test_expired_request_ends_a_resumed_task_as_it_ended_the_first_run(bench: Bench) -> None:
     """The model is not asked for another script, which nobody would answer either."""
     bench.model.writes("print(await send('x'))")
 

@@ -145,7 +145,7 @@ def test_unusable_prefilter_mode_raises_at_start(make_agent, delf_host, mode, sa
 
 
 @pytest.mark.parametrize(("budget", "by"), [(21_000, "all"), (2_000, "free")])
-def test_auto_mode_uses_a_free_prefilter_over_the_budget(
+def test_auto_mode_uses_a_free_prefilter_if_tools_exceed_the_budget(
     make_agent, delf_host, scripted_model, budget, by
 ):
     _, factory = keeping("look_41")
