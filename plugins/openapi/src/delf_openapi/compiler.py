@@ -27,32 +27,25 @@ _SAFE_METHODS: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
 _IRREVERSIBLE_WORDS: Final = frozenset(
     {"delete", "destroy", "purge", "erase", "wipe", "revoke", "remove"}
 )
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Verbs of operations that change something although their method is GET, as in many older APIs.
-_CHANGING_WORDS: Final = frozenset(
-    {"create", "add", "insert", "update", "edit", "modify", "set", "replace", "write", "save"}
-    | {"send", "post", "put", "patch", "upload", "publish", "submit", "import", "move", "rename"}
-    | {"cancel", "close", "approve", "reject", "confirm", "accept", "decline", "pay", "charge"}
-    | {"refund", "transfer", "withdraw", "subscribe", "unsubscribe", "enable", "disable", "start"}
-    | {"activate", "deactivate", "stop", "restart", "reboot", "shutdown", "reset", "execute"}
-    | {
-        "trigger",
-        "invoke",
-        "ban",
-        "block",
-        "kick",
-        "lock",
-        "unlock",
-        "archive",
-        "restore",
-        "logout",
-    }
-    | {"register", "deregister", "assign", "unassign", "grant", "clear", "drop", "truncate", "kill"}
-    | {"terminate", "rotate"}
+_CHANGING_WORDS: Final = _words(
+    "create add insert update edit modify set replace write save send post put patch upload "
+    "publish submit import move rename cancel close approve reject confirm accept decline pay "
+    "charge refund transfer withdraw subscribe unsubscribe enable disable activate deactivate "
+    "start stop restart reboot shutdown reset execute trigger invoke ban block kick lock unlock "
+    "archive restore logout register deregister assign unassign grant clear drop truncate kill "
+    "terminate rotate"
 )
 # Words beside which the words above are nouns, as in ``get_refund``.
-_READING_WORDS: Final = frozenset(
-    {"get", "list", "read", "retrieve", "find", "search", "query", "count", "fetch", "show", "view"}
-    | {"lookup", "describe", "browse", "download", "export", "check", "preview", "is", "has"}
+_READING_WORDS: Final = _words(
+    "get list read retrieve find search query count fetch show view lookup describe browse "
+    "download export check preview is has"
 )
 # Parameters whose value is the method that the service really performs.
 _METHOD_PARAMETERS: Final = frozenset(

@@ -361,9 +361,9 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 class _DateMeta(abc.ABCMeta):
     """The metaclass of the replacements for ``date`` and ``datetime``.
 
-    A script gets subclasses in place of ``datetime.date`` and ``datetime.datetime``, but modules in
-    C go on creating instances of the original types. With this metaclass, ``isinstance(value,
-    date)`` is True for both in scripts. A class that a script derives has only its own instances.
+    In scripts, subclasses replace ``datetime.date`` and ``datetime.datetime``. Modules in C go on
+    creating instances of the original types. With this metaclass, ``isinstance(value, date)`` is
+    True for both in scripts. A class that a script derives has only its own instances.
     """
 
     def _real_type(cls) -> type | None:
