@@ -124,15 +124,16 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         config: An ``AgentConfig``, whose fields the keywords override; the model's name; or a list
             of tools.
         tools: Connections, ``@tool`` functions, or plain functions.
-        chat: A conversation to continue: a ``Chat``, its options, or True for one in memory.
+        chat: The conversation to continue: a ``Chat``, the options of a ``Chat``, or True for a
+            conversation in memory.
         memory: A store of facts that are recalled for each task, or the name of a store.
         strategy: A strategy object, or the name of a strategy.
-        on_confirm: Called for calls that need approval; returns True, False, or None to leave it to
-            the next channel. Plain or async.
+        on_confirm: Called for calls that need approval; returns True, False, or None to leave the
+            call to the next channel. Plain or async.
         on_ask: Called for questions of scripts; returns the answer, or None to leave the question
             to the next channel. Plain or async.
         output: The type of the answers, if not text: a pydantic model, a dataclass, a TypedDict, or
-            a JSON Schema. ``response.value`` is the object.
+            a JSON Schema. ``response.value`` is then the answer as an object of this type.
         host: The plugins; all installed ones when omitted.
         project: A project, whose settings apply where options are omitted, and whose plugins and
             environment variables the agent uses; :meth:`from_project` finds a project.
@@ -383,7 +384,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         await self._runtime_loop.astop(keep_resumable=keep_resumable)
 
     async def acheck(self) -> tuple[str, ...]:
-        """Check that a task could start, without asking a model; raise ``DelfError`` otherwise.
+        """Check that a task could start; raise ``DelfError`` if not. No model is asked.
 
         Returns:
             Warnings about connections and packages that do not prevent tasks.
@@ -839,8 +840,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             response: A note for the journal.
             remember: Let later calls pass without a question: in this ``task``, or in all tasks
                 ``until_revoked``.
-            covers: With ``remember``, the calls that pass: a ``call`` with the same arguments, or
-                the ``action``.
+            covers: With ``remember``, the calls that pass: ``call`` for calls with the same
+                arguments, ``action`` for all calls of the action.
 
         Raises:
             UnknownRequestError: If the request is not pending.
@@ -860,7 +861,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         self._decide(request_id, Rejected(reason=reason))
 
     def request_changes(self, request_id: str, reason: str) -> None:
-        """Return a call or script to the model, which plans again with a person's wish.
+        """Send a call or script back to the model, with the changes that a person wants.
 
         Raises ``DelfError`` if no model works on the task; the request then stays pending.
 
@@ -891,7 +892,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
         Args:
             request_id: The id from :meth:`get_pending_approvals`.
-            answer: The answer, or a text with the same meaning, such as ``yes``.
+            answer: The answer, or a text that means the answer, such as ``"yes"`` for True.
 
         Raises:
             UnknownRequestError: If the question is not pending.
@@ -1078,7 +1079,9 @@ def _check_callback(option: str, callback: object) -> None:
 
 
 def keep_cancelled_tasks_resumable(agent: Agent[Any]) -> None:
-    """Do not journal the end of tasks that are cancelled from now on: any process can resume them.
+    """Keep tasks resumable by any process although they are cancelled from now on.
+
+    The journal then does not record the end of a cancelled task.
 
     Call this function on the agent's event loop. To cancel the tasks as well, call
     :meth:`Agent.astop` with ``keep_resumable``.

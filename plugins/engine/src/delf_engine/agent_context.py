@@ -82,7 +82,7 @@ class AgentContext:
         config: AgentConfig | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Return the context of a project; without a project, that of the working directory.
+        """Return the context of a project; without a project, the working directory's context.
 
         Args:
             project: The project.

@@ -56,9 +56,10 @@ class BoundAction:
         return hashlib.sha256(dumps(content)).hexdigest()
 
     def trust_of(self, arguments: Mapping[str, Any]) -> Trust | Mapping[str, Trust] | None:
-        """Return the trust of a call's result, if the connection derives it from the arguments.
+        """Return the trust of a call's result that the connection derives from the arguments.
 
-        None if the connection does not, or if the user has set one trust for all of its results.
+        None if the connection does not derive a trust, or if the user has set one trust for all
+        results of the connection.
         """
         connection = self.connection
         # The user may have set one trust for all results of the connection.

@@ -196,7 +196,7 @@ def _result_text(result: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The state of a task at the time of a request.
+    """The state of a task at the time of a request for approval.
 
     Args:
         script: The number of the running script; 0 if the strategy itself makes the call.

@@ -72,10 +72,13 @@ LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
 
 
 def llm_config(value: Any) -> Any:
-    """Convert a model's name or table to a configuration; return other values unchanged.
+    """Convert a model's name or table, or a list of these, to a configuration.
+
+    Return any other value unchanged.
 
     Raises:
-        ModelConfigurationError: For a table with an unknown or missing key, or a wrong type.
+        ModelConfigurationError: For a table with an unknown or missing key, or a wrong type, and
+            for a list with an item that is no model.
     """
     if isinstance(value, str):
         return as_llm_config(value)
@@ -191,7 +194,7 @@ def _check_llm_value(key: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class InProject:
-    """Annotates a field that is shown to people before they trust a project's file that sets it.
+    """Annotates a field whose value in a project's file people see before they trust the file.
 
     Args:
         effect: The effect of the value: ``ask`` chooses a model, ``instruct`` gives a model

@@ -46,15 +46,15 @@ class Embedders:
         self._embedders: dict[str, _Batched] = {}
 
     def get(self, name: str | None = None) -> Embedder:
-        """Return the embedder of a name.
+        """Return an embedder, by its name or by the name of its model.
 
         Args:
             name: The name of a model that an embedder plugin serves, or the name of the plugin.
                 None for the agent's configured embedder.
 
         Raises:
-            PluginError: If no plugin serves the name, or no name is given and there are several
-                embedders.
+            PluginError: If no plugin serves the name, or if no name is given or configured and not
+                exactly one embedder is installed.
         """
         embedder_name = name or self._default or self._only_embedder()
         with self._lock:

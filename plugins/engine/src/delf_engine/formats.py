@@ -35,8 +35,8 @@ class Formats:
     def factory(self, ending: str) -> FormatFactory | None:
         """Return the import location of the format that reads files with an ending.
 
-        A confined child process creates the format from this location, because a file may be a
-        stranger's. The result is None if no plugin reads such files.
+        A confined child process creates the format from this location, because the file may come
+        from a stranger. None if no plugin reads files with the ending.
         """
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         if not matching_specs:

@@ -360,7 +360,7 @@ class TaskHost:
     def _script_running(self) -> Generator[None]:
         """Refuse calls of the strategy while the block asks about a script and runs the script.
 
-        Note the error if the block has to leave the task unfinished.
+        If the block has to leave the task unfinished, keep its error in ``stopped``.
         """
         self._is_script_running = True
         try:
@@ -418,9 +418,9 @@ class TaskHost:
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
         """Return a failure for a script that certainly exceeds a limit; None for other scripts.
 
-        Check before a person is asked to approve the script. A resumed task uses the result that
-        the first check recorded: the script's own child tasks may have used up the limit since
-        then, and a new check would refuse the script because of them.
+        Called before a person is asked to approve the script. A resumed task uses the recorded
+        result of the first check. A new check would count the child tasks that the script itself
+        has started since then, and might refuse the script.
 
         Args:
             code: The script.

@@ -114,13 +114,13 @@ class OutputFolder:
         return parent
 
     def _put(self, temporary: Path, path: Path, existing_path: str | None) -> Path:
-        """Move a written file to its final path, or to ``name-2.txt`` if that is taken.
+        """Move a written file to its final path, or to ``name-2.txt`` if the path is taken.
 
         Args:
             temporary: The written file.
             path: The wanted path.
-            existing_path: The path at which the task has already written this file, if any; it is
-                replaced.
+            existing_path: The path at which the task has already written this file, if any. The
+                file there is replaced.
 
         Returns:
             The path of the moved file.

@@ -72,8 +72,9 @@ class Closing:
     Args:
         parts: Objects of plugins, by the names that error messages use for them.
         closers: Functions that close further objects, with a time limit for each object.
-        shared: Functions that close the objects which the others use until they are closed
-            themselves, such as the journal, from which a channel reads how its requests ended.
+        shared: Functions that close shared objects after all other objects, which use the shared
+            objects until their own end. For example, a channel that is closed reads from the
+            journal how its requests ended.
     """
 
     parts: dict[str, object]
@@ -427,9 +428,9 @@ def _check_plugins(agent: AgentParts) -> None:
 
 
 def _plugin(agent: AgentParts, closing: Closing, kind: type[Spec], name: str) -> Any:
-    """Return an object of a plugin, which is made once for each agent.
+    """Return a plugin's object; create the object on first use.
 
-    All such objects are in ``closing.parts``, because they are closed when the agent stops.
+    The object is stored in ``closing.parts``, so that it is closed when the agent stops.
     """
     part = f"the {kind.kind} {name!r}"
     if part not in closing.parts:

@@ -181,9 +181,10 @@ class Runtime:
                 yield
 
     def _permit_of_caller(self) -> Permit | None:
-        """Return the permit of this agent's task that is calling; None if no such task is calling.
+        """Return the permit of the task that calls this method; None without such a task.
 
-        The call may be indirect: the task may have started a task of another agent, which calls.
+        The call may be indirect: a task of this agent may have started a task of another agent, and
+        the other task calls.
         """
         callers = Permit.of_callers()
         return next((each for each in callers if each.permits is self._task_permits), None)

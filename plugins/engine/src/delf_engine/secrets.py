@@ -143,9 +143,9 @@ def secrets_of_settings(settings: Any) -> Iterator[str]:
 def without_secrets(settings: Any) -> Any:
     """Return a connection's settings as plain data without secrets.
 
-    A remembered approval is bound to the result: an approval for one server must not hold for
-    another, but must hold after a change of the password. A URL with secrets is reduced to host and
-    path.
+    A URL with secrets is reduced to host and path. A remembered approval is bound to the returned
+    data: an approval for one server does not hold for another server, but still holds after a
+    change of the password.
     """
     if settings is None or isinstance(settings, (str, int, float)):
         return settings  # a setting that is a secret has a type for secrets

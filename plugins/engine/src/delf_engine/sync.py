@@ -277,7 +277,7 @@ def _wait_for_clean_up(
 
 
 class _BoundRuntime:
-    """A runtime and the event loop that it works on, from its start to its stop.
+    """A runtime, from its start to its stop, and the event loop that the runtime works on.
 
     Args:
         make: Creates a started runtime.

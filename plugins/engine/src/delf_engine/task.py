@@ -67,7 +67,8 @@ class ChildOptions:
         worker: The name of the child's worker.
         ledger: The ledger with the child's budget; the agent's when None.
         check: Checks an answer, and returns the mistake in it, if any.
-        trust: ``own`` if all arguments of the parent's call are ``own``, else ``outside``.
+        trust: The trust of the task's text: ``own`` if the text comes only from arguments of the
+            parent's call, and all these arguments are ``own``; else ``outside``.
     """
 
     parent: str

@@ -191,7 +191,7 @@ class Toolset:
         """Return the action that a call names.
 
         Args:
-            connection: The name of the connection, or the function.
+            connection: The name of the connection, or of a plain function.
             method: The name of the method; empty for a function.
 
         Raises:
@@ -486,7 +486,7 @@ def check_variable_names(variables: Iterable[str], tools: Toolset) -> None:
     """Check that the variables of a task hide no tool, and nothing else that scripts need.
 
     Raises:
-        ConfigurationError: If they do; the message names the first such variable.
+        ConfigurationError: If a variable hides a needed name; the message names the variable.
     """
     tool_names = {name.partition(".")[0] for name in tools.known_names}
     for name in variables:

@@ -14,7 +14,7 @@ from delf_engine.toolset import load_toolset
 async def check_watched_call(connections: Sequence[ConnectionLike], text: str) -> None:
     """Check that a schedule can repeat a call in order to find new items.
 
-    Nobody is asked about these calls, so the call must only read, and need no approval.
+    Nobody is asked about the repeated calls. So the call must only read, and need no approval.
 
     Args:
         connections: The connections of the agent that makes the call.

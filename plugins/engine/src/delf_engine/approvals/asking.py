@@ -172,7 +172,7 @@ class Asking:
     async def _ask_channel(self, channel: NamedChannel) -> None:
         """Ask a channel, and pass on its answer.
 
-        A channel that fails, or whose answer is no decision, is skipped: if no channel answers, the
+        A channel that fails, or whose answer is no decision, is skipped. If no channel answers, the
         call is rejected.
         """
         try:

@@ -114,7 +114,7 @@ def unanswered(*, abandoned: bool) -> Answer:
     """Return the answer that closes a request whose call was cancelled before anybody answered.
 
     Args:
-        abandoned: Whether the script abandoned the call; otherwise its sandbox died.
+        abandoned: True if the script abandoned the call; False if the script's sandbox died.
     """
     source: DecisionSource = "abandoned" if abandoned else "sandbox_died"
     return Answer.given(Cancelled(), source, "script")

@@ -40,8 +40,8 @@ class TaskFlows:
 
     Args:
         origins: Finds where the values of calls came from.
-        request_outline: Asks a model for an outline: the calls that the user's words ask for. It
-            receives the texts that the user wants the agent to obey, such as a file with
+        request_outline: Asks a model for an outline: the calls that the user's words ask for. Its
+            argument are the texts that the user wants the agent to obey, such as a file with
             instructions.
         log: The task's events.
         allowed_flows: Data flows that need no review, from the settings, such as
@@ -150,7 +150,7 @@ class TaskFlows:
         return reason
 
     async def _extend_outline(self) -> bool:
-        """Ask the model to extend the outline; return whether the outline has further answers now.
+        """Ask the model to extend the outline; return whether the outline has been extended.
 
         If a concurrent call of this method has extended the outline, the model is not asked again.
         """
@@ -219,11 +219,12 @@ class _Suspect:
         """Return why a person should notice the call; None if there is no such reason.
 
         If the author of the call has read no untrusted data, or if the call has no values, return
-        the reason of :meth:`reason_to_review`. Otherwise, return the first of these:
+        the reason of :meth:`reason_to_review`. Otherwise, the first of these applies:
 
-        - a value that occurs in untrusted data
-        - a value that occurs nowhere, because the script computed the value
-        - the reason of :meth:`reason_to_review`, if the values have more parts than are looked for
+        - A value occurs in untrusted data.
+        - A value occurs nowhere, because the script computed the value.
+        - The values have too many parts to search for all of them: return the reason of
+          :meth:`reason_to_review`.
         """
         # A call without values has no origins to look at. If the call's author has read no
         # untrusted data, reason_to_review() already looks only at the origins of the values.
@@ -254,10 +255,9 @@ class _Suspect:
         return ((path, part) for path in paths for part in parts_of(self.text_by_path[path]))
 
     def _origins_of_values(self, paths: Sequence[str]) -> Iterator[tuple[str, Origin]]:
-        """Yield the path and origin of each value, and of each part of a value that others wrote.
+        """Yield the path and origin of each value, and of parts found in untrusted data.
 
-        The parts are literals, such as quoted texts, and words, such as ``DELETE``. A part whose
-        origin is not untrusted data is left out.
+        Parts of a value are literals, such as quoted texts, and words, such as ``DELETE``.
         """
         for path in paths:
             text = self.text_by_path[path]
@@ -272,10 +272,10 @@ class _Suspect:
                 yield path, replace(origin, is_part=True, is_mixed=True)
 
     def _origin_of(self, text: str, *, can_be_by_chance: bool) -> Origin:
-        """Return the origin of a value or of a part of it.
+        """Return the origin of a value, or of a part of a value.
 
-        A text of unknown origin, or from the script, is also searched as whole words in texts that
-        others wrote, unless ``can_be_by_chance`` is true.
+        A text from the script or of unknown origin may still be a stranger's. So the texts that
+        others wrote are searched for it as whole words, unless ``can_be_by_chance`` is true.
         """
         origin = self.origins.find(text)
         if origin.kind in ("script", "unknown") and not can_be_by_chance:
@@ -352,8 +352,8 @@ class _Suspect:
     def _has_only_content_names(self) -> bool:
         """True if the names of all arguments look like content, as in ``note(title, text)``.
 
-        False if the action declares which parameters are content, or which parameters decide its
-        effect: the names do not matter then.
+        False if the action itself declares which of its parameters are content, or which of them
+        decide the effect of a call. The names do not matter then.
         """
         action = self.bound.action
         if action.sinks is not None or action.contents is not None:
@@ -434,9 +434,9 @@ class _Suspect:
         return any(_is_flow_allowed(flow, rule) for rule in self.rules)
 
     def _is_computed_from(self, path: str, origin: Origin) -> bool:
-        """Return whether the script computes a value only from constants and an origin's field.
+        """Return whether the script computes a value only from constants and the origin's field.
 
-        Otherwise the value, such as ``a@b.de,c@d.de``, may have a part from elsewhere.
+        If not, a part of the value may be from elsewhere, as in ``a@b.de,c@d.de``.
         """
         sources = self.origins.untrusted_sources(self.bound.name, path, self.line)
         fields = {Source("field", name) for name in names_in(origin.path)}
@@ -514,7 +514,7 @@ class _Suspect:
     def _admit_or_reason(self, planned_count: int) -> str | None:
         """Admit and count the call, and return None; otherwise return why the call is not admitted.
 
-        An equal call is admitted ``planned_count`` times.
+        At most ``planned_count`` equal calls are admitted.
         """
         is_admitted = self.origins.outline.admit_call(
             self.bound.name, self.arguments, self._is_content, planned_count

@@ -45,8 +45,8 @@ class Case:
 
     Args:
         key: The id of the case within the task.
-        make_request: Makes the request about the case that a person is shown. Its fields ``flow``
-            and ``rule`` are filled in later.
+        make_request: Makes the request to show to a person. The fields ``flow`` and ``rule`` of the
+            request are filled in later.
         call: The call; None for a whole script.
         verdict: The result of the connection's check of the call.
         outcome_unknown: Whether the call was begun before, so that approving repeats the call.
@@ -283,10 +283,11 @@ class FlowsJudge:
         self._worker = worker
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Let a person decide about a call with a suspicious data flow, even if it was approved.
+        """Let a person decide about a call with a suspicious data flow.
 
-        With ``flows = "deny"``, the call is denied instead; with ``flows = "show"``, the flow is
-        only shown to people who are asked anyway.
+        The person is asked even if an earlier judge has approved the call. With ``flows = "deny"``,
+        the call is denied instead. With ``flows = "show"``, the flow is only shown to people who
+        are asked anyway.
         """
         call = case.call
         if call is None or self._flows is None:

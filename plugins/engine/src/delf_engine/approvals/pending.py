@@ -154,7 +154,7 @@ class PendingRequests:
             digest: The digest of the call that the person saw, for an answer from another process.
 
         Raises:
-            UnknownRequestError: If the request is not pending; the message says how it was decided.
+            UnknownRequestError: If the request is not pending; the message has the decision.
             DelfError: If the answer is of the wrong kind for the request.
         """
         with self._lock:

@@ -499,7 +499,9 @@ def _file_sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str
 def _applicable_record(
     request: ApprovalRequest, recorded_request: RecordedRequest
 ) -> RecordedRequest:
-    """Return the recorded request and decision about a script, each None if it does not apply.
+    """Return the recorded request and decision about a script, as far as they still apply.
+
+    None takes the place of a request or a decision that does not apply.
 
     Args:
         request: The request for the script now.
@@ -521,8 +523,8 @@ def _applicable_record(
 def _is_policy_pending(
     request_event: ApprovalRequested, decision_event: ApprovalDecided | None
 ) -> bool:
-    """Return whether a request that the policy decides was recorded without its decision.
+    """Return whether the policy was to decide a recorded request, but no decision is recorded.
 
-    The earlier process then ended between the two events.
+    The earlier process then ended between the request and the decision.
     """
     return request_event.by_policy and decision_event is None

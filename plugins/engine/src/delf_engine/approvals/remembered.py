@@ -86,10 +86,10 @@ class RememberedDecisions:
         return tuple(rules)
 
     async def _stored_decisions(self) -> Sequence[RememberedDecision]:
-        """Return the journal's decisions that apply to this task; empty if it cannot be read.
+        """Return the decisions in the journal that apply to this task.
 
         A decision applies if it was made in this task, or if its ``user`` and ``project`` are those
-        of this task's user and folder.
+        of this task's user and folder. Empty if the journal cannot be read.
         """
         if not isinstance(self._journal, SupportsRemembered):
             return ()

@@ -146,9 +146,9 @@ class ChildTasks:
         return batch.problem
 
     def _decide_batch(self, batch: _Batch) -> None:
-        """Keep a place for a child task for each of the calls that were made at the same time.
+        """Keep a place for a child task for each call of a batch.
 
-        If the task may not start that many more children, set ``batch.problem`` instead.
+        If the task may not start so many more children, keep no place, and set ``batch.problem``.
         """
         call_count = len(batch.call_numbers)
         remaining = self.remaining - len(self._calls_with_place)

@@ -492,10 +492,10 @@ class Gate:
     async def _repeat_or_ask(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
         """Repeat a call that an earlier process began and did not end, or ask a person first.
 
-        A call that works in child tasks is repeated without a question, if its arguments could be
-        restored: its child tasks continue. A person decides about any other call. Even an approved
-        call is not repeated if its arguments could not be restored, or if the connection's check
-        refuses the call.
+        A call that works in child tasks is repeated without a question, because its child tasks
+        continue. A person decides about any other call, and about a call whose arguments could not
+        be restored. Even an approved call is not repeated if its arguments could not be restored,
+        or if the connection's check refuses the call.
         """
         obstacle = self._restore_edited_arguments(call, recorded_call)
         recorded_children = self._contexts.children.recorded_children(call.number)
@@ -526,7 +526,7 @@ class Gate:
         """Give a repeated call the arguments that a person had edited, if any.
 
         Returns:
-            None if the call can be made with its arguments; otherwise the reason why not.
+            None if the call can be made with these arguments; otherwise the reason why not.
         """
         misfit = None
         start = recorded_call.edited_start
@@ -803,12 +803,12 @@ def _needs_second_check(answer: Answer, verdict: Allowed | NeedsApproval) -> boo
 def _is_still_approved(
     answer: Answer, shown: Allowed | NeedsApproval, now: Allowed | NeedsApproval
 ) -> bool:
-    """Return whether an approval covers the call as it is after the second check.
+    """Return whether an approval still covers a call that was checked again after the answer.
 
     Args:
         answer: The answer, which approved or edited the call.
-        shown: The verdict before the question, with the preview that the person saw.
-        now: The verdict after the answer.
+        shown: The verdict of the check before the question, with the preview that the person saw.
+        now: The verdict of the check after the answer.
     """
     is_basis_same = now.basis == shown.basis  # the state from which the preview was made
     is_preview_same = now.digest == shown.digest

@@ -173,7 +173,8 @@ class CallMaker:
     ) -> CallAnswer:
         """Record a call whose tool raised ``ToolException``; return the answer for the script.
 
-        The action's ``handle_error`` converts the exception to a text; without it the call fails.
+        The action's ``handle_error`` converts the exception to a text. An action without
+        ``handle_error`` fails.
         """
         handler = call.bound.action.handle_error
         if handler is None:

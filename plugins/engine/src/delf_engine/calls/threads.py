@@ -42,7 +42,7 @@ class ToolThreads:
         for the function all the same; only a second cancellation ends the wait.
 
         Args:
-            function: The function, called without arguments. An exception of it is raised here.
+            function: Called without arguments. An exception of the function is raised here.
             abandoned: Returns True if the script does not wait for the function any more. Then the
                 first cancellation ends the wait.
 

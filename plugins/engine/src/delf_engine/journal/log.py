@@ -72,7 +72,7 @@ class TaskLog:
         journal: The journal; None if events are not kept.
         listeners: Functions called with each event after the journal has stored it.
         redactor: Redacts secrets in events.
-        replay: The replay of a resumed task; events that it finds recorded are not written again.
+        replay: The replay of a resumed task. Recorded events are not written again.
     """
 
     def __init__(
@@ -167,10 +167,11 @@ class TaskLog:
             fields: The fields of the event, except task, sequence number and time, which are added.
 
         Raises:
-            TaskLeftError: If the task has already ended in this process.
-            UnrecordedEventError: If the journal fails, or has failed earlier, to store an event
-                without which the task cannot go on.
-            DelfError: If the journal does not store another event.
+            TaskLeftError: If the task has already ended in this process, or only outcomes are
+                accepted.
+            UnrecordedEventError: If the task cannot go on without the event, and the journal does
+                not store the event or has failed to store an earlier one.
+            DelfError: If the journal does not store an event without which the task can go on.
         """
         if self._is_ended or (self._accepts_only_outcomes and not is_outcome):
             raise self._ended_error(kind)

@@ -87,14 +87,13 @@ class RecordedCall:
         return REDACTED in repr(arguments_of_decision) or REDACTED in repr(arguments_of_start)
 
     def request_for(self, *, outcome_unknown: bool) -> RecordedRequest:
-        """Return a recorded request about the call, and the decision if it is still valid.
+        """Return a recorded request about the call, and the recorded decision on the request.
+
+        Each is None if it is not recorded or does not apply any more.
 
         Args:
             outcome_unknown: True for the request that asks whether to repeat the interrupted call;
                 False for the ordinary request for approval.
-
-        Returns:
-            The request and the decision; both are None if there is no record that still applies.
         """
         if outcome_unknown:
             repeat_decision = self.repeat_decision
@@ -224,9 +223,10 @@ class Recording:
                 self._unmatched[type(event), *key_values] += 1
 
     def match(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Mark an equal recorded event as matched; return False if no unmatched one is left.
+        """Mark an equal recorded event as matched; return False if there is none to mark.
 
-        Events are equal if they have the same type and the same values of the type's key fields.
+        Each recorded event is matched only once. Events are equal if they have the same type and
+        the same values of the type's key fields.
         """
         if not self._unmatched:
             return False
@@ -432,7 +432,7 @@ def _is_answered_by(request: ev.ApprovalRequested | None, decision: ev.ApprovalD
 
 
 def _refusal_key(action: str, error: str | None) -> tuple[Any, ...]:
-    """Return the key with which ``Recording._unmatched`` counts the refusal of an invalid call.
+    """Return the key under which ``Recording._unmatched`` counts refusals of an invalid call.
 
     The key begins with the class of the event, like all keys of this counter.
     """

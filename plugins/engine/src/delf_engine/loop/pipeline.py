@@ -350,7 +350,7 @@ class TaskPipeline:
         return awaited_in_events or calls or self._host.scripts.waiting_for or strategy
 
     async def _answer_with_refusal(self, error: ToolException) -> str | DelfError:
-        """Return an answer that ends with a tool's refusal, if that is a valid answer.
+        """Return the output with a tool's refusal at its end, if this is a valid answer.
 
         Return the error if the last script failed for another reason, or if the answer does not
         have the type that the task requires.

@@ -56,10 +56,10 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
 
 
 async def _run_setup(connection: SupportsSetup, ask: SetupAsk) -> bool:
-    """Call ``setup`` within this coroutine, so that all of it runs in the coroutine's context.
+    """Call ``setup`` within this coroutine, so that all of ``setup`` runs in this context.
 
-    If ``setup`` is a plain function that returns an awaitable, a call outside of the coroutine
-    would run the function itself in the caller's context.
+    ``setup`` may be a plain function that returns an awaitable. Outside of this coroutine, the
+    function itself would run in the caller's context, and only the awaitable in this one.
     """
     return await connection.setup(ask)
 

@@ -297,7 +297,7 @@ class ModelClient:
         return price.cost(counted_usage) + reply.fees_usd
 
     async def _published_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
-        """Return the provider's price for a model; None if unknown and no budget forbids the call.
+        """Return the provider's price for a model; None if the price is unknown.
 
         Raises:
             BudgetExceededError: If a budget is exhausted, or if the price is unknown and a budget
@@ -428,7 +428,7 @@ class ModelClient:
             config: The model.
             request: The request.
             streaming: The session to use, and the receivers of the pieces.
-            received_pieces: A list to which the text outside of calls is appended.
+            received_pieces: A list to which the answer's text, without tool calls, is appended.
         """
         # Answers to the model calls that a script makes are not shown to people.
         is_watched = self.stream and request.purpose != "call"

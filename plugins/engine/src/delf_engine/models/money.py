@@ -279,7 +279,9 @@ class Ledger:
         return self.budget_usd - self.cost_usd
 
     def _amount_to_reserve(self, estimate: Estimate) -> float:
-        """Return the amount to reserve for a call: its maximum cost, or all that remains if less.
+        """Return the amount to reserve for a call: its maximum cost, or the rest of the budget.
+
+        The rest of the budget is reserved if it is less than the maximum cost.
 
         Raises:
             BudgetExceededError: If the expected cost exceeds the remaining budget.
@@ -304,9 +306,9 @@ class Ledger:
             self.outer_ledger.add(usage, cost_usd, task_id)
 
     def _count(self, usage: Usage, cost_usd: float | None, task_id: str) -> None:
-        """Add the tokens and cost of a model call to the totals, and the cost to a task's cost.
+        """Add the tokens and cost of a model call to the totals, and the cost to its task.
 
-        The call of a child task counts for the outermost parent task.
+        The cost of a child task's call is added to the outermost parent task.
         """
         with self._lock:
             paying_task = self._paying_task_by_child.get(task_id, task_id)

@@ -79,7 +79,7 @@ class Changes:
             self._variables.record_change(name, sources, is_part_changed=is_part_changed)
 
     def record_reading(self, node: ast.expr, *, decided_by: Sources = frozenset()) -> None:
-        """Record that a script reads an object: the reading changes an iterator or defaultdict.
+        """Record that a script reads an object, which changes an iterator or a defaultdict.
 
         Args:
             node: The expression of the object.

@@ -398,7 +398,7 @@ class Origins:
         return self._analysed_scripts.sources(action, path, line)
 
     def untrusted_sources(self, action: str, path: str, line: int | None) -> Sources | None:
-        """Return the sources of an argument that may contain data of others.
+        """Return those sources of an argument that may contain data of other people.
 
         Return None if the script does not show where the argument comes from.
         """
@@ -485,7 +485,8 @@ class Origins:
         """Find a value as whole words in the texts that others wrote; return None if not found.
 
         Unlike :meth:`find`, this also finds a short value within a longer text. The descriptions of
-        connections are not searched: nearly every call has words of them, such as names of tables.
+        connections are not searched, because nearly every call has words from these, such as the
+        names of tables.
         """
         letters = letters_and_digits(text)
         for call in self._possible_source_calls(text):

@@ -204,8 +204,8 @@ class Results:
     def is_only_in_user_data(self, value: str, fields: Iterable[str]) -> bool:
         """Return whether a value is in the results, and only in data that the user wrote.
 
-        The result is also False if other people wrote any of the fields that the script reads,
-        whatever these fields contain.
+        If other people wrote one of the fields that the script reads, return False, whatever the
+        field contains.
 
         Args:
             value: The normalized value.
@@ -247,8 +247,8 @@ def _trust_of_field(trust_by_field: Mapping[str, Trust], name: str) -> Trust:
 def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
     """Find a text, or else a part of the text, in the results of calls.
 
-    The parts that are tried are those that :func:`pieces_of` yields. Return None if nothing is
-    found, or if the text is very short.
+    :func:`pieces_of` yields the parts. Return None if nothing is found, or if the text is very
+    short.
     """
     searched_text = letters_and_digits(text)
     if len(searched_text) < _MIN_SEARCHED_LENGTH:

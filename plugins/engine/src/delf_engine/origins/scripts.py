@@ -47,8 +47,8 @@ _MAX_PASSES: Final = 30
 class Scripts:
     """Data flow analysis of a task's scripts: which action results flow into which arguments.
 
-    A script is analysed only if its author, the model or the user who saved a routine, had read no
-    untrusted data before writing the script. The scripts share their variables.
+    The author of a script is the model, or the user who saved a routine. A script is analysed only
+    if its author had read no untrusted data before writing it. The scripts share their variables.
 
     Args:
         parameters_of: Returns the parameter names of an action; None if there is no such action.

@@ -271,8 +271,8 @@ def _has_content_name(path: str) -> bool:
 def _is_machine_data(text: str) -> bool:
     """Return whether each non-empty line is one piece of data for machines, such as ``id=7``.
 
-    A line of machine data has no blanks, but a digit or a mark such as ``/`` or ``@``. Return False
-    if all lines are empty.
+    A line of machine data has no blanks, and has a digit or a mark such as ``/`` or ``@``. Return
+    False if all lines are empty.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:

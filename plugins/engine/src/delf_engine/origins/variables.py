@@ -139,7 +139,7 @@ class Variables:
             self.add_contained(name, exchanging)
 
     def record_reading(self, name: str, decided_by: Sources) -> None:
-        """Record that a script reads an object: the reading changes an iterator or defaultdict.
+        """Record that a script reads an object, which changes an iterator or a defaultdict.
 
         Args:
             name: The variable that refers to the object.

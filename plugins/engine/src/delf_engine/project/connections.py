@@ -110,7 +110,7 @@ def _create_by_name(
 ) -> Connection:
     """Create the connection that is configured under a name.
 
-    If no connection is configured under the name, it is taken as a connection type, and the
+    If no connection is configured under the name, the name is that of a connection type, and the
     connection has default settings.
     """
     entry = entries.get(name)

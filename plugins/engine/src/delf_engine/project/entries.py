@@ -93,7 +93,7 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         return self.sections[name].leaves()
 
     def _variables(self, name: str) -> dict[str, Any]:
-        """Return the options of a plugin that environment variables override, with the new values.
+        """Return those options of a plugin that environment variables override, with new values.
 
         Only an option that is set in the configuration file is overridden; an option that was set
         elsewhere, such as by ``--set``, keeps its value.

@@ -90,8 +90,8 @@ def read_folder(
         search_start: The folder from which ``delf.toml`` is searched upwards.
         file: The ``delf.toml`` to use instead of searching.
         environ: The environment variables to which paths in settings may refer.
-        host: The plugins; all installed ones when omitted. Files that a plugin declares that it
-            reads need trust, too.
+        host: The plugins; all installed ones when omitted. The files that a plugin declares as its
+            input need trust, too.
 
     Raises:
         ConfigurationError: If a file is not a regular file, is too large, or leads out of the

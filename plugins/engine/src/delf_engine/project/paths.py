@@ -37,8 +37,7 @@ def links_outside(texts: Iterable[str], root: Path) -> dict[str, str]:
         root: The folder, without links in its path.
 
     Returns:
-        A mapping from each such path, relative to the folder, to the place outside to which the
-        path leads.
+        The target outside of the folder for each such path, relative to the folder.
     """
     targets: dict[str, str] = {}
     for text in texts:

@@ -176,8 +176,8 @@ def load_project(
         file: The ``delf.toml`` to use instead of searching.
         trust: True to trust the folder. Otherwise the user must have trusted the folder's files, by
             `delf trust` or ``DELF_TRUST``.
-        host: The plugins; all installed ones when omitted. Files that a plugin declares that it
-            reads need the user's trust, as ``delf.toml`` does.
+        host: The plugins; all installed ones when omitted. The files that a plugin declares as its
+            input need the user's trust, as ``delf.toml`` does.
 
     Raises:
         FolderNotTrustedError: If the folder's files are not trusted.

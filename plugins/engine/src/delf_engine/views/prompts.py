@@ -37,7 +37,7 @@ class Prompt:
         number: The number in the task, from 1.
         model: The model.
         purpose: The purpose of the call.
-        attempt: The number of the attempt at the task that the call is part of, from 1.
+        attempt: The number of the strategy's attempt at a usable answer, from 1.
         at: The Unix time of the call.
         messages: The messages; None if the journal does not keep prompts.
         tools: Names of the offered functions and server-side tools.
