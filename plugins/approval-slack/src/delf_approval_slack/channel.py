@@ -316,17 +316,18 @@ class SlackChannel:
                     )
                 thread = str(posted["ts"])
                 await self._record_message(request.task_id, _THREAD_KEY, thread)
-            if len(self._threads_by_task_id) >= _MAX_THREADS:  # so forget the oldest
+            if len(self._threads_by_task_id) >= _MAX_THREADS:  # forget the oldest thread
                 self._threads_by_task_id.pop(next(iter(self._threads_by_task_id)))
             self._threads_by_task_id[request.task_id] = thread
             return thread
 
     async def _recorded_message_ts(self, task_id: str, subject: str) -> str | None:
-        """Return the timestamp of the newest recorded message; None if the journal has none.
+        """Return the timestamp of a message that the journal records; None if none is found.
 
         Args:
             task_id: The id of the task.
-            subject: The id of the request whose message is wanted, or ``thread``.
+            subject: The id of the request whose message is wanted. With ``_FILES_SUFFIX``, its
+                files; ``thread`` for the first message of the task's thread.
         """
         if self._journal is None:
             return None

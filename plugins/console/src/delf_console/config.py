@@ -220,9 +220,9 @@ def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
 
 
 def _overriding(state: State, file: Path, path: tuple[str, ...]) -> str | None:
-    """Return the place of the value that overrides an agent's setting in a file, if there is one.
+    """Return the origin of an agent's setting if another value overrides the file's value.
 
-    The place is, for example, the name of an environment variable. None if the value in the file
+    The origin is, for example, the name of an environment variable. Return None if the file's value
     applies.
     """
     origin = state.load_project().agent_values.origin(path)

@@ -61,7 +61,7 @@ class _Offer:
     def api_key(self) -> str | None:
         """The setting ``api_key``; None if the provider's own key is used.
 
-        A server with a ``base_url`` gets the value ``NO_KEY``, because it must not get that key.
+        A server with a ``base_url`` gets ``NO_KEY``, so that it never gets the provider's key.
         """
         if self.base_url is not None:  # a server that must not get the provider's key
             return NO_KEY

@@ -416,8 +416,8 @@ def _possible_distributions(module: str, owners: Mapping[str, Sequence[str]]) ->
 def _requirements(distribution: metadata.Distribution) -> set[str]:
     """Return the names of the distributions that a distribution requires.
 
-    Requirements of its extras are included, except extras for tests. The requirements of each
-    required package of delf are included, too, but without those of the package's extras.
+    Requirements of extras are included, except those of extras for tests. If the distribution
+    requires a package of delf, the requirements of the package are included, without its extras.
     """
     from packaging.requirements import Requirement
 
@@ -478,7 +478,7 @@ def _is_plugin(distribution: str) -> bool:
 
 
 def _imported_modules(files: Sequence[Path]) -> set[str]:
-    """Return the modules that the Python files among some files import without condition.
+    """Return the modules that Python files import unconditionally; other files are skipped.
 
     Imports for type checkers and imports inside ``try … except ImportError`` or
     ``with suppress(ImportError)`` are left out.

@@ -27,7 +27,7 @@ class BoundRoutine:
 
         Args:
             timeout: The timeout in seconds.
-            inputs: Values of parameters. Other parameters have their values in the original task.
+            inputs: Values of parameters. The default is the value in the original task.
 
         Raises:
             ConfigurationError: If a parameter is unknown or a value is invalid.

@@ -354,7 +354,7 @@ def _add_test_case(
     """Store a run of a routine as a test case, and return the case's file.
 
     Raises:
-        ConfigurationError: If the run is not done, or the routine now behaves differently.
+        ConfigurationError: If the run did not succeed, or the routine now behaves differently.
     """
     name = call.routine
     if record.state is not TaskState.DONE:

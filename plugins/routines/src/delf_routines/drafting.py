@@ -426,7 +426,9 @@ class _ScriptMerger:
 
 
 class _MergingHost(WholeScriptHost):
-    """A strategy host that runs merged scripts, and fails a script that differs from the record.
+    """A strategy host that runs merged scripts with recorded results.
+
+    A script whose calls or answer differ from the recorded run fails.
 
     Args:
         host: The host of the merging agent.
@@ -444,10 +446,7 @@ class _MergingHost(WholeScriptHost):
         self._case = case
 
     async def run(self, code: str) -> ScriptResult:
-        """Run a script with the recorded results of its calls.
-
-        If the script's calls or answer differ from the recorded run, the outcome is ``Failed``.
-        """
+        """Run a script; the outcome is ``Failed`` if its calls or answer differ from the record."""
         self._recorded.begin()
         result = await super().run(code)
         if not isinstance(result.outcome, Done):

@@ -42,7 +42,9 @@ again where its arguments are the same, and gives what it gave."""
 
 
 class WholeScriptHost:
-    """A strategy host in which each script replaces the script before, and does the whole task.
+    """A strategy host in which each script does the whole task from the beginning.
+
+    With another host, a script continues with the variables of the script before.
 
     Args:
         host: The host of the task.
@@ -77,7 +79,7 @@ class WholeScriptHost:
     def begin(self, rules: str) -> tuple[Message, ...]:
         """Return the first messages of the conversation.
 
-        The last message asks the model to repair the routine; it replaces the task's text.
+        The prompt of this host replaces the last message, which has the task's text.
 
         Args:
             rules: Instructions for the model about its work.

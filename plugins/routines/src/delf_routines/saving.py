@@ -194,9 +194,12 @@ def reads_with_data(events: Iterable[Event]) -> set[str]:
 
 
 class Proposal(NamedTuple):
-    """A proposed routine, and the names of proposed parameters that stay literals.
+    """A proposed routine, and the names of parameters that a person refused.
 
-    A person names them in the argument ``fixed`` of the function that makes the proposal.
+    Args:
+        routine: The routine.
+        kept_literals: The names in the argument ``fixed`` of :func:`propose` for which a parameter
+            was found. The values of these parameters stay literals in the script.
     """
 
     routine: Routine
@@ -614,9 +617,12 @@ def _find_in_f_strings(
 def _replacements_in(
     node: ast.JoinedStr, script: str, fields: Mapping[str, str]
 ) -> Iterator[_Replacement]:
-    """Yield replacements for the words of an f-string that ``fields`` maps to a field.
+    """Yield the replacements of words in an f-string, such as ``Rome`` by ``{city}``.
 
-    An example is the word ``Rome`` with the field ``{city}``.
+    Args:
+        node: The f-string.
+        script: The script.
+        fields: A mapping from word to field.
     """
     segment = ast.get_source_segment(script, node)
     if not fields or segment is None or not _is_single_f_string(segment):

@@ -153,7 +153,7 @@ class DbosQueue:
         """Enqueue a task; idempotent.
 
         Raises:
-            ConfigurationError: If its priority is out of range, or its queue's name is invalid.
+            ConfigurationError: If the task's priority or the name of its queue is invalid.
             ConnectionUnavailableError: If the database does not answer.
         """
         ticket = Ticket.of(task)
@@ -258,7 +258,7 @@ class DbosQueue:
         DBOS's name for this operation is "resume".
 
         Args:
-            workflows: A mapping from workflow id to the name of its queue.
+            workflows: A mapping from workflow id to the name of the workflow's DBOS queue.
         """
 
         def resume(client: DBOSClient) -> None:

@@ -166,7 +166,7 @@ class Runner:
         """Let other runners start workflows at once instead of after this runner's lease.
 
         Args:
-            workflows: A mapping from workflow id to the name of its queue.
+            workflows: A mapping from workflow id to the name of the workflow's DBOS queue.
         """
         try:
             await self._queue.release(workflows)
@@ -581,7 +581,7 @@ class Runner:
         schedule: Mapping[str, Any],
         variables: Mapping[str, Any] | None = None,
     ) -> list[str]:
-        """Submit a task of a schedule, retrying until the journal responds.
+        """Submit a task of a schedule, retrying until the journal and the queue respond.
 
         Args:
             firing_id: The id of the firing.

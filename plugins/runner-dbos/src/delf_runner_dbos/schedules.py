@@ -121,7 +121,7 @@ class DbosSchedules:
                     f"there is a schedule {name!r} already",
                     hint=f"delf schedule remove {shlex.quote(name)}",
                 )
-            # The random text tells this schedule from a later one of the same name.
+            # The random text distinguishes this schedule from a later one of the same name.
             context = {**self._context(schedule, stored_name), "made": secrets.token_hex(8)}
             try:
                 client.create_schedule(
@@ -261,7 +261,9 @@ async def delete_idle_firings(queue: DbosQueue) -> Collection[str]:
 
 
 async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence[str] | None:
-    """Return the digests of the items that a schedule has processed; None before its first firing.
+    """Return the digests of the items that a schedule knows; None before the first firing.
+
+    Items with other digests are new, and each of them starts a task.
 
     Args:
         queue: The DBOS queue.

@@ -44,8 +44,8 @@ class Comparison:
     A schedule makes the call again and again to look for new items.
 
     Args:
-        new: Pairs of digest and item for the new items, newest first.
-        seen: The digests of all known items.
+        new: Pairs of digest and item for the new items, newest first; at most ``_MAX_NEW_ITEMS``.
+        seen: The digests of the items that are not new at the next call.
         note: A message for people; None for no message.
     """
 
@@ -62,7 +62,8 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
         call: The call, such as ``gmail.search(query="is:unread")``.
 
     Raises:
-        ConfigurationError: If the call does not only read, or returns no list.
+        ConfigurationError: If the call is invalid, may change something, or needs approval.
+        ToolExecutionError: If the result of the call has no list of items.
         DelfError: If the call failed.
     """
     await check_watched_call(agent.tools, call)

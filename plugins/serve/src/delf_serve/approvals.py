@@ -69,7 +69,7 @@ class Approvals:
         agent: The agent, whose actions validate edited arguments.
         journal: Returns the journal.
         pending_requests: The requests for which tasks wait.
-        views: Tells the tasks of this project from those of other projects.
+        views: Distinguishes the tasks of this project from those of other projects.
         keys: The users and their rights.
     """
 
@@ -157,6 +157,8 @@ class Approvals:
                 ``page, 192.0.2.1``.
 
         Raises:
+            ProblemError: If the request is unknown, if the person may not make this decision, or if
+                the answer or the arguments do not fit the request.
             UnknownRequestError: If the request is not pending, for example because another decision
                 came first.
             DelfError: If the decision does not fit the request.

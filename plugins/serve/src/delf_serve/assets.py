@@ -33,7 +33,7 @@ _CACHE_FOREVER: Final = "public, max-age=31536000, immutable"
 
 
 def page_file(name: str, if_none_match: str = "", version: str = "") -> Response:
-    """Return a file of the web page as a response, without content if the browser has the file.
+    """Return a file of the web page; a 304 without content if the browser has the file.
 
     Args:
         name: The name of the file.

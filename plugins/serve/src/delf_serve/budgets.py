@@ -158,9 +158,9 @@ class Budgets:
     async def _own_ledger(self, caller: Caller) -> Ledger | None:
         """Return the current ledger of a caller's own budget; None without such a budget.
 
-        The limits of the settings name a person by the plain name, such as ``ann``. The journal
-        stores tasks under ``caller.user``, which stays unique even if another ``ann`` is added
-        later.
+        The limit is found by the plain name, such as ``ann``, as people write names in the
+        settings. The costs are found by ``caller.user``, which the journal stores with each task:
+        ``caller.user`` stays unique even if another ``ann`` is added later.
         """
         if caller.name not in self._limits and EVERYBODY not in self._limits:
             return None
@@ -182,7 +182,7 @@ class Budgets:
         Args:
             ledger_key: The key of the ledger.
             name: The name of the budget: that of a person or a team.
-            users: Returns the users whose tasks count; None if all tasks count.
+            users: A function that returns the users whose tasks count, or None if all tasks count.
         """
         now = datetime.now(UTC)
         begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -202,8 +202,8 @@ class Budgets:
 
         Args:
             since: The earliest start of a task, as Unix time.
-            until: The Unix time before which a task started.
-            users: Returns the users; None for all tasks.
+            until: The Unix time before which a task must have started.
+            users: A function that returns the users, or None for all tasks.
 
         Raises:
             ProblemError: If the journal computes no costs, so that no limit can be enforced.

@@ -225,10 +225,11 @@ def _validate(make: Callable[[], ModelT]) -> ModelT:
 
 
 def _field_name(problem: ErrorDetails) -> str | None:
-    """Return the dotted path of the invalid field in a validation error, or a parameter's name.
+    """Return the name of the invalid field or parameter in a validation error.
 
-    If the error is that no variant of a union fits, return the name of the field that selects the
-    variant. Return None for an error of the whole body.
+    The name of a nested field is a dotted path. If no variant of a union fits, return the name of
+    the field that selects the variant, such as ``decision``. Return None if the whole body is
+    invalid.
     """
     if problem["type"].startswith("union_tag"):
         return str(problem["ctx"]["discriminator"]).strip("'")  # pyright: ignore[reportTypedDictNotRequiredAccess]

@@ -220,7 +220,7 @@ class Notices:
             notice: The notice.
             to: The people who opted in. Each person gets the notice through the channels of their
                 choice.
-            on_sent: Awaited once the notice was delivered.
+            on_sent: Called and awaited once the notice was delivered through any channel.
             to_server_addresses: Whether to send the notice also to the server's own webhook and
                 mail addresses.
         """
@@ -236,12 +236,12 @@ class Notices:
             self.start(self._send_all(ways, notice, on_sent))
 
     def _ways_to(self, person: Person, *, to_server_addresses: bool) -> Iterator[Way]:
-        """Yield a function for each channel through which a person wants notices.
+        """Yield the functions that send a notice to a person, one for each channel they chose.
 
         Args:
             person: The person.
             to_server_addresses: Whether the notice is also mailed to the addresses in the setting
-                ``mail_to``.
+                ``mail_to``. A person with such an address then gets no second mail.
         """
         settings = self._settings
         gets_mail_already = to_server_addresses and person.mail in settings.mail_to
@@ -365,8 +365,8 @@ class WebChannel:
     def use_journal(self, journal: Journal) -> None:
         """Implements :class:`delf.protocols.journal.SupportsJournal`.
 
-        Only a shared journal has people and the notices that they chose. With any other journal,
-        each notice goes to the receivers in the channel's settings.
+        Only a shared journal has people and their choices of notices. With any other journal, each
+        notice goes to the receivers in the channel's settings.
         """
         self._journal = journal if isinstance(journal, SharedJournal) else None
 

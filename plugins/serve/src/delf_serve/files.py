@@ -80,8 +80,8 @@ class Uploads:
     async def _upload_in_progress(self) -> AsyncGenerator[None]:
         """Count an upload as in progress.
 
-        If no other upload is in progress, the used bytes are measured again, without those of
-        failed and removed uploads.
+        If no other upload is in progress, first measure the used bytes again, because earlier
+        uploads may have failed or been removed.
         """
         async with self._counting_lock:
             # Do not measure during another upload, whose unwritten bytes would be missing.

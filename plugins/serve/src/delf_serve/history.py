@@ -113,8 +113,8 @@ async def compare(tasks: Tasks, one: str, other: str, caller: Caller) -> s.Compa
 def _align_lines(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
     """Align the lines of two texts for a side-by-side diff.
 
-    Texts with many repeated lines stay unaligned, because aligning them would take minutes: line 1
-    is beside line 1, line 2 beside line 2, and so on.
+    Texts with many repeated lines stay unaligned, because the alignment would take minutes. Line 1
+    is then beside line 1, line 2 beside line 2, and so on.
     """
     counts = Counter(right)
     equal_pair_count = sum(number * counts[line] for line, number in Counter(left).items())

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class ServerJournal:
-    """Finds the journal of the server's agent, which opens the journal when it starts.
+    """A callable that returns the journal of the server's agent.
 
-    The parts of a server are created before the agent starts, so each part calls this object
-    whenever the part needs the journal.
+    The parts of a server are created before the agent starts and opens the journal. So each part
+    gets this object, and calls the object whenever the part needs the journal.
 
     Args:
         agent: The agent.
@@ -37,9 +37,9 @@ class ServerJournal:
         return self.look_up() if self._journal is None else self._journal
 
     def look_up(self) -> SharedJournal:
-        """Return the journal of the started agent, also to later calls of this object.
+        """Return the started agent's journal, and keep the journal for later calls of this object.
 
-        Each start of an agent makes a new journal.
+        Called after each start of the agent, because each start makes a new journal.
 
         Raises:
             AgentStateError: If the agent is not started.

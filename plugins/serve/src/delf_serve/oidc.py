@@ -89,7 +89,8 @@ class OpenIdConnect:
             given: The query parameters of the redirect.
 
         Raises:
-            ProblemError: If the state differs or the token is invalid.
+            ProblemError: If the redirect's ``state`` is not that of the cookie, if the provider
+                refused the login, or if the token is invalid.
         """
         login = _read_cookie(cookie)
         if login is None or not hmac.compare_digest(

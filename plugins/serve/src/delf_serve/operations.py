@@ -709,9 +709,10 @@ def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.Noti
 
 
 def _is_listed(conversation: str, caller: Caller) -> bool:
-    """Return True if a list of the caller's conversations contains a conversation.
+    """Return True if a conversation belongs in the caller's list of conversations.
 
-    A copy of messages that a client keeps itself is not listed.
+    Some clients keep their conversations themselves, and send all messages with each request. The
+    server's copies of these conversations are not listed.
     """
     return caller.sees(user_of(conversation)) and not is_kept_by_client(conversation)
 
@@ -721,7 +722,7 @@ async def _listed_conversations(
 ) -> list[ConversationRecord]:
     """Load the newest conversations of a caller's list, newest first.
 
-    At least ``wanted_count`` conversations are returned, unless fewer are found.
+    More than ``wanted_count`` conversations may be returned; fewer only if no more are found.
     """
     # The newest conversations may include some that are not listed, such as those of other people.
     count = wanted_count

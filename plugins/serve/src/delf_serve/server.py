@@ -286,7 +286,7 @@ def make_server(
 
 
 def _max_connections(wanted_count: int) -> int:
-    """Return the number of connections that the limit of file descriptors allows.
+    """Return how many of the wanted connections the limit of file descriptors allows.
 
     Args:
         wanted_count: The wanted number of connections.

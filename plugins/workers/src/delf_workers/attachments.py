@@ -148,7 +148,7 @@ def store_content(
 def _free_path(path: Path, number: int) -> Path:
     """Return a path if it is free, else the path with the first free number from ``number`` on.
 
-    For ``a.txt`` and 2, the result is ``a.txt``, ``a-2.txt``, ``a-3.txt``, and so on.
+    For ``a.txt`` and 2, the result is the first free path of ``a.txt``, ``a-2.txt``, ``a-3.txt``, …
     """
     free_path = path
     while free_path.exists():

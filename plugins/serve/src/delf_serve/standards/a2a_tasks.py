@@ -158,8 +158,8 @@ class A2ATasks(RequestHandler):
         """Return the newest tasks, without their answers.
 
         Raises:
-            InvalidParamsError: If the client filters the tasks; a filter that is ignored would give
-                a client tasks of other contexts.
+            InvalidParamsError: If the client sends a filter, because filters are not supported.
+                If a filter were ignored, the client would get tasks of other contexts, too.
         """
         if params.context_id or params.status or params.HasField("status_timestamp_after"):
             raise InvalidParamsError(message="tasks are listed without a filter")

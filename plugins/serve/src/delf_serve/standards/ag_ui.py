@@ -119,7 +119,7 @@ async def _decide_interrupts(call: Call, answers: Sequence[Resume]) -> tuple[str
     A cancelled interrupt rejects its request.
 
     Returns:
-        The id of the task, and the number of the event of the latest request.
+        The id of the task, and the number of the event that recorded the latest of the requests.
     """
     task_id = ""
     after = 0

@@ -494,9 +494,10 @@ async def _requests_named_in(call: Call, text: str) -> list[RequestRecord]:
 
 
 async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
-    """Return the id of the caller's newest task for the latest user message that began a task.
+    """Return the id of the latest task that a user message of the history began.
 
-    Return None if none of the latest user messages began a task.
+    Messages such as ``approve`` began no task. If several tasks of the caller have the text of the
+    message, return the newest task. Return None if no task is found.
     """
     user_messages = [m.content for m in turn.history if m.role == "user"]
     newest_first = user_messages[::-1]

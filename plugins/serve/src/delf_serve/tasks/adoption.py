@@ -45,7 +45,7 @@ class Adoption:
 
     Args:
         journal: Returns the journal.
-        views: Tells the tasks of this project from those of other projects.
+        views: Distinguishes the tasks of this project from those of other projects.
         running: The tasks that run in this process.
         resumer: Continues the tasks.
         end_notices: Notifies people when their tasks end.

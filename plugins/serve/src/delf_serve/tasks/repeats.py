@@ -117,8 +117,8 @@ class Repeats:
         """Start a new task from an event of another task, and return the new task's id.
 
         Raises:
-            ProblemError: If there is no such event, if the model is not available to the caller, or
-                if a budget of the caller is used up.
+            ProblemError: If there is no such event, if the model is not available to the caller, if
+                too many tasks of the caller are open, or if a budget of the caller is used up.
         """
         self._submissions.check_model(wanted.llm)
         record = await self._views.record_by_full_id(task_id, caller)

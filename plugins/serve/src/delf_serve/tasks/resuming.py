@@ -95,9 +95,9 @@ class Resumer:
         await run.wait_for_first_event()
 
     async def _ledger_of_accepted_task(self, user: str | None) -> SharedLedger | None:
-        """Return the ledger that charges a task to its user's budgets; None if there are none.
+        """Return the ledger that charges a task to its user's budgets; None without budgets.
 
-        An exhausted budget does not refuse the task, because it was accepted before.
+        No error is raised for an exhausted budget, because the task was accepted before.
         """
         caller = None if user is None else self._keys.caller_of(user)
         if caller is None:

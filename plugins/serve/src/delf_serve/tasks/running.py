@@ -117,19 +117,20 @@ class RunningTasks:
             raise ProblemError(429, f"{max_tasks:,} of your tasks are open")
 
     def add(self, task_id: str, user: str | None) -> Run:
-        """Count a task as running. Call this before the first await of the task's start.
+        """Count a task as running.
 
-        Limits and equal requests see the task from now on.
+        Call this before the first await of the task's start. Concurrent requests then count the
+        task against the user's limit, and a repeated request finds the task.
         """
         run = self._runs[task_id] = Run(task_id, user)
         return run
 
     def set_recorded(self, run: Run, work: Awaitable[object]) -> None:
-        """Note that the journal has a task, and count the task until its work ends.
+        """Note that the journal has a task, and count the task as running until ``work`` ends.
 
         Args:
             run: The run of the task.
-            work: Ends with the run's work.
+            work: An awaitable that is done when the agent has finished the run.
         """
         self._remember_user(run)
         run.work = asyncio.create_task(self._discard_after(run, work))

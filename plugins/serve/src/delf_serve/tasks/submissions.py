@@ -126,7 +126,7 @@ class Submissions:
             other_authors: The names of other people who wrote parts of the task's text.
             external_variables: Variables for scripts, with data from another service. If
                 ``strategy`` is set, the task's text contains these data, too, and is not trusted.
-            trust: ``own`` if the user wrote the task's text, ``outside`` for anybody else.
+            trust: ``own`` if the user wrote the task's text, ``outside`` if anybody else did.
         """
         self.check_model(order.llm)
         if order.output is not None:

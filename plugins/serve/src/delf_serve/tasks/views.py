@@ -65,7 +65,7 @@ class TaskViews:
         """Return a page of the tasks that a caller may see, newest first.
 
         Returns:
-            The tasks, and the cursor of the next page; None if there are no more tasks.
+            The tasks, and the cursor of the next page. The cursor is None on the last page.
         """
         records = await find_tasks(
             self._journal(),
