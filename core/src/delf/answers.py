@@ -90,9 +90,10 @@ def split_reasoning(text: str) -> SplitAnswer:
     """Split a model's answer into its reasoning and its text.
 
     The answer ``<think>Two and two.</think>4`` has the reasoning ``Two and two.`` and the text
-    ``4``. An opening mark after the beginning is ordinary text. Some servers
-    remove opening marks: without one, all text before the last closing mark at the start or end of
-    a line is reasoning.
+    ``4``. An opening mark in the middle of the text is ordinary text.
+
+    Some servers remove the opening mark. The reasoning then ends at the last closing mark that is
+    at the start or end of a line.
 
     Args:
         text: The whole answer.

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 
 def names_bound_by(node: ast.AST) -> Iterator[str]:
-    """Yield the names to which a syntax node itself gives a value, without the node's parts.
+    """Yield the names that a syntax node binds, without the names that its child nodes bind.
 
-    With :func:`ast.walk`, these are all names that a script binds: ``rows``, ``row`` and ``json``
-    in ``import json`` and ``for row in (rows := [])``. Names in ``del`` and ``global`` are not
-    bound.
+    The node of ``def send(text): …`` yields ``send``, and its child node for the parameter yields
+    ``text``. To get all names that a script binds, call this function for each node of
+    :func:`ast.walk`. ``del`` and ``global`` bind no names.
     """
-    # Not by the module symtable, which reads whole scripts as text, and no single statements.
+    # The module symtable reads only whole scripts as text, and no single statements.
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
             yield name

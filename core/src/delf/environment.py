@@ -191,9 +191,9 @@ class EnvFile:
 def current_environ() -> Mapping[str, str]:
     """Return the environment variables that settings are read from.
 
-    Inside :func:`using_environ` these are the variables passed to that function. Elsewhere the
-    variables of the process take precedence over the ``.env`` of the working directory, if the
-    user trusts that file, and over the keys that the user stored with delf.
+    Inside :func:`using_environ` these are the variables passed to that function. Elsewhere, the
+    variables come from three places, of which the first has precedence: the process, the ``.env``
+    of the working directory if the user trusts that file, and the keys stored with delf.
     """
     context = _current.get()
     if context is not None:

@@ -148,7 +148,8 @@ class TaskQueued(_Event):
     process works on the task. Runners take tasks with a lower ``priority`` first, and no task
     before its Unix time ``not_before``. ``user`` is the user for whom the task runs: a queue limits
     the tasks of each user. After an outage the task is attempted again up to ``retries`` times, for
-    the first time after ``retry_after`` seconds; where one is None, the queue's setting applies.
+    the first time after ``retry_after`` seconds. If ``retries`` or ``retry_after`` is None, the
+    queue's setting applies.
     """
 
     task: str
@@ -679,10 +680,11 @@ class ApprovalDecided(_Event):
         remember: How long later calls pass without approval.
         covers: Which later calls pass: with ``call`` only calls with the same arguments, with
             ``action`` all calls of the action.
-        user: The user of the later tasks for which a decision remembered ``until_revoked`` holds;
-            None for the local user.
-        project: The folder of these later tasks.
-        person: The ``user`` of the tasks of the person who decided; None for the local user.
+        user: The user for whose later tasks the decision holds, if ``remember`` is
+            ``until_revoked``; None for the local user.
+        project: The folder of the project for whose later tasks the decision holds.
+        person: The decider, as in ``TaskStarted.user`` of the decider's own tasks; None for the
+            local user.
     """
 
     request_id: str

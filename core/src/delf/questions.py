@@ -30,8 +30,8 @@ class Question:
         text: The question.
         options: The answers to choose from; empty if the person answers freely.
         answer: The kind of a free answer.
-        default: The answer if nobody can be asked or nobody answers in time. With None, the call
-            of ``ask`` then raises an error.
+        default: The answer if nobody can be asked or nobody answers in time. If ``default`` is
+            None, ``ask`` raises an error in these cases.
     """
 
     text: str

@@ -165,7 +165,7 @@ def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any
 def _values_getter(names: list[str]) -> Callable[[Any], Any]:
     """Return a function that returns the values of some fields of a record, to compare or hash.
 
-    The values are a tuple, except that a single field has its value alone.
+    For several fields, the function returns a tuple. For a single field, it returns the bare value.
     """
     if names:
         return operator.attrgetter(*names)

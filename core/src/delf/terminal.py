@@ -191,7 +191,8 @@ def _display_host(host: str) -> str:
 def _mixes_letters(host: str) -> bool:
     """Return True for a host name with plain Latin letters and look-alikes in one label.
 
-    A word without a top-level domain, such as ``.com``, is no host name.
+    Return False for a word that does not end with a top-level domain (such as ``.com``), because
+    the word is no host name.
     """
     if re.search(_TOP_LEVEL_DOMAIN, host) is None:
         return False

@@ -71,7 +71,7 @@ async def pieces(response: httpx.Response, max_bytes: int) -> AsyncGenerator[byt
 
 
 class Inflater:
-    """A streaming decompressor with a size limit, in chunks of at most 64 KiB.
+    """A streaming decompressor with a size limit, which yields chunks of at most 64 KiB.
 
     Args:
         headers: The response headers, as httpx has them.
@@ -154,8 +154,8 @@ class Inflater:
     def _try_begin_member(self, data: bytes) -> bool:
         """Begin the next member of a gzip body; return False if no member follows so far.
 
-        If no member follows, the first bytes are kept, because the rest of a member's magic number
-        may come with the next data.
+        If ``data`` is only the first byte of a member's two-byte magic number, the byte is kept,
+        because the second byte may come with the next data.
         """
         # The first byte of the magic number may have come with earlier data.
         start = (self._start_of_member + data)[: len(_GZIP_MAGIC)]

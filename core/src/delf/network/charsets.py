@@ -84,9 +84,9 @@ def label_in_page(page: bytes) -> str | None:
 def decode_charset(data: bytes, label: str | None) -> str | None:
     """Decode a text as UTF-8 if it is valid UTF-8, else by its declared charset.
 
-    Hardly any text of another charset is valid UTF-8 by chance, while many programs declare a wrong
-    charset. Only for charsets like UTF-7 and UTF-16, whose texts are often valid UTF-8, is the
-    declared charset tried first.
+    UTF-8 comes first, because many programs declare a wrong charset, and hardly any text of another
+    charset is valid UTF-8 by chance. The exceptions are charsets like UTF-7 and UTF-16, whose texts
+    are often valid UTF-8: such a declared charset is tried before UTF-8.
 
     Args:
         data: The text.

@@ -16,8 +16,8 @@ class Outage:
     """Logs the first failure of a service, and the number of failures at recovery.
 
     Several parts of a process may use the same service, such as a database, each with an ``Outage``
-    object of its own. The object that first records a failure logs the outage, and its number of
-    failures includes the failures that the other objects record.
+    object of its own. Only the object that records the first failure logs warnings about the
+    outage, and its number of failures includes those of the other objects.
 
     Args:
         log: The logger.
@@ -74,8 +74,8 @@ class Outage:
     def record_success(self) -> None:
         """Log that the service works again, if failures came before this success.
 
-        Of several objects for the same service, the one that reported the outage logs a warning,
-        with the failures of all objects. The others log their own failures at debug level.
+        The object that reported the outage logs a warning with the number of failures of all
+        objects. Any other object for the service logs its own number at debug level.
         """
         if not self.failures:
             return

@@ -327,7 +327,7 @@ def _winning_plugin(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Cand
     """Return the plugin to use among plugins that offer the same name; None if undecided.
 
     A single plugin needs no preference. Otherwise, the first preference that names exactly one of
-    the plugins decides. A distribution that several of the plugins share names more than one.
+    the plugins decides. The name of a distribution that contains several of the plugins is skipped.
     """
     if len(plugins) == 1:
         return plugins[0]

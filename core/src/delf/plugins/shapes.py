@@ -16,7 +16,7 @@ _AWAITABLE_TYPE_NAMES: Final = ("Awaitable", "Coroutine", "Future", "Task")
 
 
 def protocol_of(kind: str) -> type | None:
-    """Return the protocol of a kind's objects; None for a kind that has none.
+    """Return the protocol of a kind's objects; None for a kind without a protocol.
 
     Args:
         kind: The kind, a :attr:`delf.specs.Spec.kind`.

@@ -123,9 +123,9 @@ class ScriptResult:
         found_nothing: Whether the script is silent, called tools, and got only empty results.
         rejected: Whether the script failed because a call, or the whole script, was denied
             approval. Do not use the exception's name for this: a script can raise any exception.
-        changes_requested: The changes to the script or its calls that people requested. The model
-            then writes another script, whatever the outcome of this one, and that script does not
-            count as a retry.
+        changes_requested: The changes to the script or its calls that people requested. If there
+            are any, the model writes another script even if this script succeeded. The other script
+            does not count as a retry.
     """
 
     outcome: Outcome
@@ -194,8 +194,8 @@ class StrategyHost(Protocol):
     A protocol, because strategies work without a dependency on the engine.
 
     All requests and calls through this interface are counted, approved and journalled. A resumed
-    task runs its strategy from the beginning, and answers earlier requests from the record. So a
-    strategy must be deterministic for the same answers.
+    task runs its strategy from the beginning, and the journal answers the requests that the
+    strategy made before. So a strategy must make the same requests after the same answers.
     """
 
     @property
@@ -393,7 +393,7 @@ class StrategyHost(Protocol):
         """Refuse an answer if it does not match the task's declared answer type.
 
         Call this method before returning an answer, and let the model fix a refused answer. The
-        task fails if the strategy returns such an answer.
+        task fails if the strategy returns a refused answer.
 
         Args:
             text: The answer.

@@ -393,7 +393,7 @@ def _encode_key(value: Any) -> Any:
 def _stays_hashable(encoded: Any) -> bool:
     """Return True if the decoded form of an encoded value is hashable.
 
-    Lists, dicts and sets are not, nor tuples that contain such a value.
+    Lists, dicts, sets, and tuples that contain any of these are not hashable.
     """
     if isinstance(encoded, list):
         return False

@@ -257,11 +257,12 @@ async def find_request(
     Args:
         journal: The journal.
         text: The id, or a prefix.
-        sees: Returns True if the person may see requests of the given task's user. When
-            omitted, all requests are visible.
+        sees: Returns True for each user whose tasks the person may see. When omitted, the requests
+            of all tasks are found.
 
     Raises:
-        UnknownRequestError: If no request, or more than one, matches.
+        UnknownRequestError: If no request matches, or several match and neither a whole id nor
+            a single pending request decides between them.
     """
     if not text:
         raise UnknownRequestError(

@@ -236,6 +236,8 @@ def _write_result(response: Response, options: Options, screen: output.Screen) -
 def _error_says_enough(response: Response, exit_status: int) -> bool:
     """Return True after a configuration error that came before the task did anything.
 
+    Neither a hint nor the end of the task is written after such an error.
+
     Args:
         response: The response.
         exit_status: The exit status, which is ``USAGE`` for configuration errors.

@@ -110,7 +110,7 @@ def guess(data: bytes) -> tuple[str, str]:
 
 
 def _confidence_by_encoding(sample: bytes) -> defaultdict[str, float]:
-    """Return how well each encoding fits, added up over the whole text and each of its parts.
+    """Return how well each encoding fits a text: the sum over the whole text and several parts.
 
     A stray byte can make the whole text invalid in the right encoding. The parts without stray
     bytes then still count for this encoding.

@@ -118,8 +118,8 @@ class Budget:
 
         Args:
             iterations_and_events: Two numbers for each event: the number of the iteration in which
-                the loop handled the event, then the number of the answered call, the negative
-                number of the timer that fired, or 0 for any other act of the script.
+                the loop handled the event, then the event as in
+                :meth:`delf.protocols.sandbox.ScriptHost.turns_taken`.
 
         Raises:
             WireError: If the guest reported too many events.

@@ -16,10 +16,10 @@ _DIGEST_CHARS: Final = 8
 
 
 def visible_path(path: str) -> str:
-    """Return the absolute path of an input file as scripts see it.
+    """Return the absolute path at which scripts see an input file.
 
-    The path depends only on the file's path on the host: files of different folders are in
-    different folders of the workspace.
+    The path depends only on the file's path on the host. Each folder of the host has a folder of
+    its own in the workspace, so files with equal names do not collide.
 
     Args:
         path: The absolute path on the host.

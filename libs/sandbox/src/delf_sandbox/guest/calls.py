@@ -290,7 +290,7 @@ class Caller:
     def begin_limit_on_tasks(self) -> None:
         """Begin to count the calls of each asyncio task that outlives the script's last line.
 
-        The call after the first ``_MAX_CALLS_AFTER_END`` calls of a task raises an error.
+        Each task may make ``_MAX_CALLS_AFTER_END`` calls. A further call raises an error.
         """
         self._calls_after_end = Counter()
 
@@ -325,10 +325,10 @@ class Caller:
             future.cancel()
 
     def close_script(self) -> None:
-        """Send no further call of the script after its outcome was sent.
+        """Stop sending calls of the script, because the outcome of the script was sent.
 
-        A task that outlives its script could call tools while the model writes the next script. A
-        replay does not wait for the model, so it could not repeat these calls.
+        A task that outlives the script could call tools while the model writes the next script. A
+        replay does not wait for the model, so the replay could not repeat these calls.
         """
         # From now on, _is_task_of_ended_script() is True in the script's tasks.
         self._running_script = None
@@ -426,8 +426,8 @@ class Caller:
     def accept_answer(self, frame: list[Any]) -> None:
         """Pass an answer from the host to the waiting call.
 
-        While the event loop holds answers back, the answer is stored. In a replay, it is stored
-        until the iteration in which it arrived in the recorded run.
+        While the event loop holds answers back, the answer is stored. A replay takes the stored
+        answer in the iteration in which the answer arrived in the recorded run.
         """
         number = frame[1]
         if number == self._number_of_blocking_call:
@@ -463,9 +463,10 @@ class Caller:
                 self._resolve_call(frame)
 
     def release_answers(self) -> None:
-        """Resolve the calls whose answers were held back and are not recorded.
+        """Resolve the calls whose answers were held back and are not part of the recording.
 
-        The loop must not hold answers back any more: :meth:`accept_answer` would store them again.
+        Call this method only after the loop has stopped holding answers back. Otherwise,
+        :meth:`accept_answer` would store the answers again.
         """
         frames = list(self._held_answers.values())
         self._held_answers.clear()

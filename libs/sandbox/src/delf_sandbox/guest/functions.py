@@ -258,12 +258,13 @@ class Functions:
         return ResultKind.PLAIN
 
     def raise_if_any_or_all_may_skip_write_action(self) -> None:
-        """Raise if ``any`` or ``all`` goes through calls of write actions.
+        """Raise for a script such as ``any(mail.send(name) for name in names)``.
 
-        Both stop early, so some of the calls would silently not be made.
+        ``any`` stops at the first true item, and ``all`` at the first false one, so some of the
+        calls of a write action would silently not be made.
 
         Raises:
-            AmbiguousError: If a script has such a call.
+            AmbiguousError: If the script passes calls of a write action to ``any`` or ``all``.
         """
         if not self.initial_names.write_actions:
             return

@@ -265,8 +265,7 @@ class DeferredCalls:
     def _lambdas(self, function: ast.expr, scope: Scope) -> list[ast.Lambda]:
         """Return the lambdas that an expression may call.
 
-        For a name, these are the lambdas that the script assigns to the name; otherwise, the
-        expression itself if the expression is a lambda.
+        The expression may be a lambda itself, or a name to which the script assigns lambdas.
         """
         values = [function]
         if isinstance(function, ast.Name):

@@ -82,8 +82,8 @@ class _RecordedEvent(NamedTuple):
 class EventLog:
     """The events that a script repeats from a recorded run, and the events that are new.
 
-    A recording is a list that alternates between the number of an iteration and an event of that
-    iteration; see :class:`_RecordedEvent`.
+    A recording is a list of iterations, each followed by an event (:class:`_RecordedEvent`). In
+    ``[4, 1, 7, -2]``, call 1 was answered in iteration 4, and timer 2 fired in iteration 7.
     """
 
     def __init__(self) -> None:
@@ -129,11 +129,11 @@ class EventLog:
             self._new_recording.extend((self.iteration_number, event))
 
     def record_late_frame(self) -> None:
-        """Record an event if the script sends a frame long after the last recorded event.
+        """Record ``_LATE_FRAME`` if the script sends a frame long after the last recorded event.
 
-        A replay holds new answers back for ``_MAX_HOLD_BACK_ITERATIONS`` iterations after the last
-        recorded event. Because of the event that this method records, a replay also holds new
-        answers back until the script has sent this frame again.
+        A replay holds new answers back until ``_MAX_HOLD_BACK_ITERATIONS`` iterations after the
+        last recorded event. Without ``_LATE_FRAME``, a new answer could reach the replayed script
+        before the script has sent the frame again.
         """
         if not self.is_soon_after_last_event:
             self.record(_LATE_FRAME)
@@ -584,9 +584,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._replay_timer(number)
 
     def _wait_for_threads(self) -> None:
-        """Wait until a callback is ready, while a thread of a library may schedule one.
+        """Wait until a thread of a library has scheduled a callback.
 
-        Called in a replay for an iteration without a recorded event.
+        Do not wait if a callback is ready already, or if no library runs a thread. Called in a
+        replay for an iteration without a recorded event.
         """
         # The wait needs a time limit: if the thread scheduled its callback in an earlier iteration
         # of the replay, no further callback comes.

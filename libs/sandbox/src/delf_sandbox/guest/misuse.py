@@ -275,14 +275,14 @@ class _Uses:
         return [_Use(f"{use.label}.{name}", methods=(), node=node, scope=use.scope)]
 
     def _uses_of_alias(self, use: _Use, value: Any, name: str) -> Sequence[_Use]:
-        """Return a use of the tool for each place that reads a name of an assigned tool.
+        """Return a use of ``mail.send`` for each read of ``send`` after ``send = mail.send``.
 
-        Return nothing if the script may also assign other values to the name.
+        Return nothing if the script may also assign other values to the name ``send``.
 
         Args:
             use: The use of the tool in the assigned value.
             value: The node of the assigned value.
-            name: The name.
+            name: The name, such as ``send``.
         """
         owner = use.scope.owner(name)
         # After ``mail = chat``, the name may mean either tool; ToolNames decides that.

@@ -507,9 +507,10 @@ class ToolNames:
         return self._is_read(_bound_name(item))
 
     def _is_read(self, word: str) -> bool:
-        """Return True if the script reads a name in any other way than ``tools`` in ``tools.shop``.
+        """Return True if the rewritten script still reads a name, such as ``tools``.
 
-        The rewriting replaces ``tools.shop`` by the tool itself.
+        A read in ``tools.shop`` does not count, because the rewriting replaces ``tools.shop`` by
+        the tool itself.
         """
         replaced_ids: set[int] = set()
         for place, _ in self.syntax.attributes:

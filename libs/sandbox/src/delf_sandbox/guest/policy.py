@@ -80,7 +80,7 @@ def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) 
     Args:
         name: The name of the module.
         modules: The allowed modules; their submodules are allowed, too.
-        stand_ins: By module name, the objects that scripts get instead of these modules.
+        stand_ins: A mapping from module name to the module that scripts get instead.
     """
     return name in stand_ins or _is_covered(name, frozenset(modules))
 
@@ -127,7 +127,7 @@ class _Importer:
         return self._real_import(name, globals, locals, fromlist)
 
     def _is_allowed(self, name: str, members: Sequence[str]) -> bool:
-        """Return True if a module is allowed, or all its members are allowed submodules.
+        """Return True if a module is allowed, or all the imported members are allowed modules.
 
         For example, ``from os import path`` needs only ``os.path``.
         """
@@ -137,9 +137,9 @@ class _Importer:
 
 
 def _check_members(module: Any, names: Iterable[str]) -> None:
-    """Raise if a module does not have a name; the module's own error suggests an alternative.
+    """Raise the module's own error, which suggests an alternative, if a module lacks a name.
 
-    Without this check, Python would replace the module's error by "cannot import name".
+    Otherwise, Python would replace the module's own error by "cannot import name".
     """
     for name in names:
         if name == "*":

@@ -432,8 +432,8 @@ class Rewriting:
     def _is_generator_with_tool_calls(self, scope: Scope) -> bool:
         """Return True for a plain generator function that makes tool calls.
 
-        The result of an async function is not a plain iterator, and a decorator may replace the
-        function, so that its result need not be lazy.
+        An async function is not plain, because its result is no plain iterator. A function with a
+        decorator is not plain either, because the decorator may return a function that is not lazy.
         """
         if not scope.is_generator or not isinstance(scope.node, ast.FunctionDef):
             return False

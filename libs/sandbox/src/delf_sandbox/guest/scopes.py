@@ -56,10 +56,10 @@ _NODES_WITHOUT_NAMES = (
 
 
 class ValuePart(NamedTuple):
-    """A part of an expression's value, perhaps inside collections that the script fills.
+    """A part of an expression's value that the script assigns or puts into a collection.
 
-    After ``tasks.append(value)`` and ``tasks[key] = value``, for example, a value of ``tasks`` is
-    recorded with the expression ``value`` and the depth 1.
+    For ``first, last = pair``, ``first`` gets the part of ``pair`` with the path ``(0,)``. For
+    ``tasks.append(value)`` and ``tasks[key] = value``, ``tasks`` gets ``value`` with the depth 1.
 
     Args:
         expression: The expression.
@@ -400,8 +400,8 @@ class ScriptSyntax:
 
         Args:
             target: The assigned name, attribute, item or tuple.
-            part: The value, or the part of it that the target gets: in ``for name in value``, an
-                item.
+            part: The part of a value that the target gets: the whole value in ``name = value``, an
+                item in ``for name in value``.
         """
         match target:
             case ast.Name(id=name):

@@ -101,8 +101,8 @@ def _top_level_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 def call_main_function(tree: ast.Module) -> None:
     """Add a call of the function that a script forgot to call, such as ``main``.
 
-    If the last line is only the name of a function, the line becomes a call. A call of any other
-    function is added at the end of the script.
+    If the last line is only a function's name, such as ``main``, the line becomes ``main()``. The
+    function that :func:`uncalled_function` finds is called at the end of the script.
     """
     _call_function_named_last(tree)
     function = uncalled_function(tree)
@@ -128,9 +128,9 @@ def _call_function_named_last(tree: ast.Module) -> None:
 def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return the function that a script forgot to call; None if the script forgot none.
 
-    The function is ``main`` if the script defines ``main`` and never uses the name. Otherwise, if
-    the script contains nothing but imports and definitions, the function is the only unused
-    function. Functions with required parameters do not count.
+    If the script defines ``main`` and never uses the name, the function is ``main``. Otherwise, the
+    script must contain only imports, constants and definitions, and exactly one function that is
+    never used. Functions with required parameters do not count.
     """
     definitions = [node for node in tree.body if isinstance(node, _FUNCTIONS)]
     functions = [node for node in definitions if not _has_required_parameters(node)]

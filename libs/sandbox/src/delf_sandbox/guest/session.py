@@ -223,7 +223,7 @@ class GuestSession:
             self._channel.send([kind, name, last, chunk])
 
     def _send_call(self, frame: list[Any], at_once: bool) -> None:
-        """Send a call, after all that the script did before the call.
+        """Send a call, after the buffered text and clock reads from before the call.
 
         Args:
             frame: The call.
@@ -324,7 +324,7 @@ class GuestSession:
             recorded_events: The recording to replay; empty for no replay.
 
         Returns:
-            The message to the host that reports the script's end.
+            The frame that reports the script's outcome to the host.
         """
         self._begin_script()
         self._loop.begin(recorded_events)
@@ -369,8 +369,8 @@ class GuestSession:
         """End the tasks that the script left running.
 
         Args:
-            is_success: Whether the tasks may still make calls. The tasks of a failed script are
-                only cancelled.
+            is_success: Whether the script succeeded. If so, its tasks may first finish their tool
+                calls. The tasks of a failed script are cancelled at once.
         """
         if is_success:
             self._caller.begin_limit_on_tasks()

@@ -225,7 +225,7 @@ def _with_default_time(real: Callable[..., Any], now: Callable[[], float]) -> Ca
 
 
 def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..., str]:
-    """Wrap a function such as ``strftime``, so that the default is the script's date.
+    """Wrap a function such as ``strftime``, so that an omitted date means the script's time.
 
     Args:
         real: The function.
@@ -243,10 +243,10 @@ def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..
 
 
 def _patch_during_load(loader: type, step: str, date_type: Any, datetime_type: Any) -> None:
-    """Patch a method of a module loader: while the method runs, ``datetime`` has the given types.
+    """Patch a method that loads modules, so that the loaded modules import the given types.
 
-    Scripts and modules in Python get Python classes that replace ``date`` and ``datetime``. Modules
-    in C get the original types: types in C that derive from the Python classes would recurse
+    Modules in Python get Python classes that replace ``date`` and ``datetime``. Modules in C get
+    the original types, because types in C that derive from the Python classes would recurse
     endlessly.
 
     Args:
