@@ -136,7 +136,7 @@ def class_names_of(errors: Iterable[BaseException]) -> frozenset[str]:
 
 
 def retry_after(headers: Mapping[str, str], text: str) -> float | None:
-    """Return the seconds that a provider asks to wait; None if it asks for none.
+    """Return the seconds that a provider asks to wait; None if the response names no valid time.
 
     Args:
         headers: The response headers, with lower-case or case-insensitive names.

@@ -29,8 +29,8 @@ class RetryPolicy:
         unreachable_retries: The number of retries if the server is unreachable.
         first_delay: The seconds before the first retry; doubled for every further retry.
         max_delay: The maximum seconds before a retry, unless the provider asks for more.
-        max_retry_after: The maximum seconds that a provider may ask to wait. If it asks for more,
-            the call fails immediately, because an earlier retry would only fail again.
+        max_retry_after: The maximum seconds that a provider may ask to wait. If the provider asks
+            for more, the call fails immediately, because an earlier retry would only fail again.
         jitter: Returns random numbers in [0, 1).
     """
 

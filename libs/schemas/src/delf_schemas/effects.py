@@ -206,8 +206,8 @@ class DeclaredEffects:
                     _log.warning("%s: %s", _NOT_STORED, error)
                     return
                 in_file = {}
-            # If another process has stored what a selector covers, use that. Only the user may
-            # replace what the file has for a selector.
+            # If another process has stored the actions of a selector, use these actions. Only the
+            # user may replace the stored actions of a selector.
             covered.update(in_file)
             if is_accepted:
                 covered.update(digests)

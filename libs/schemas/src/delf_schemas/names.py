@@ -124,10 +124,9 @@ def action_name(name: str) -> str:
 
 
 def _python_name(name: str, prefix: str) -> str:
-    """Return a valid Python name for a name.
+    """Convert a name to a valid Python name.
 
-    A name that has to be shortened or replaced gets a hash of the name, so that different names
-    stay different.
+    A name that has to be shortened or replaced gets a hash, so that different names stay different.
     """
     name = name.strip("_")
     if not name:

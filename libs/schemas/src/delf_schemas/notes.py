@@ -155,8 +155,8 @@ class _KeyFinder:
 def _sort_rank(schema: Mapping[str, Any], description: str) -> int:
     """Return the rank of a key's description: the lowest comes first in the prompt.
 
-    First come descriptions that name a unit, then descriptions of other numbers, then of texts.
-    Enumerations and records come last, because their types tell the most.
+    The order is: descriptions that name a unit, descriptions of numbers, descriptions of texts, all
+    others. Enumerations and records are among the last, because their types tell the most.
     """
     if _UNITS.search(description):
         return -1

@@ -63,8 +63,8 @@ class Column(NamedTuple):
 def short(value: Any) -> str:
     """Format a value as a Python literal on one line.
 
-    Dates, times, durations and decimals have their usual form, and bytes only their number. Long
-    values are truncated.
+    Dates, times, durations and decimals have their usual form. For bytes, only the number is shown:
+    ``1,024 bytes``. Long values are truncated.
     """
     if isinstance(value, (dt.date, dt.time, Decimal, dt.timedelta)):
         return str(value)
@@ -150,7 +150,7 @@ def _joined_choices(choices: Sequence[str], is_complete: bool) -> str:
 
 
 def _describe_notation(texts: Sequence[str]) -> Iterable[str]:
-    """Yield how a column writes its numbers or dates, with examples of values that differ.
+    """Yield remarks on how a column writes its numbers or dates, and on its other values.
 
     Yield nothing if the column has neither numbers nor dates, or only ISO dates.
     """

@@ -194,9 +194,9 @@ def _refuse_content_of_other_format(path: str, name: str) -> None:
 
 
 def _run_allowing_duplicate_json_keys(request: dict[str, Any]) -> dict[str, Any]:
-    """Run the statement; if DuckDB refuses a key that occurs twice in a JSON object, run it again.
+    """Run a request's statement, and once more if DuckDB refuses a JSON object with duplicate keys.
 
-    The second run reads copies of the JSON files in which each key occurs once.
+    The second run reads copies of the JSON files, without duplicate keys.
     """
     import duckdb
 
@@ -457,7 +457,7 @@ class _ValuesOfColumn(NamedTuple):
 
 
 def _lossless_types(connection: Any, table: dict[str, Any], relation: Any) -> dict[str, str]:
-    """Return the types by column with which DuckDB changes no value of a JSON file.
+    """Return, for each column of a JSON file, the type with which DuckDB changes no value.
 
     Args:
         connection: The connection to DuckDB.
@@ -505,8 +505,8 @@ def _json_type(kind: Any) -> str:
     """Return the SQL name of a type that DuckDB inferred from JSON.
 
     VARCHAR replaces each type that DuckDB guessed from the form of texts: a DATE would lose its
-    time zone, and a UUID its upper case. JSON replaces each object type with an empty key, because
-    the fields of other types need names.
+    time zone, and a UUID its upper case. JSON replaces the type of an object that has an empty key,
+    because each field of a STRUCT needs a name.
     """
     if kind.id == "struct":
         if any(not name for name, _ in kind.children):

@@ -191,8 +191,9 @@ async def table_of_format(
             row.
 
     Raises:
-        ToolExecutionError: If the row does not exist.
-        ToolRefusedError: If ``header`` is given, and the table declares its own column names.
+        ToolExecutionError: If the row with the number ``header`` does not exist.
+        ToolRefusedError: If ``header`` is given, and no row can name the columns, because the table
+            declares its own column names or the format reads only records.
     """
     peek = None
     if isinstance(file_format, SupportsPeek):
@@ -234,9 +235,9 @@ async def read_parts(factory: Sequence[str], path: str) -> list[str]:
 
 @contextmanager
 def file_name_in_errors(name: str) -> Generator[None]:
-    """Add a file's name to errors that the code in the ``with`` statement raises.
+    """Add a file's name to tool errors that the code in the ``with`` statement raises.
 
-    The functions that parse a file get only its content, so that their errors do not have the name.
+    The functions that parse a file get only its content, so they cannot name the file.
     """
     try:
         yield

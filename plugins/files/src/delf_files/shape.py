@@ -377,7 +377,7 @@ def _cells_line(row: Sequence[Any]) -> str:
 async def _peek_within(
     file_format: SupportsPeek, path: str, part: str | None, max_cells: int
 ) -> Peek:
-    """Read all rows of a table with at most ``max_cells`` cells, and the first rows of others.
+    """Read all rows of a table with at most ``max_cells`` cells, or the first rows of a larger one.
 
     At least ``_SAMPLE_ROWS`` rows are read, even if they have more cells.
     """

@@ -90,8 +90,8 @@ class _Table(NamedTuple):
 def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """Read the first ``max_rows`` and the last ``_LAST_ROWS`` rows of a table.
 
-    If ``max_rows`` is None, read all rows. If it is a number, read no rows of a view. If ``name``
-    is None, read the first table.
+    If ``max_rows`` is None, read all rows. Otherwise, read no rows of a view. If ``name`` is None,
+    read the first table.
 
     Raises:
         ToolExecutionError: If the table does not exist, or if ``max_rows`` is None and the table

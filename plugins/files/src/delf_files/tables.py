@@ -138,7 +138,8 @@ class TableRows:
     def _read_names(self) -> list[str]:
         """Read the rows up to the row with column names, and return this row.
 
-        Return an empty list for a table without rows if the user names no header.
+        Without a number of the row with column names, this is the first row; or an empty list, if
+        the table has no rows.
 
         Raises:
             ValueError: If the row with the number of the header does not exist.

@@ -134,9 +134,7 @@ def warn_of_unreadable(effect: str, reason: str) -> None:
 
 
 def value_of(digest: str, load_blob: Callable[[str], bytes]) -> Any:
-    """Return the value of an event's large field, which is stored as a blob instead of in the row.
-
-    The value is JSON data.
+    """Load the value of an event's large field: JSON data that is stored as a blob, not in the row.
 
     Args:
         digest: The digest of the blob.

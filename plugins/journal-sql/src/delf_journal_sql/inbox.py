@@ -155,7 +155,7 @@ def find_requests(
         now: The current time, for comparing heartbeats.
         id_prefix: A prefix of the requests' ids, with or without ``req_``; empty for all requests.
         waiting: Whether to return only pending requests.
-        limit: The maximum number of requests, of which the newest are returned.
+        limit: The maximum number of requests. If there are more, the newest are returned.
 
     Raises:
         UnreadableEventError: If unreadable events may hide the request that ``id_prefix`` names.
@@ -170,7 +170,7 @@ def find_requests(
         if is_readable and is_in_wanted_state and request_id.startswith(prefixes):
             found.append(record)
     # For a prefix, an unreadable event may belong to the wanted request, or to a second request
-    # with the prefix. A whole id is that of one request only.
+    # with the prefix. A whole id belongs to one request only.
     is_whole_id = any(record.requested.request_id in prefixes for record in found)
     may_be_hidden = bool(id_prefix) and not is_whole_id
     errors = list(errors_by_task.values())

@@ -40,11 +40,11 @@ def machine_and_namespace() -> str:
 
 
 def birth_of(pid: int) -> str | None:
-    """Return a text that differs between processes with the same id; None if the process has ended.
+    """Return the start time of a process as a text; None if the process has ended.
 
-    On Linux, the text is the start time. On other Unix systems, the text is always "alive", so a
-    later process that reuses the id is mistaken for the original process. On Windows, processes
-    cannot be checked, and None is returned.
+    Only Linux tells the start time. On other Unix systems, the text is always "alive", so a later
+    process that reuses the id is mistaken for the original process. On Windows, processes cannot be
+    checked, and None is returned.
     """
     if sys.platform == "linux":
         stat = _read_text(f"/proc/{pid}/stat")
@@ -124,7 +124,10 @@ class Owner:
 
 
 class Process(NamedTuple):
-    """The process that owns a task; all fields are None if there is none or it has left."""
+    """The process that owns a task.
+
+    All fields are None if no process owns the task, or if the owner has left.
+    """
 
     pid: Any
     birth: str | None
@@ -148,7 +151,7 @@ def is_alive(process: Process, now: float) -> bool:
     """Return True if a process is still running.
 
     The kernel knows the processes of this machine. For any other process, and for a process with a
-    lease, the last heartbeat decides.
+    lease, the last heartbeat decides. A process that has left is not running.
 
     Args:
         process: The process.

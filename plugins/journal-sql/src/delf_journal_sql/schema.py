@@ -111,7 +111,7 @@ def _missing_migrations(migrations: Sequence[str], version: int) -> Sequence[str
 def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
     """Create the tables of a journal, or migrate them to the newest version.
 
-    Several processes may do so at the same time.
+    Several processes may call this function at the same time.
 
     Args:
         database: The journal's database.

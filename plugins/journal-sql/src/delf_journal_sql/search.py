@@ -287,7 +287,7 @@ def _figures_by_task(
 ) -> list[Figures]:
     """Compute statistics for groups of tasks, where each task is in exactly one group.
 
-    The numbers of tasks are those of top-level tasks. Calls and costs include those of child tasks.
+    Only top-level tasks are counted as tasks. Calls and costs include those of child tasks.
 
     Args:
         connection: A connection for reading.
@@ -334,8 +334,8 @@ def _figures_by_use(
 ) -> list[Figures]:
     """Compute statistics by model, action or connection.
 
-    A task counts in each group that it used. The numbers of tasks are those of top-level tasks.
-    Calls and costs include those of child tasks.
+    A task counts once for each model, action or connection that it used. Only top-level tasks are
+    counted as tasks. Calls and costs include those of child tasks.
 
     Args:
         connection: A connection for reading.

@@ -449,7 +449,7 @@ def _converted_error(error: sqlite3.Error, path: Path, waited: float) -> Excepti
     Args:
         error: The error.
         path: The path of the journal.
-        waited: The seconds for which SQLite waits at most for a lock of another process.
+        waited: The maximum time in seconds that SQLite waits for another process's lock.
     """
     name = getattr(error, "sqlite_errorname", "") or ""
     kind = "_".join(name.split("_")[:2])  # SQLITE_BUSY_TIMEOUT -> SQLITE_BUSY

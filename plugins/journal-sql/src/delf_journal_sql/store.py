@@ -89,7 +89,7 @@ def events_from(
 ) -> list[tuple[int, Event | None]]:
     """Return the next (position, event) pairs of a task after a position, at most ``limit``.
 
-    If ``task_id`` is None, return pairs of all tasks; None replaces each unreadable event.
+    If ``task_id`` is None, return pairs of all tasks, with None in place of unreadable events.
 
     Raises:
         UnreadableEventError: If ``task_id`` is given, and an event of this task is unreadable.
@@ -285,8 +285,9 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
 def _text_parameters(text: str) -> dict[str, str]:
     """Return the parameters of a search for a text that ignores upper and lower case.
 
-    Some databases convert the case of ASCII letters only. For all other letters of the text, the
-    parameter ``lower`` has the lower case, and ``upper`` has the upper case in the same order.
+    Some databases convert the case of ASCII letters only. So the SQL condition first replaces each
+    letter in ``upper`` by the letter at the same place in ``lower``. For the text ``café à Köln``,
+    ``lower`` is ``àéö`` and ``upper`` is ``ÀÉÖ``.
     """
     searched = text.lower()
     # TRANSLATE replaces each letter by a single letter, so "ß" with its upper case "SS" is left
@@ -588,8 +589,8 @@ def forget_prompts(connection: Connection, before: float, after: int, limit: int
         limit: The maximum number of events to change.
 
     Returns:
-        The position of the last event with messages, for the next call's ``after``; None if no such
-        event was found. A damaged event stays unchanged, but counts.
+        The position of the last event that was found with messages, for the next call's ``after``;
+        None if no event was found. A damaged event is found, too, but stays unchanged.
     """
     rows = connection.execute(
         "SELECT pos, task, data, blobs FROM delf_events "  # noqa: S608 - only names of this module

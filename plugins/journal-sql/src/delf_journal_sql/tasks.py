@@ -68,7 +68,7 @@ class Claims:
         Args:
             connection: A connection in the transaction.
             task_id: The id of the task.
-            may_be_failed: Whether a failed task may be claimed, too, and is then running again.
+            may_be_failed: Whether a failed task may be claimed, too. The claim sets it to running.
 
         Returns:
             The previous owner if that process sends no heartbeats any more, but may still be alive,
@@ -160,11 +160,11 @@ class Claims:
 
 @dataclass(slots=True)
 class _Task:
-    """A task as it is stored when a transaction begins.
+    """A stored task to which a transaction appends events.
 
     Args:
         key: The database key.
-        last: The number of the last event, including those of the transaction; 0 without events.
+        last: The number of the last event, stored or added by the transaction; 0 without events.
         state: The stored state.
         owner: The key of the owner; None if no process owns the task.
     """
@@ -259,7 +259,7 @@ class Appending:
             self._release(task, event)
 
     def _owned_task(self, event: Event) -> _Task:
-        """Return the task of an event; claim the task if the event continues it.
+        """Return the task of an event; claim a task that the event begins or continues.
 
         The owner's key is a fencing token: a process that lost a task, because its lease expired,
         cannot store further events of that task, and so starts no further call. The same is true

@@ -91,7 +91,8 @@ class Writer:
     Args:
         database: The database.
         prepare: Creates or migrates the tables; called in the writer's thread.
-        on_write: Called in the writer's thread after each transaction of appends or a writing call.
+        on_write: Called in the writer's thread after each transaction that appends events, and
+            after each call that writes.
         lease: The time in seconds without heartbeats after which other processes may claim this
             process's tasks; None as for :class:`Owner`.
     """
@@ -126,8 +127,8 @@ class Writer:
     def claim(self, task_id: str, *, may_be_failed: bool = False) -> Call:
         """Create the operation that claims a task in a transaction.
 
-        The operation's result is the previous owner if that process may still be alive, for a
-        warning; otherwise None.
+        The operation's result is the previous owner if that process may still be alive, so that the
+        caller can warn of it; otherwise None.
 
         Args:
             task_id: The id of the task.

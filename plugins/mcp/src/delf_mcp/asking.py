@@ -102,8 +102,8 @@ class ServerQuestions:
 
     Args:
         name: The connection's name.
-        sampling: ``allow``, ``refuse``, or ``ask`` a person, when the server wants to use the
-            agent's model.
+        sampling: The reaction if the server wants to use the agent's model: ``allow``, ``refuse``,
+            or ``ask`` a person.
         roots: The folders that the server may work in.
     """
 
@@ -255,9 +255,9 @@ class ServerQuestions:
     def _asking_call(self) -> PendingCall | None:
         """Return the call during which the server asks its question; None if unknown.
 
-        Some transports do not show to which call a question belongs. If all calls in progress then
-        belong to one task, the latest call is returned. If not, the result is None, so that no
-        question reaches another user.
+        Some transports do not show to which call a question belongs. In this case, return the
+        latest call if all calls in progress belong to one task. Otherwise return None, because the
+        question might reach the user of another task.
         """
         call = _current_call.get()
         if call is not None:

@@ -261,7 +261,7 @@ async def _on_http(served: Served, address: str) -> None:
 def _closing_after(lifespan: Callable[[Any], Any], served: Served) -> Callable[[Any], Any]:
     """Wrap the lifespan of an ASGI application, to stop all work at the end of the lifespan.
 
-    Later is too late: uvicorn then repeats the signal that stopped the server, and a SIGTERM ends
+    After the lifespan, uvicorn repeats the signal that stopped the server. A SIGTERM would then end
     the process without any clean-up.
     """
 

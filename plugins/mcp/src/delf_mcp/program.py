@@ -171,7 +171,7 @@ def _parse(line: bytes) -> SessionMessage | None:
 
 
 def _error_response(line: bytes) -> SessionMessage | None:
-    """Return an error with the id of an unreadable response, so that its caller stops waiting.
+    """Return an error with the id of an unreadable response, which ends the wait for the response.
 
     Return None if the line has no id near its ends, or is no response.
     """

@@ -114,7 +114,7 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
         used_keywords: The names of other keyword arguments, which the body may not use.
 
     Returns:
-        None if the declaration lists no media type.
+        The body; None if the declaration lists no media type.
 
     Raises:
         SpecError: If the body's declaration is invalid.
@@ -186,7 +186,7 @@ def _keywords_of(
         used_keywords: The names of other keyword arguments.
 
     Returns:
-        None if the body has to be a single argument, such as a list.
+        The keyword arguments; None if the whole body has to be one argument, such as a list.
     """
     merged = merge_object(document, schema)
     if merged is None or merged.nullable:  # not an object, or null is a value, too

@@ -146,9 +146,9 @@ class Caller:
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
         """Record types of a response's values that the declared schema does not allow.
 
-        Types that change the result type as the model sees it are stored for later processes. A
-        type deeper in the response, which the model does not see, is remembered by this process
-        alone, so that this process judges the type only once.
+        Types that the model then sees in the result type are stored for later processes. A type
+        that is nested too deeply for the model to see is remembered only in this process, so that
+        the type is not examined again.
         """
         name = call.entry.endpoint.name
         undeclared_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}

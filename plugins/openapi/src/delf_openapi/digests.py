@@ -52,7 +52,7 @@ class OperationDigests:
         self._digests_of_targets: dict[frozenset[str], str | None] = {}
 
     def digest(self, endpoint: Endpoint) -> str | None:
-        """Return a digest of an operation's request; None if it cannot be written as JSON.
+        """Return a digest of an operation's request; None if the request cannot be written as JSON.
 
         The responses do not count, because services often add fields to their results.
         """

@@ -101,7 +101,7 @@ def _servers(document: Document, tree: dict[str, Any], schemes: Any) -> list[dic
 
 
 def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
-    """Convert the operations of a path item, and add the parameters that they share to each.
+    """Convert the operations of a path item, and add the shared parameters to each operation.
 
     Args:
         document: The specification.

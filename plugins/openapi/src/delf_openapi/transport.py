@@ -68,7 +68,7 @@ class _Message:
         """Return the message to send to the new URL after a redirect.
 
         After status 303, and for a POST after 301 or 302, the message has no content and the method
-        GET. Only a HEAD remains a HEAD.
+        GET; but a HEAD stays a HEAD. In all other cases, the message stays the same.
         """
         is_post_moved = status in (301, 302) and self.method == "POST"
         if status != 303 and not is_post_moved:
@@ -218,6 +218,7 @@ class Transport:
 
         Raises:
             NoAnswerError: If a received write gets no answer.
+            httpx.TransportError: If any other request gets no answer.
             OutcomeUnknownError: If the answer to a received write cannot be read.
             ToolExecutionError: If the answer to any other request cannot be read.
         """

@@ -190,7 +190,7 @@ def _schema_for_media(content: Any, media: str, document: Document) -> Any:
 
 @lru_cache
 def _validator_class(*, is_old: bool) -> Any:
-    """Return the library's validators, changed so that validation has a deadline.
+    """Return the library's validator class, changed so that validation has a deadline.
 
     Args:
         is_old: Whether the specification is of OpenAPI 3.0, not of a later version.
@@ -310,7 +310,7 @@ def _faults(validator: Validator, body: Any) -> Iterator[Fault]:
 def _parse_date_time(text: str) -> datetime:
     """Parse a date and time.
 
-    Python represents microseconds, so that digits after the sixth must be zeros, and are removed.
+    Python represents microseconds, so a seventh decimal and all later decimals must be zeros.
 
     Raises:
         ValueError: If Python cannot represent the time exactly; the value then stays text.

@@ -80,9 +80,10 @@ class _ProcessorTime:
         self._limit_seconds = seconds + self._before
 
     def milliseconds_left(self) -> float | None:
-        """Return the milliseconds until the processor time is used up if all processors are busy.
+        """Return the shortest time in milliseconds that can use up the processor time.
 
-        None if the system does not count the used processor time.
+        In this time, all processors are busy. The result is None if the system does not count the
+        used processor time.
         """
         used = _used_cpu_seconds()
         if used is None:

@@ -72,8 +72,8 @@ class LocalBackend:
     """A sandbox backend that runs each session in a new process of this machine.
 
     Implements :class:`delf.protocols.sandbox.SandboxBackend`. Each process is forked from a
-    template process that has imported the common modules. Some are forked in advance, so that tasks
-    need not wait.
+    template process that has imported the common modules. Some processes are forked in advance, so
+    that tasks need not wait.
 
     Args:
         scratch: The storage of the files that scripts write: ``memory`` with the limit

@@ -18,9 +18,7 @@ _MANY_SIGNALS = 64
 
 
 def prepare() -> None:
-    """Restrict this process; the scripts' processes are forked from this process.
-
-    The scripts' processes, called guests, inherit the restrictions.
+    """Restrict this process and its later forks, the guests, which run the scripts.
 
     Locked memory, message queues and signal queues are limited, because all processes of a user
     share them.

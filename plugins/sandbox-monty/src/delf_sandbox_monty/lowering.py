@@ -111,7 +111,8 @@ def method_name(connection: str, method: str) -> str:
 class MontyRewriting(Rewriting):
     """The rewriting of tool calls for Monty, which allows ``await`` in every scope.
 
-    Methods of connections that are used as values, and calls of connections, are rewritten, too.
+    Monty has no methods as values, so ``mail.send`` in ``f = mail.send`` becomes a plain function.
+    The call of a connection itself, as in ``shop()``, becomes the connection.
     """
 
     await_everywhere = True
@@ -247,7 +248,7 @@ class Lowering(ast.NodeTransformer):
     """Rewrites a script in place to the syntax and modules that Monty supports.
 
     Args:
-        tools: The names of tools that the script binds to nothing else.
+        tools: The names that only mean tools: the script binds them to nothing else.
     """
 
     def __init__(self, tools: Collection[str]) -> None:
@@ -621,9 +622,9 @@ class Lowering(ast.NodeTransformer):
         return call_of(name(node, "__delf_get__"), [node.value, text])
 
     def _replace_dunder_name(self, node: ast.Attribute) -> ast.expr:
-        """Replace ``__name__`` or ``__qualname__`` by a call that returns the name in Python.
+        """Replace ``__name__`` or ``__qualname__`` by a call that returns the same name as Python.
 
-        Keep the attribute if Monty has the same name.
+        Keep the attribute if Monty knows this name, or if this name cannot be known.
         """
         match node.value:
             # type(error).__name__, error.__class__.__name__: in Monty, delf's exceptions have
@@ -640,9 +641,9 @@ class Lowering(ast.NodeTransformer):
                 return node
 
     def _has_right_name(self, word: str) -> bool:
-        """Return True if ``word.__name__`` needs no replacement for Monty.
+        """Return True if ``word.__name__`` is kept.
 
-        Monty knows the names of modules and classes. The name of a wrapper is unknown.
+        Monty knows the names of modules and classes. The name of a wrapper cannot be known.
         """
         return word in self._modules_and_classes or self._may_be_wrapper(word)
 

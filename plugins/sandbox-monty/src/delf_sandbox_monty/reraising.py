@@ -15,9 +15,9 @@ _BASE: Final = "BaseException"
 def keep_lines_of_reraised(tree: ast.Module) -> None:
     """Rewrite a script in place so that a reraised exception has the line where it was raised.
 
-    For an exception that passes a handler or ``finally``, Monty reports the last line of these. So
-    the rewritten script reraises each exception in a statement that has the line number of the
-    body: of the body's only statement, or else of the ``try``.
+    Monty reports the last line of the handler or ``finally`` that an exception has passed. So the
+    exception leaves the rewritten block in a statement with the line number of the ``try`` body. If
+    the body has several lines, this is the line number of the ``try``.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Try):
@@ -84,9 +84,9 @@ def _name_reraised(handler: ast.ExceptHandler, origin: ast.stmt) -> None:
 
 
 def _nodes_of_handler(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes whose ``raise`` without an expression raises the handler's exception.
+    """Yield the nodes of a handler in which a bare ``raise`` raises the handler's exception.
 
-    Leave out functions, and handlers of inner ``try`` statements.
+    Leave out the bodies of functions, and the handlers of inner ``try`` statements.
     """
     for node in statements:
         yield node

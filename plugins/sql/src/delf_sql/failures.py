@@ -42,7 +42,7 @@ class SQLSchemaError(DelfError):
 def problem_of(error: BaseException, backend: Backend) -> Problem | None:
     """Return the problem behind an error; None if a database did not cause the error.
 
-    The problem of a FailedAt is that of its cause, with the number of the statement that failed.
+    For a FailedAt, return the problem of its cause, with the number of the failed statement.
     """
     if isinstance(error, FailedAt):
         cause_problem = None if error.__cause__ is None else problem_of(error.__cause__, backend)
@@ -60,9 +60,9 @@ def problem_of(error: BaseException, backend: Backend) -> Problem | None:
 
 
 def unexplained_problem(error: BaseException) -> Problem:
-    """Return the problem of an error that no database caused, with the name of its class.
+    """Return the problem of an error that no database caused, such as ``KeyError: 'id'``.
 
-    The problem of a FailedAt is that of its cause, with the number of the statement that failed.
+    For a FailedAt, return the problem of its cause, with the number of the failed statement.
     """
     if isinstance(error, FailedAt) and error.__cause__ is not None:
         return replace(unexplained_problem(error.__cause__), number=error.statement_number)

@@ -180,7 +180,8 @@ def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
     """Check that texts are write statements that can share a transaction.
 
     Raises:
-        ToolRefusedError: If one is not allowed or cannot be rolled back.
+        ToolRefusedError: If there are no texts, if a text is not a write statement, or if one of
+            several statements cannot share a transaction.
     """
     if not texts:
         raise ToolRefusedError("write takes one statement or a list of them, and this is empty")

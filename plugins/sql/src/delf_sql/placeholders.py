@@ -210,14 +210,15 @@ def _check_not_compared_as_json(
 
 
 def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
-    """Return True if a value is bound as JSON: it contains a dict, or it is a list.
+    """Return True if a value is bound as JSON: a value that contains a dict, or another list.
 
-    A list without a dict is not JSON after ``IN`` and in DuckDB, which has a type for lists.
+    A list without a dict is not bound as JSON after ``IN``, where its items are bound, nor in
+    DuckDB, which has a type for lists.
     """
     if holds_dict(value):
         return True
     if placeholder.in_list or dialect == "duckdb":
-        return False  # after IN, a list's items are bound; DuckDB has a type for lists
+        return False
     return isinstance(value, (list, tuple))
 
 

@@ -146,7 +146,7 @@ def _score_from_neighbours(neighbours: Iterable[int], own_scores: Mapping[int, f
 
     Args:
         neighbours: The indexes of the table's neighbours.
-        own_scores: The score of each matching table without its neighbours, by the table's index.
+        own_scores: The scores of the matching tables by index, before neighbours are counted.
     """
     scores = sorted((own_scores.get(index, 0.0) for index in neighbours), reverse=True)
     return _NEIGHBOUR_SHARE * sum(scores[:2])

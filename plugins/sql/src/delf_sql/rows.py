@@ -21,7 +21,7 @@ class Fetched:
         columns: The column names from the database.
         rows: The rows, up to the limit.
         more: Whether there are more rows.
-        changed: The number of changed rows if the driver reports it with the results, else 0.
+        changed: The number of changed rows; 0 if the driver reports no number with the results.
         columns_with_invalid_text: The names of columns in which invalid UTF-8 was replaced.
         warnings: Warnings of the database.
     """

@@ -158,8 +158,8 @@ def _sqlglot_classes(dialect: Dialect) -> tuple[Any, Any, Grammar]:
 def _limit_backtracking(parser_class: Any) -> Any:
     """Return a subclass of a sqlglot parser that raises RecursionError after much backtracking.
 
-    Each level of nested text may double sqlglot's backtracking. Callers of :func:`parse` treat such
-    text like text that is nested too deeply, for which Python raises the same error.
+    Each level of nesting in a text may double sqlglot's backtracking. The error is RecursionError,
+    because callers of :func:`parse` already handle this error for text that is nested too deeply.
     """
 
     def retreat(parser: Any, index: int) -> None:

@@ -273,7 +273,7 @@ class EngineBackend:
             session: The session.
             bound: The statement with its values.
             limit: The maximum number of rows.
-            streams: Whether the driver fetches rows only on request, if the driver can.
+            streams: Whether to fetch rows only on request, if the driver supports this.
         """
         # SQLAlchemy must buffer no rows ahead, because its buffer has no limit in bytes.
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)

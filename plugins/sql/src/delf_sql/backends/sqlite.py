@@ -456,9 +456,9 @@ class SqliteBackend:
         keys = json.dumps([relation.key for relation in relations])
 
         def rows(query: str) -> list[Sequence[Any]]:
-            """Return a query's rows, with the key of a relation as the first value of each row.
+            """Return a query's rows, after replacing a relation's index by the relation's key.
 
-            The query itself gives the index of the relation in ``relations``.
+            The index is the first value of each row; it is the position in ``relations``.
             """
             found = self._run(session, query, [keys], _ALL).rows
             return [(relations[int(index)].key, *values) for index, *values in found]
@@ -482,9 +482,9 @@ class SqliteBackend:
         session.close()
 
     def _roll_back_killed_writer(self) -> None:
-        """Roll back the changes of a killed writer, whose file no reader can open before.
+        """Open the file for writing, so that SQLite rolls back the changes of a killed writer.
 
-        SQLite rolls back by itself as soon as a process that may write opens the file.
+        Before the rollback, no reader can open the file.
         """
         # If the file cannot be opened, perhaps another process holds it, and rolls back. Whatever
         # the reason, the error of the killed write matters more: its outcome is unknown.
