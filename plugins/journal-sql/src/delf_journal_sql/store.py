@@ -89,7 +89,7 @@ def events_from(
 ) -> list[tuple[int, Event | None]]:
     """Return the next (position, event) pairs of a task after a position, at most ``limit``.
 
-    If ``task_id`` is None, return pairs of all tasks, with None in place of unreadable events.
+    Without ``task_id``, return pairs of all tasks, in which None replaces each unreadable event.
 
     Raises:
         UnreadableEventError: If ``task_id`` is given, and an event of this task is unreadable.
