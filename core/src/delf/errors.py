@@ -209,7 +209,8 @@ class FolderNotTrustedError(ConfigurationError):
 
     Args:
         folder: The folder's real path.
-        files: The files, or the files that changed since the folder was trusted.
+        files: The files that decide what delf does. If the folder was trusted before, only the
+            files that have changed since.
         changed: Whether the folder was trusted before.
     """
 

@@ -523,8 +523,9 @@ class ApprovalRequest:
         outcome_unknown: True for a call that was begun before its process died, and whose end is
             not recorded. ``Approved`` makes the call again, ``AlreadyDone`` states that it
             happened.
-        returns: The type of the action's result, such as ``{"rowcount": int}``. The script goes on
-            with the result that ``AlreadyDone`` states. None if the call is not interrupted.
+        returns: For an interrupted call, the type of the action's result, such as
+            ``{"rowcount": int}``: a person who answers ``AlreadyDone`` states a result of this
+            type, with which the script goes on. None for any other call.
         changed: True if an earlier approval is void because the call would now have another effect.
         is_question: True for a question of a script, whose ``arguments`` are those of ``ask``.
             ``Answered`` gives the answer, ``Rejected`` declines.

@@ -200,10 +200,7 @@ class LLMConfig:
 
 
 def _values_without_fallbacks(config: LLMConfig) -> list[Any]:
-    """Return the values by which two configurations are compared, without the fallbacks.
-
-    The values are the type, the secrets and all other fields.
-    """
+    """Return the values by which two configurations are compared, except for the fallbacks."""
     # The key and the headers are not dataclass fields, so they are added to the list.
     values = [getattr(config, item.name) for item in fields(config) if item.name != "fallbacks"]
     return [type(config), config.api_key, config.headers, *values]

@@ -87,9 +87,9 @@ class Catalog:
     def _with_conflicts(
         self, record: PluginRecord, plugins_by_name: Mapping[str, list[Candidate]]
     ) -> PluginRecord:
-        """Return the record; mark a conflict if another plugin has the same name or spec.
+        """Return the record, marked as a conflict if another plugin has the same name or spec.
 
-        A spec of the preferred plugin is not in conflict.
+        If the user prefers one of the plugins, a spec of that plugin is not in conflict.
         """
         if record.state != "loaded":
             return record
@@ -440,7 +440,9 @@ def _score_without_pattern(spec: ModelSpec, model: LLMConfig, environ: Mapping[s
 
 
 def _provider_pattern_scores(spec: ModelSpec, name: str, *, has_address: bool) -> Iterator[int]:
-    """Yield the length of each pattern of a spec, such as ``acme/*``, that matches a model's name.
+    """Yield the length of each pattern of a spec's providers that matches a model's name.
+
+    A provider has patterns such as ``acme/*``. A fallback spec yields nothing without an address.
 
     Args:
         spec: The spec.

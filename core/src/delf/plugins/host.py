@@ -377,8 +377,8 @@ def _block_plugin(candidate: Candidate, disabled_plugins: Iterable[tuple[str, st
 def _is_named(candidate: Candidate, name: str) -> bool:
     """Return True if a name in a setting means a plugin.
 
-    The name is that of the plugin or of its distribution. ``all`` means every installed plugin, but
-    none that the program itself has registered: these have no distribution.
+    The name is that of the plugin or of its distribution. ``all`` means every installed plugin. A
+    plugin that the program itself has registered is not installed, and has no distribution.
     """
     if name in _ALL:
         return candidate.distribution is not None

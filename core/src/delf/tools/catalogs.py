@@ -62,9 +62,9 @@ def scored_matches(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[
 def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
     """Score actions by how well they match a task and its steps.
 
-    The score of an action is its mean score in two searches, for the whole task and for the step
-    that the action matches best, each relative to the best action of that search. All scores are
-    multiplied by the best score for the whole task, so all are low if no action fits that task.
+    The score of an action is the mean of two relative scores, multiplied by the best score for the
+    whole task. The first is relative to the best action for the whole task; the second, to the best
+    action for the step that the action matches best. All scores are low if no action fits the task.
 
     Args:
         catalog: The actions.

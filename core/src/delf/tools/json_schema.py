@@ -349,7 +349,7 @@ def _depth_rank(error: Any) -> tuple[int, bool]:
 
 
 class _AppliedSchemas:
-    """Counts the schemas that apply to one value: a schema and the subschemas in its ``allOf``.
+    """Counts the schemas that apply to one value: a schema, and those in ``allOf``, ``$ref`` etc.
 
     Args:
         target: A function that resolves a reference.

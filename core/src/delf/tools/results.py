@@ -56,7 +56,7 @@ Results = Mapping[str, Result]
 
 
 def named_results(tools: Iterable[ToolDescription]) -> Results:
-    """Give names to the record types that at least two tools return.
+    """Give names to the long record types that at least two tools return.
 
     At least one of these tools returns the record alone or in a list; another may return the record
     within its result, such as a page of records.
@@ -79,7 +79,8 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
             tools_by_whole_record.setdefault(whole_record, []).append(tool)
     records: dict[str, NamedRecord] = {}
     used_names: set[str] = set()
-    # The shortest first, because the definition of a record has the names of its inner records.
+    # The shortest first: inner records need names before the records around them, whose definitions
+    # contain these names.
     for record in sorted(tools_by_whole_record, key=len):
         all_tools = tools_by_record[record]
         if len(all_tools) < 2:
@@ -109,7 +110,8 @@ def _with_names(text: str, records: Mapping[str, NamedRecord]) -> tuple[str, Seq
     to_define: dict[str, NamedRecord] = {}
     for part in _records_in(text):
         record = records.get(part)
-        if record is None or part not in text:  # or in a record that was replaced before
+        # ``part`` is missing in ``text`` if a record around it was replaced before.
+        if record is None or part not in text:
             continue
         text = text.replace(part, record.name)
         to_define.update((needed.name, needed) for needed in (*record.inner_records, record))

@@ -15,10 +15,9 @@ _MIN_WORDS: Final = 3
 
 
 def steps_of(task: str) -> list[str]:
-    """Return the task, followed by those of its parts with three or more significant words.
+    """Return the task, followed by its parts that have three or more significant words.
 
-    At most twelve parts follow the task. If the task has only one such part, the list has just the
-    task.
+    At most twelve parts follow the task. If there is only one such part, return only the task.
 
     Args:
         task: The task in plain words.

@@ -114,8 +114,8 @@ def shorten(
         text: A type in stub notation.
         limit: The maximum number of characters.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        outermost_keys: The number of keys that the outermost records keep, even beyond the limit,
-            once all inner records are ``dict``.
+        outermost_keys: The maximum number of keys of the outermost records in the shortest form, in
+            which all inner records are ``dict``. The shortest form may still exceed ``limit``.
         max_values: The maximum number of values of each ``Literal``.
     """
     if len(text) <= limit:
@@ -136,7 +136,7 @@ def shorten(
 def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) -> str:
     """Add types to a declared type, for values that the declaration does not allow.
 
-    ``{"id": int}`` with ``None`` at ``id`` becomes ``{"id": int | None}``.
+    With ``(("id",), "None")``, ``{"id": int}`` becomes ``{"id": int | None}``.
 
     Args:
         text: A type in stub notation.
@@ -162,7 +162,7 @@ def _complete_text(parts: _Parts) -> str:
 def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
     """Add a type to a value inside a parsed type.
 
-    With the path ``owner``, ``name`` and the type ``None``, ``{"owner": {"name": str}}`` becomes
+    With the path ``("owner", "name")`` and the type ``None``, ``{"owner": {"name": str}}`` becomes
     ``{"owner": {"name": str | None}}``.
 
     Args:

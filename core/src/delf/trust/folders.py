@@ -37,7 +37,7 @@ _LONGEST_PATH: Final = 1000
 def working_folder() -> Path:
     """Return the working directory; if it was removed, a path at which no file can exist.
 
-    A service keeps running after the folder of its release was removed.
+    A service may go on running after a new release has removed the folder of the old one.
     """
     try:
         return Path.cwd()

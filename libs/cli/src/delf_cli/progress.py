@@ -57,7 +57,7 @@ class Narrator:
         asks_person: Whether approvals are asked on this terminal. Approvals of interrupted calls
             are asked in any case.
         root: The project's folder. A warning that comes before a task's first step is shown only
-            once for each project; with None, such warnings are always shown.
+            once for each project. Without a project or with ``verbose``, it is always shown.
     """
 
     def __init__(

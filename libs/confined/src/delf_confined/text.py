@@ -37,15 +37,15 @@ def decode(
     *,
     warning: str = _GIVE_ENCODING,
 ) -> str:
-    """Decode a text whose encoding is unknown.
+    """Decode a text whose encoding may be unknown.
 
-    A byte order mark decides; otherwise, the text is decoded as UTF-8 or, if that fails, in the
-    encoding that is detected. The result of the current tool call gets a note if the encoding is a
-    guess, or if bytes cannot be decoded.
+    Unless ``encoding`` is given, the text is decoded by its byte order mark, as UTF-8 if the bytes
+    are (mostly) valid UTF-8, or else in the encoding that fits best. The result of the current tool
+    call gets a note if the encoding is a guess, or if bytes cannot be decoded.
 
     Args:
         data: The encoded text.
-        encoding: The encoding, if known.
+        encoding: The encoding; None if it is unknown.
         about: The name of the file for notes.
         warning: The end of a note about a guessed encoding: what to do if the guess is wrong.
 
@@ -69,9 +69,9 @@ def decode(
 def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bool) -> str:
     """Decode a text that may declare its charset, such as a page of the web.
 
-    A byte order mark comes first, then the declared charset; otherwise, the text is decoded like
-    any other by :func:`decode`. A guessed encoding and undecodable bytes are reported by
-    :func:`note`.
+    A byte order mark has precedence over the declared charset. A text that declares a charset is
+    decoded by :func:`delf.network.charsets.decode_charset`, and any other text by :func:`decode`. A
+    guessed encoding and undecodable bytes are reported by :func:`note`.
 
     Args:
         data: The encoded text.
@@ -107,7 +107,7 @@ def encoding_of_file(path: str, about: str) -> str:
 
     The result is "utf-8" only if the whole file is valid UTF-8 and has no byte order mark. The
     result is "utf-8-sig" if the file has a byte order mark, or is UTF-8 apart from a few invalid
-    bytes. If the encoding is a guess, the task gets a note that says so.
+    bytes. If the encoding is a guess, the result of the current tool call gets a note.
 
     Args:
         path: The path of the file.
@@ -158,7 +158,9 @@ def _encoding_of_invalid_utf8(
 
 
 def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _GIVE_ENCODING) -> str:
-    """Detect the encoding of a text. If the encoding is a guess, a note tells the script so.
+    """Detect the encoding of a text.
+
+    If the encoding is a guess, the result of the current tool call gets a note.
 
     Args:
         data: The encoded text.

@@ -349,7 +349,7 @@ class DeferredCalls:
         Args:
             owner: The scope of a variable or parameter; the whole script for an attribute.
             name: The name of the variable, parameter or attribute.
-            path: The steps from its value to the awaitables, such as indexes.
+            path: The steps, such as indexes, from the value of the name to the awaitables.
         """
         visit = (id(owner), name, path)
         if visit in self._visited or len(path) > _MAX_PATH_STEPS:

@@ -66,7 +66,9 @@ class _Use:
 
 
 def check_uses(tree: ast.Module, names: ToolNames) -> None:
-    """Raise if a script uses a connection or action in any way but calling an action.
+    """Raise if a script uses a tool as a value where it must be called, as in ``mail.send + "!"``.
+
+    A function of the script may get an action as an argument, as in ``retry(mail.send)``.
 
     Args:
         tree: The parsed script.
@@ -125,10 +127,7 @@ class _Uses:
                 pass
 
     def check(self) -> None:
-        """Raise the error for the first place in the script that uses a tool without calling it.
-
-        The check also covers calls of ``map`` and the like whose result is never iterated.
-        """
+        """Raise the error for the first misuse of a tool in the script, if there is any."""
         pending_uses = list(self._direct_uses())
         # The check of a use may find further uses, such as the reads of an alias of the tool. In
         # ``send = send if is_quiet else mail.send``, an alias leads to itself.

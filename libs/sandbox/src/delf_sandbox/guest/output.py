@@ -82,7 +82,7 @@ class Printer(io.TextIOBase):
     def write(self, text: str, /) -> int:
         """Buffer text; flush the buffer if it is large or has not been flushed for a while.
 
-        Otherwise set the alarm, which flushes the buffer if the script prints nothing more for now.
+        Otherwise set the alarm, which flushes the buffer soon even if nothing more is printed.
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"write() takes text, not {type(text).__name__}")
