@@ -44,6 +44,7 @@ async def response_at_end(
 
     Raises:
         TimeoutError: If the task does not end in time.
+        TaskStoppedError: If the task of this process was stopped.
         UnknownTaskError: If the journal does not have the task.
     """
     # A tool of a running task may wait here. Its task gives up the permit meanwhile, because the

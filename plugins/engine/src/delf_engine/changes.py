@@ -84,7 +84,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
 
     Args:
         events: The task's events.
-        script: Only the changes of this script.
+        script: Return only the changes of this script; the changes of all scripts when None.
     """
     course = Course()
     course.follow(tuple(events))

@@ -513,9 +513,10 @@ class TaskHost:
         self.scripts.printed_text.clear()
 
     def refuse_mismatch(self, text: str) -> str | None:
-        """Refuse a final answer if it does not match the declared type; return the reason.
+        """Refuse a final answer that :meth:`accept_answer` does not accept; return the reason.
 
         A refusal discards the texts collected for the answer and the output of the last script.
+        None if the answer is accepted.
         """
         error = self.accept_answer(text)
         if error is None:
@@ -527,7 +528,8 @@ class TaskHost:
     def accept_answer(self, text: str) -> DelfError | None:
         """Check a final answer in words, and store its value if it has the declared type.
 
-        An answer that a script gave by ``answer()`` was checked when it was given.
+        The type is not checked if a script has called ``answer()``, which has checked its argument.
+        The answer of a child task also has to pass the check of the parent's connection.
 
         Returns:
             The error if the answer does not match; None if the answer matches.
@@ -613,9 +615,11 @@ class TaskHost:
     def close(self, *, stays_resumable: bool = False, is_timeout: bool = False) -> None:
         """Refuse new calls from now on.
 
+        If the task stays resumable or its time is over, new calls of the script get no answer.
+
         Args:
             stays_resumable: Whether the task is left unfinished, so that it can be resumed.
-            is_timeout: Whether the task's time is over; calls of the script then get no answer.
+            is_timeout: Whether the task's time is over.
         """
         self._is_closed = True
         self._gate.close(without_answers=stays_resumable or is_timeout)

@@ -176,7 +176,7 @@ class AgentMemory:
         return new_facts
 
     async def save(self, facts: Sequence[str]) -> None:
-        """Save the facts, except each one whose identical text is already stored.
+        """Save the facts whose text is not stored yet.
 
         Raises:
             MemoryRetrievalError: If saving fails or times out.

@@ -347,7 +347,8 @@ class _BoundRuntime:
         """Stop the runtime, even if it is still starting. Idempotent.
 
         Args:
-            keep_resumable: Whether the running tasks can be resumed; otherwise they are cancelled.
+            keep_resumable: Whether the running tasks, which are cancelled, can be resumed. The
+                journal then records no end of the tasks.
         """
         self.is_stopped = True
         future = self._future
@@ -542,7 +543,8 @@ class RuntimeLoop:
         """Stop the runtime. Idempotent.
 
         Args:
-            keep_resumable: Whether the running tasks can be resumed; otherwise they are cancelled.
+            keep_resumable: Whether the running tasks, which are cancelled, can be resumed. The
+                journal then records no end of the tasks.
         """
         bound = self._unbind()
         if bound is None:

@@ -283,6 +283,8 @@ class Toolset:
         """Return a copy with the reloaded actions of one connection, in the same position.
 
         Raises:
+            ToolDefinitionError: If a permission group has the name of an action, or the user has
+                declared a parameter or an action that does not exist.
             ConnectionConfigurationError: If ``allow`` names an unknown action.
             AgentConfirmationError: If ``confirm`` names an unknown action.
         """

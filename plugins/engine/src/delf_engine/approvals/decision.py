@@ -168,7 +168,7 @@ def checked_decision(answer: object) -> Decision:
     Only decision objects count: neither True nor "approved" is a yes.
 
     Raises:
-        DelfError: If the answer is not a decision.
+        DelfError: If the answer is not a decision, or a field of the decision is invalid.
     """
     # By type, not isinstance: a subclass may mean something else.
     if type(answer) not in get_args(Decision):

@@ -44,7 +44,7 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
         lease: Seconds of silence after which other processes may claim the tasks of this process.
 
     Raises:
-        ConfigurationError: If the journal does not support leases.
+        ConfigurationError: If ``lease`` is given and the journal does not support leases.
         JournalUnavailableError: If the journal cannot be written.
     """
     if not isinstance(journal, SharedJournal):
@@ -73,8 +73,8 @@ def answer_data(
     Args:
         request_id: The request.
         digest: The digest of the reviewed action and arguments.
-        decision: Approved, rejected, already done or edited. Edited arguments contain only the
-            changed arguments; the process that asked still has the others.
+        decision: The decision. An edit needs only the changed arguments, because the process that
+            asked still has the others.
         decider: The person who decided.
     """
     head = {

@@ -154,8 +154,10 @@ class PendingRequests:
             digest: The digest of the call that the person saw, for an answer from another process.
 
         Raises:
-            UnknownRequestError: If the request is not pending; the message has the decision.
-            DelfError: If the answer is of the wrong kind for the request.
+            UnknownRequestError: If the request is not pending; the message says how the request
+                ended, if this is known.
+            DelfError: If the answer is about another call, or of the wrong kind for the request, or
+                if the team's rule does not allow the answer.
         """
         with self._lock:
             pending = self._waiting.get(request_id)

@@ -55,8 +55,9 @@ class PeopleJudge:
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Ask a person about an undecided case; journal the request and the answer.
 
-        If an earlier judge has answered, nobody is asked, and the answer is journalled only if
-        ``ruling.needs_journal`` is true.
+        In the mode ``strict``, the case is rejected instead, and so is a question that nobody can
+        answer. If an earlier judge has answered, nobody is asked, and the answer is journalled only
+        if ``ruling.needs_journal`` is true.
         """
         if ruling.answer is not None and not ruling.needs_journal:
             return ruling

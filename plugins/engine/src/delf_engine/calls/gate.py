@@ -137,11 +137,7 @@ class Gate:
             guard.begin()
 
     def end_script(self) -> None:
-        """End a script.
-
-        If a person requested changes of the script, all its further calls were rejected; calls of
-        the next script are accepted again.
-        """
+        """End a script, and stop rejecting calls if a person requested changes of the script."""
         self._runs_script = False
         self._rejects_calls = False
 
@@ -213,6 +209,7 @@ class Gate:
                 further call is made, because a resumed task would not know the effect of that call.
             ReplayMismatch: If a resumed task's script makes another call than the journal has.
             UndecidedCallError: If nobody decides whether to repeat an interrupted call.
+            TaskLeftError: If this process has stopped working on a task that will be resumed.
         """
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - asynchronous code runs in asyncio tasks only

@@ -343,7 +343,10 @@ class Replay:
     async def wait_for_turn(
         self, digest: str, *, blocks_script: bool = False
     ) -> RecordedCall | None:
-        """Wait for a call's turn in the recorded order, and return its record.
+        """Wait for a call's turn in the recorded order, and return the recorded call.
+
+        Never returns for a call that the recorded script abandoned, because that call got no
+        answer: the script abandons the call again.
 
         Args:
             digest: The digest of the call.

@@ -109,14 +109,14 @@ class TaskPipeline:
     async def run(self, origin: str) -> TaskOutcome:
         """Run the task within its timeout.
 
-        When this returns, no call is in flight and the sandbox is closed.
+        When this method returns, no call is in flight, and the sandbox is being closed.
 
         Args:
             origin: The agent's id.
 
         Raises:
-            asyncio.CancelledError: If the task was cancelled. By then, its end is recorded,
-                unless the task stays resumable.
+            asyncio.CancelledError: If the task was cancelled. The end of the task is recorded
+                before, unless the task stays resumable.
         """
         work: asyncio.Future[str] | None = None
         try:

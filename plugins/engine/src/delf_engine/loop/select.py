@@ -28,8 +28,10 @@ _WORDS: Final = "words"
 async def select_tools(run: TaskRun, seconds: float) -> None:
     """Choose the tools that the model is shown.
 
-    If the descriptions of all tools fit the budget, all are shown. Otherwise a prefilter chooses;
-    without a prefilter, tools are chosen by words that they share with the task.
+    The setting ``prefilter_mode`` decides. With ``off``, all tools are shown. A prefilter that the
+    setting names always chooses. With ``auto``, all tools are shown if their descriptions fit the
+    budget. Otherwise an installed prefilter chooses first, and then the words that the tools share
+    with the task. A resumed task shows the tools that were recorded.
 
     Args:
         run: The task, whose tools are replaced by the selection.

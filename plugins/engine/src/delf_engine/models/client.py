@@ -204,7 +204,7 @@ class ModelClient:
         If the request's settings limit the tokens, the answer may be truncated at this limit.
 
         Raises:
-            BudgetExceededError: If the call could exceed the budget; nothing is spent.
+            BudgetExceededError: If a request could exceed the budget; the request is not sent.
             LLMExecutionError: If the answer stays incomplete; the message has an excerpt.
             DelfError: If the call failed after retries.
         """

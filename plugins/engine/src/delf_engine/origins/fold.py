@@ -448,10 +448,11 @@ class Origins:
         return results
 
     def unplanned_read(self) -> PastCall | None:
-        """Return the first successful read that a stranger may have caused.
+        """Return the first read that a stranger may have caused; None without such a read.
 
-        A stranger can cause a read only after the model has read untrusted data. The reads in the
-        task's outline do not count, because the user asked for them.
+        A stranger can cause a read only after the model has read untrusted data. Failed reads and
+        reads by built-in actions do not count. The reads in the task's outline do not count either,
+        because the user asked for them.
         """
         for call in self._history.calls.values():
             # An action of delf itself, such as ``files.read``, sends its arguments to no service.
