@@ -98,7 +98,7 @@ def lay_out(request: ApprovalRequest, discussion: Iterable[Event] = ()) -> LaidO
     if len(headline.text) > _MAX_HEADER_SIZE:  # the header then shows only the beginning
         texts.insert(0, _fact_text(headline, files))
     sections = _pack_sections(texts, _SECTION_CHARS)
-    if len(sections) > _MAX_SECTIONS:  # so use fewer, longer sections
+    if len(sections) > _MAX_SECTIONS:  # use fewer, longer sections
         sections = _pack_sections(texts, _MAX_TEXT_CHARS)
     shows_all_facts = len(sections) <= _MAX_SECTIONS and len(files) <= _MAX_FILES
     blocks = [_header(headline.text), *map(plain, sections[:_MAX_SECTIONS])]

@@ -56,8 +56,8 @@ def check_id_without_user(value: Any) -> str:
     """Check that a value is a valid id of a conversation without a user, and return the value.
 
     Raises:
-        ConfigurationError: If the value is not a valid name, or contains the separator with which
-            ``delf serve`` writes the user before the name.
+        ConfigurationError: If the value is not a valid name, or contains the separator of the ids
+            that ``delf serve`` stores: ``USER|NAME``.
     """
     name = check_name("conversation_id", value)
     if USER_SEPARATOR in name:

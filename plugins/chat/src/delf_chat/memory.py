@@ -98,7 +98,8 @@ class MemoryConversations:
     ) -> bool:
         """Replace the summary, and drop the summarised messages.
 
-        Return False, and change nothing, if another caller has replaced the summary meanwhile.
+        Return False, and change nothing, if another caller has replaced the summary or removed the
+        conversation meanwhile.
 
         See :meth:`delf.protocols.conversation.ConversationStore.summarize`.
         """

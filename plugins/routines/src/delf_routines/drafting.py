@@ -342,7 +342,7 @@ class _ScriptMerger:
         earlier_codes = [code for code, _outcome in scripts.earlier]
         all_code = "\n".join([*earlier_codes, scripts.code])
         # A routine of all scripts one after the other, which has the actions that a merged script
-        # may call. This routine is never saved, so that its name does not matter.
+        # may call. This routine is never saved, so its name does not matter.
         self._routine = Routine(
             name="unmerged",
             title=task,

@@ -195,12 +195,12 @@ def named_actions(
     called: Collection[str] = (),
     never_empty: Collection[str] = (),
 ) -> dict[str, UsedAction]:
-    """Return the tools named in a script, in the form that a routine's header records.
+    """Return the tools that a script names or calls, in the form that a routine's header records.
 
     Args:
         script: The Python source.
         tools: The known tools.
-        called: The names of further tools, which the script called.
+        called: The names of the tools that the script called when it ran.
         never_empty: The names of tools that always returned data.
 
     Returns:

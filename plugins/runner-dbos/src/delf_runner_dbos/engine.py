@@ -114,7 +114,7 @@ class Workflows:
 async def _run_on(loop: asyncio.AbstractEventLoop, work: Awaitable[T]) -> T:
     """Run work on the agents' event loop, and wait for its result.
 
-    The work continues if DBOS cancels this coroutine or closes the loop that runs it.
+    The work continues if DBOS cancels this coroutine, or closes the coroutine's own event loop.
     """
 
     async def main() -> T:  # run_coroutine_threadsafe() takes coroutines only

@@ -97,8 +97,8 @@ class RunnerSettings(PluginSettings, QueueSettings):
 
         Raises:
             ConfigurationError: If the data folder cannot be written.
-            KeyAddressError: If a project's file sets the database without a password, and
-                the environment has one.
+            KeyAddressError: If a project's file names a database server to which the user's own
+                password would be sent, for example from the environment.
         """
         if self.database is not None:
             url = self.database.get_secret_value()

@@ -51,9 +51,9 @@ class EventStreamResponse(Response):
             await send(end)
 
     async def _send_until_ended(self, receive: Any, send: Any, open_request: OpenRequest) -> None:
-        """Send the frames until the last one, or until the client or the sessions end the stream.
+        """Send the frames until the last one, or until the client disconnects or loses access.
 
-        The sessions end the stream when the caller's session or key is no longer valid.
+        :class:`Sessions` ends ``open_request`` when the caller's session or key becomes invalid.
         """
         sending = asyncio.ensure_future(self._send_frames(send))
         disconnection = asyncio.ensure_future(_until_gone(receive))

@@ -231,8 +231,8 @@ def call_of(forced: ForcedFunction | None, task_outcome: Outcome) -> tuple[str, 
         task_outcome: The outcome of the task.
 
     Returns:
-        The id, the name and the JSON arguments of the call; None if no call is forced or the task
-        has no value.
+        The id, the name and the JSON arguments of the call. None if no call is forced, or if the
+        task has not ended with a value.
     """
     detail = task_outcome.detail
     if forced is None or not detail.is_terminal or detail.value is None:
@@ -248,9 +248,9 @@ def _finish(message: Mapping[str, Any]) -> Finish:
 def _message(http_call: Call, body: ChatBody, task_outcome: Outcome) -> dict[str, Any]:
     """Return the assistant's message with the outcome of a task.
 
-    The message is a call of the function that the client forces, otherwise a text. If the task asks
-    a question, and the client declares the function :data:`DECIDE_FUNCTION`, the message has the
-    question as its text and also as a call of that function.
+    The message is a call of the function that the client forces, otherwise a text. If the task
+    waits for a decision or an answer of a person, the text is the question. If the client also
+    declares the function :data:`DECIDE_FUNCTION`, the message has a call of this function, too.
     """
     function_call = call_of(body.forced, task_outcome)
     if function_call is not None:

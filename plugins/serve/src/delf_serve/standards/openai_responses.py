@@ -134,6 +134,9 @@ async def _start_or_continue(call: Call, body: ResponseBody) -> str:
 async def _handle_reply(call: Call, detail: TaskDetail, decision_count: int, message: str) -> bool:
     """Decide the pending request of a task if a message is a reply to an approval request.
 
+    If the client has not seen the pending request, the reply is meant for an earlier request, and
+    decides nothing.
+
     Args:
         call: The HTTP request.
         detail: The task.

@@ -211,8 +211,8 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     Args:
         call: The API request.
         turn: The client's messages.
-        is_retry: Whether the client repeats a request that got no answer. In that case, the id of
-            the existing task is returned.
+        is_retry: Whether the client may be repeating a request that got no answer. If a recent
+            task has the same text, no task is submitted, and the id of the recent task is returned.
         trust: ``own`` if the user wrote the messages, ``outside`` if another agent did.
 
     Raises:

@@ -101,8 +101,9 @@ class Tasks:
             self._background_tasks.add(shared_task(forgetting))
 
     async def stop(self, seconds: float) -> None:
-        """Wait until running tasks end, except tasks that wait for a person.
+        """End the background loops, then wait until running tasks end.
 
+        Tasks that wait for a person are not waited for, because the person may take days.
         Unfinished tasks are not stopped here. The journal has their events, so that another process
         can resume them.
 
@@ -112,7 +113,6 @@ class Tasks:
         # First the server's own loops: a task that they resumed now would be interrupted again.
         for loop in self._background_tasks:
             loop.cancel()
-        # The shutdown does not wait for a task that waits for a person, which may take days.
         pending_requests: Waiting = {}
         try:
             pending_requests = await self.pending_requests.by_task()

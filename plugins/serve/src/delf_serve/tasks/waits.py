@@ -44,7 +44,7 @@ class Waits:
         self._is_shutting_down = True
 
     async def wait(self, task_id: str, seconds: float) -> None:
-        """Wait until a task ends or needs a person.
+        """Wait until a task ends or needs a person, or until the server shuts down.
 
         Args:
             task_id: The id of the task, which may run in any process.
