@@ -149,7 +149,7 @@ class AgentContext:
 
         Raises:
             ModelConfigurationError: If no model is configured.
-            BudgetExceededError: If the call could exceed the budget; nothing is spent.
+            BudgetExceededError: If a request could exceed the budget; the request is not sent.
             DelfError: If the call failed after retries.
         """
         config = self.config
@@ -226,9 +226,9 @@ class AgentChat(Protocol, metaclass=ProtocolMeta):
         ...
 
     def in_memory(self) -> AgentChat:
-        """Return a copy of the chat that keeps its conversations in memory, with the same id.
+        """Return a copy of the chat, with the same id, whose conversations are kept in memory.
 
-        A chat that already keeps its conversations in memory returns itself.
+        A chat whose conversations are in memory already returns itself.
         """
         ...
 

@@ -289,7 +289,7 @@ def _wrap_toolset(item: Any) -> list[Callable[..., Any]] | None:
 def _wrap_schema_pair(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
     """Make a tool from a pair of a function and a schema in the chat completions format.
 
-    The two may be in either order. Returns a list with the tool; None for any other tuple.
+    Either part may come first. Returns a list with the tool; None for any other tuple.
     """
     if len(pair) != 2:
         return None

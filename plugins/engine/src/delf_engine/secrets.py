@@ -317,8 +317,11 @@ def _is_path(text: str) -> bool:
 def _forms_of_declared_secret(text: str) -> Iterator[str]:
     """Yield the texts to redact for a declared secret.
 
-    The texts are the secret itself, for a URL also its password, for a private key each line, and
-    for the key file of a service account the secrets in the file.
+    The texts are the secret itself, and these parts of it:
+
+    - the password in a URL
+    - each long line of a text with several lines, such as a private key
+    - the secrets in JSON data, such as the key file of a service account
     """
     yield text
     yield from secrets_in(text)

@@ -151,7 +151,8 @@ def files_of_programs(
 
     Returns:
         The digests, such as ``{"run.py": {"": "ab12…"}, "venv/": {"": "cd34…"}}``. The inner key
-        is empty, because the digest is of the whole file.
+        is empty, because the digest is of the whole file. If the files are too many or too large,
+        the rest of them has one common digest under the name :data:`OTHER_FILES`.
 
     Raises:
         ConfigurationError: If the folder has more than ``_MAX_ENTRIES`` files and folders.
@@ -187,7 +188,7 @@ def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_resul
     Files of caches and of Git are left out.
 
     Raises:
-        ConfigurationError: If the folder has more than ``_MAX_ENTRIES`` files.
+        ConfigurationError: If there are more than ``_MAX_ENTRIES`` files and folders.
     """
     count = 0
     pending = [root]

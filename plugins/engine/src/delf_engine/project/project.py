@@ -51,7 +51,8 @@ class Project:
         file: The ``delf.toml``, if it exists.
         connections: The configured connections by name.
         plugin_options: The options of plugins, by plugin name and option name.
-        environ: The environment variables of the process and, if not set there, of ``.env``.
+        environ: The environment variables of the process, of ``.env`` and of the stored API keys;
+            of a variable with several values, the first in this order.
         warnings: Warnings for the user about settings that may be wrong.
         agent_values: The agent's settings with their origins.
         trust: The trust decisions about the folder.
