@@ -295,7 +295,7 @@ _PARSERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
 
 
 def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
-    """Return True if the schemas of an object's values are equal, as in a dict of records by id.
+    """Return True if all values of an object are records with one schema, as in a dict by id.
 
     Two equal schemas may be a coincidence, so three or more are needed.
     """

@@ -140,7 +140,8 @@ class _KeyRenamer:
     def renamed(self, value: Any) -> Any:
         """Return a record with names such as ``ID_2`` for keys that differ only by case.
 
-        The records in a list are inner objects. Any other value is returned unchanged.
+        The records in a list count as inner objects. Any value that is no record or list is
+        returned unchanged.
         """
         if isinstance(value, list):
             items = cast("list[Any]", value)

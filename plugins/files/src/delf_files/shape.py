@@ -308,7 +308,7 @@ class _SheetRows(NamedTuple):
         return cls(above=rows[:index], header_number=number, header=header, data=rows[index + 1 :])
 
     def data_row_count(self, row_count: int | None) -> int:
-        """Return the approximate number of rows below the header, read or not.
+        """Return the approximate number of rows below the header, including unread rows.
 
         Args:
             row_count: The approximate number of all rows; None if unknown.

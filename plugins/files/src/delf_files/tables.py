@@ -138,8 +138,8 @@ class TableRows:
     def _read_names(self) -> list[str]:
         """Read the rows up to the row with column names, and return this row.
 
-        Without a number of the row with column names, this is the first row; or an empty list, if
-        the table has no rows.
+        If the number of this row is not given, return the first row, or an empty list for a table
+        without rows.
 
         Raises:
             ValueError: If the row with the number of the header does not exist.
@@ -211,7 +211,7 @@ def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tu
             later row.
 
     Raises:
-        ValueError: If the row does not exist.
+        ValueError: If the row with the number ``header`` does not exist.
     """
     if header == 0:
         nameless: Any = [""] * max((len(row) for _, row in rows), default=0)

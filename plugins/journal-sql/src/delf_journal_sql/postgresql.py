@@ -40,7 +40,7 @@ SILENCE_SECONDS: Final = 5.0
 _GREETING_SECONDS: Final = 3
 # The time after which the server aborts an idle transaction, in seconds.
 #
-# Without it a process that is suspended in a transaction would block all other writers.
+# Without this limit, a process that is suspended in a transaction would block all other writers.
 _IDLE_TRANSACTION_SECONDS: Final = 5
 _PARAMETER: Final = re.compile(r":(\w+)")
 
@@ -172,7 +172,7 @@ class PostgresConnection:
             self.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     def commit(self) -> None:
-        """Commit the transaction; notify all processes if it wrote."""
+        """Commit the transaction; notify all processes of a transaction that may have written."""
         if self._writes:  # PostgreSQL sends the notification when the transaction is committed
             self.execute(f"SELECT pg_notify('{_CHANNEL}', '')")
         with self._database.convert_errors(self._raw):
@@ -270,7 +270,7 @@ class PostgresDatabase:
             raise self._explain(error, raw) from error
 
     def connect(self) -> PostgresConnection:
-        """Open a connection for writing."""
+        """Return a connection from the pool, or a new connection."""
         return PostgresConnection(self, self._take_from_pool() or self._open())
 
     @contextmanager

@@ -84,7 +84,7 @@ class PendingCall:
         """Wait for earlier questions of the call, and pause the call's timeout.
 
         Yields:
-            False if the call has already had the maximum number of questions.
+            True; or False if the call has already had the maximum number of questions.
         """
         async with self._question_lock:
             self._question_count += 1

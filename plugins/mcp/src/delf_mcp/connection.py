@@ -230,7 +230,7 @@ class MCP(Connection[MCPSettings]):
     async def context(self, task: str) -> str | None:
         """Return the server's instructions, with a remark if a tool declares no result type.
 
-        None without instructions and remark.
+        None if there are no instructions, and no remark is needed.
         """
         async with self._request(self._server(), "instructions") as (client, _):
             instructions = client.instructions

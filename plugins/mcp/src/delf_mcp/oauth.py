@@ -426,8 +426,8 @@ class CredentialGuard:
         if self._has_key and _sends_key(request, fields):
             self._check_key(origin)
         if "grant_type" in fields:
-            # The response has tokens. set_tokens() stores this origin as their issuer, because it
-            # does not know who sent the tokens.
+            # The response has tokens. set_tokens() gets the tokens without their sender, and stores
+            # this origin as their issuer.
             self._tokens.set_pending_issuer(origin)
 
     async def _check_network(self, host: str, origin: str) -> None:

@@ -63,7 +63,7 @@ class Work:
     def __init__(self, coroutine: Coroutine[Any, Any, list[types.ContentBlock]]) -> None:
         self.questions: asyncio.Queue[_Question] = asyncio.Queue()
         self.open_question: _Question | None = None
-        """The question that the client got last, which may be decided by now; None before."""
+        """The newest question that the client got, which may be decided by now; None at first."""
         self._progress: asyncio.Queue[str | None] = asyncio.Queue()
         self._reported_step_count = 0
         # The task copies the current context, so that the coroutine finds this object there.
@@ -172,8 +172,8 @@ class Served:
         # The names of the tools' actions, also by the tools' names for clients.
         self._action_names: dict[str, str] = {}
         self._outputs = Outputs()  # the files that clients may read
-        # By secret token, with which the client returns: the work that waits for the client's
-        # answer, and the timer that cancels the work.
+        # The work that waits for a client's answer, and the timer that cancels the work. The key is
+        # the secret token with which the client returns.
         self._suspended: dict[str, tuple[Work, asyncio.TimerHandle]] = {}
         self._listing_lock = asyncio.Lock()
 
@@ -287,7 +287,7 @@ class Served:
         return key
 
     def _abandon(self, key: str) -> None:
-        """Cancel suspended work, because its client did not return in time."""
+        """Cancel suspended work, because its client did not return in time or the server stops."""
         work, timer = self._suspended.pop(key)
         timer.cancel()
         work.task.cancel()

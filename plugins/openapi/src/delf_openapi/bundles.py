@@ -186,7 +186,7 @@ def _convert_limits(copy: dict[str, Any]) -> None:
 
 
 def _convert_pattern(copy: dict[str, Any]) -> None:
-    """Drop a pattern that delf cannot check; give a text without pattern that of its format."""
+    """Drop a pattern that delf cannot check; replace a missing pattern by that of the format."""
     format_name = copy.get("format")
     # The type is a text or a list of texts.
     if "string" in copy.get("type", ()) and isinstance(format_name, str):

@@ -130,7 +130,7 @@ class RequestBuilder:
         """Validate arguments and convert them to the values to be sent.
 
         With the setting ``check_arguments`` other than ``raise``, only a warning is logged for
-        missing arguments and for values that violate their schema.
+        missing arguments outside of the path, and for values that violate their schema.
 
         Raises:
             ToolRefusedError: If an argument is invalid; the error has the first problems, and the
@@ -182,7 +182,7 @@ class RequestBuilder:
     def _missing_arguments(
         self, arguments: Mapping[str, Any], validated: Mapping[str, Any]
     ) -> list[str]:
-        """Return the required keywords without a value; a keyword with an invalid value has one."""
+        """Return the required keywords without a value; an invalid value is a value, too."""
         required = [p.arg for p in self._params.values() if p.required]
         if self.operation.body is not None:
             required += self._required_keywords(self.operation.body, arguments)
@@ -427,7 +427,7 @@ class RequestBuilder:
         return {k: safe_header(k, v) for k, v in secret.items()}
 
     def _secret_query(self, credentials: Credentials) -> str:
-        """Return the encoded query with secrets: credentials, and the overriding ``params``."""
+        """Return the query with credentials and the setting ``params``, which takes precedence."""
         configured = reveal_secrets(self._settings.params)
         pairs = {**credentials.query, **configured}.items()
         return "&".join(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in pairs)

@@ -119,7 +119,7 @@ class Transport:
         """Send a request and read the response, which may have any status.
 
         Raises:
-            ConnectionUnavailableError: If the server does not answer in time.
+            ConnectionUnavailableError: If the server cannot be reached, or does not answer in time.
             OutcomeUnknownError: If the request may have been executed, but no response was read.
             ToolExecutionError: If the response is too large or redirects to a forbidden address.
         """

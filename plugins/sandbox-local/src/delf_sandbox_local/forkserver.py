@@ -84,7 +84,7 @@ class ForkServer:
             raise SandboxUnavailableError(error.message, hint=error.hint) from error
         self._loop = asyncio.get_running_loop()
         # The child process, called the template, imports Python's modules once. It then forks a
-        # process for each script: a guest. The key is a guest's process id.
+        # process for each session: a guest. The key is a guest's process id.
         self._guests: dict[int, LocalProcess] = {}
         # The exit status and processor time of guests whose exit was reported before the answer to
         # their fork, by process id.
@@ -249,7 +249,8 @@ class ForkServer:
                     f"the sandbox's template process is gone: {error}"
                 ) from error
             finally:
-                # Replies have no request id: a late reply would be taken for the next request's.
+                # End a template that has not replied yet. As replies have no request id, the late
+                # reply would be taken for the reply to the next request.
                 if not reply.done() or reply.cancelled():
                     self.kill()
                     self._disconnect()
@@ -310,7 +311,7 @@ class ForkServer:
     def _handle_message(self, message: dict[str, Any]) -> None:
         """Handle a message of the template process.
 
-        The message says that the process is ready, that a guest has ended, or answers a request.
+        The process reports that it is ready, reports the end of a guest, or answers a request.
         """
         match message:
             case {"ready": True, "namespaces": namespaces}:
@@ -369,7 +370,8 @@ class ForkServer:
     def kill(self) -> None:
         """Kill the template process and all guests."""
         self._process.kill()
-        # Kill each guest, too: it then knows that it was killed, and its process group is killed.
+        # Kill each guest, too: LocalProcess then reports that the guest was stopped, and kills the
+        # guest's process group.
         for guest in list(self._guests.values()):
             guest.kill()
 

@@ -75,8 +75,8 @@ class LocalProcess:
         self._is_kill_requested = True
         try:
             if self._handle is not None:
-                # Signal 0 does nothing, but raises if the process has ended. Its id, by which
-                # killpg() finds the group, may then belong to another process.
+                # Signal 0 does nothing, but raises if the process has ended. The id, by which
+                # killpg() finds the group, may belong to another process after that.
                 signal.pidfd_send_signal(self._handle, 0)
             os.killpg(self.pid, signal.SIGKILL)
             self._is_kill_sent = True

@@ -82,7 +82,7 @@ class Changes(TypedDict):
 class _SchemaText(NamedTuple):
     """The schema as text for a prompt, and its tables.
 
-    The lines have all tables with their columns if the budget allows; then the tables are in the
+    If the budget allows, the lines have all tables with their columns, and the tables are in the
     order of the schema. Otherwise, the lines have the tables that are most relevant to the task,
     and the tables are in the order of their relevance.
     """
@@ -419,8 +419,9 @@ class SQL(Connection[SQLSettings]):
     ) -> Trust | Mapping[str, Trust] | None:
         """Implements :class:`delf.protocols.connection.SupportsResultTrust`.
 
-        If the setting ``trust`` names tables or columns, a query has the trust of the columns that
-        the query reads, and ``schema`` the trust of the prompt. Other results are from outside.
+        If the setting ``trust`` names tables or columns, the rows of ``query`` have the trust level
+        of the columns that the query reads. The result of ``schema`` has the trust level of the
+        prompt. Results of other actions are from outside.
         """
         if self._own_tables is None:  # ``trust`` sets one level for all results
             return None

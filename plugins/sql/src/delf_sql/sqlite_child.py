@@ -388,7 +388,8 @@ def _escaped(data: bytes) -> str:
 def _replace_invalid_bytes(columns: list[str], rows: list[Any]) -> list[str]:
     """Replace bytes in ``rows`` that are not valid UTF-8 by U+FFFD.
 
-    Return the names of the columns with such bytes. SQLite's texts contain them as surrogates.
+    Return the names of the columns with such bytes. :func:`_escaped` has decoded each such byte to
+    a surrogate.
     """
     affected_columns: dict[str, None] = {}
     for number, row in enumerate(rows):

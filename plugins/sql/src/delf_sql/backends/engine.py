@@ -67,7 +67,7 @@ class EngineBackend:
         # The engine for read-only sessions has the key True, the other engine the key False.
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
-        # A cache of the tables that writes have named, because a search for a table lists them all.
+        # A cache of the tables that writes have named: to find a table, all tables are listed.
         self._relations_by_name: dict[str, Relation] = {}
 
     def check_driver(self) -> None:

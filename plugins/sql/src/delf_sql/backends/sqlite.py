@@ -165,7 +165,7 @@ class _Child:
         )
 
     def _ask(self, message: Any) -> Sequence[Any]:
-        """Send a message to the process, and return its answer; raise if that is a failure."""
+        """Send a message to the process, and return its answer; raise for a failure."""
         send(cast("BinaryIO", self._process.stdin), message)
         self._wait_for_answer()
         kind, *answer = receive(cast("BinaryIO", self._process.stdout))
