@@ -27,8 +27,8 @@ async def prune(
 
     Args:
         journal: The journal.
-        older_than: The minimum age in seconds since the task's end: one age, or an age for each
-            state.
+        older_than: The minimum age in seconds since a task's end; tasks of any age when None. With
+            a mapping from state to age, only tasks in these states are removed.
         keep: The number of newest tasks that are kept even if they are older.
         dry_run: Return the tasks without removing them.
     """

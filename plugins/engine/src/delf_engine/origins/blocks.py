@@ -14,9 +14,9 @@ from delf_engine.origins.syntax import Function, names_in
 class Blocks:
     """The loops, branches and functions of a task's scripts, as nodes of the syntax tree.
 
-    The conditions of a block are the values that decide whether or how often the block runs. A
-    variable that the block assigns has these values as sources: after ``if paid: note = "x"``, the
-    value of ``note`` reveals ``paid``.
+    The conditions of a block are the values that decide whether or how often the block runs. Their
+    sources count for each variable that the block assigns: after ``if paid: note = "x"``, the value
+    of ``note`` reveals ``paid``.
     """
 
     def __init__(self) -> None:

@@ -230,8 +230,8 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
 
     Other values, such as a recipient or an amount, decide what a call does. An action's
     ``contents`` name the parameters that hold content; its ``sinks`` name all others. If the action
-    declares neither, the names of parameters and fields decide, and data for machines does not
-    count as content.
+    declares neither, the names of parameters and fields decide. But then neither data for machines
+    nor an argument of a read counts as content.
 
     Args:
         bound: The called action.
