@@ -275,8 +275,8 @@ def join_continuation(first: str, second: str) -> str | None:
     """Join a truncated answer and its continuation.
 
     Before a model continues, it may repeat the last line, all code or the whole answer. The
-    repeated part is removed from the end of the truncated answer. A continuation with a code block
-    of its own replaces the truncated answer.
+    repeated part is removed from the end of the truncated answer. If the answer breaks off in code,
+    a continuation with a code block of its own replaces the whole answer.
 
     Args:
         first: The truncated answer.

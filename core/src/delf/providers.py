@@ -59,9 +59,9 @@ class Providers:
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
         """Resolve a model name of the form ``provider:model`` in a configuration.
 
-        ``acme:mini`` becomes ``acme/mini``. With a ``base_url``, the name becomes ``mini``, and the
-        field ``provider`` becomes ``acme``, unless this provider has an ``own_protocol``. Names of
-        another form do not change.
+        ``acme:mini`` becomes ``acme/mini``. But if the configuration has a ``base_url``, and the
+        provider has no ``own_protocol``, the name becomes ``mini``, and the field ``provider``
+        changes from ``auto`` to ``acme``. Names of another form do not change.
         """
         word, _, rest = config.model.partition(":")
         provider = self.by_name(word)

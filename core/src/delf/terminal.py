@@ -71,8 +71,9 @@ _EXCESS_MARKS: Final = "(?P<allowed>[{0}]{{4}})(?P<excess>[{0}]+)".format(
 def visible(text: str) -> str:
     """Return a text with control, invisible and look-alike characters escaped.
 
-    Line breaks and tabs are not escaped. Look-alike letters are escaped only in addresses and host
-    names.
+    Line breaks and tabs are not escaped, and other spaces become plain spaces. Look-alike letters
+    are escaped only in addresses and host names. Of many combining marks on one letter, the fifth
+    and further ones are escaped.
     """
     if text.isascii():
         return text if text.isprintable() else _escape_hidden(text)

@@ -204,8 +204,9 @@ class Attempts(Generic[A]):
     Args:
         retries: The maximum number of retries.
         is_repeatable: Whether the request is idempotent.
-        retry_rule: Returns the :class:`Retry` to make after a response; None to accept the
-            response, as when the server asks for a longer pause than the rule allows.
+        retry_rule: Returns the :class:`Retry` to make after a response, or None to accept the
+            response. A response with an error is accepted, for example, if the server asks for a
+            longer pause than the rule allows.
         sleep: Awaitable sleep between attempts.
     """
 

@@ -199,10 +199,10 @@ def digest_items(content: bytes) -> Mapping[str, str]:
 
 
 def items_of(name: str, text: str) -> Mapping[str, str]:
-    """Return the parts of a file that the user trusts one by one.
+    """Return the parts of a file that the user trusts one by one, by the key of each part.
 
-    For the configuration file, the parts are the values of all settings, by the path of the
-    setting. Any other file is one part with an empty path: the digest of the content.
+    The parts of the configuration file are the values of its settings, such as
+    ``{"agent.timeout": "60"}``. Any other file is one part: :func:`digest_items`.
 
     Args:
         name: The path in the folder.

@@ -114,8 +114,8 @@ class _Stop:
     """A signal handler that cancels an asyncio task.
 
     Args:
-        keep_resumable: Called before a shutdown signal cancels the task, so that the journal does
-            not record an end of the tasks that run.
+        keep_resumable: Called before a signal other than Ctrl-C cancels the task, so that the
+            journal records no end of the running tasks of delf.
     """
 
     def __init__(self, keep_resumable: Callable[[], None]) -> None:

@@ -117,7 +117,8 @@ class Template:
             function: The name of the function, as ``module:name``.
             limits: The limits of the call.
             readable: The files that the child may read.
-            preload: The names of modules that the template imports once for all calls.
+            preload: The names of modules to import, and of functions (``module:name``) to call,
+                once in the template process.
 
         Raises:
             ToolExecutionError: If no process can be started.

@@ -47,12 +47,13 @@ class _Call:
 
 
 class Readers:
-    """Calls functions in child processes that can read their input and write nothing.
+    """Calls functions in child processes that can access little else than their input.
 
     Each call has a new child, forked from a template process that has imported the function's
     module. The child can read the arguments and files that the call names, and nothing else: no
-    further files, no environment variables and no network. The child cannot start subprocesses, and
-    ends with the call. The answer of a call is plain data.
+    further files, no environment variables and no network. The child can write only in the folders
+    of :class:`Limits`, by default in none. The child cannot start subprocesses, and ends with the
+    call. The answer of a call is plain data.
 
     Args:
         at_once: The maximum number of concurrent children. All readers of an event loop with the

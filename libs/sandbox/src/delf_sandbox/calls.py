@@ -65,8 +65,7 @@ class OpenCalls:
 
     Args:
         loop: The event loop.
-        answer: A callback that sends an answer to the guest, given the call's number and the
-            answer.
+        answer: Sends an answer to the guest; called with the call's number and the answer.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class IncomingFiles:
             The outcome that ends the session if the file was refused, else None.
 
         Raises:
-            WireError: If the frame is malformed.
+            WireError: If the frame is malformed, or too many files are incomplete.
         """
         match frame:
             case [str(kind), str(name), bool(last), bytes(chunk)] if len(name) <= _MAX_NAME_LENGTH:

@@ -69,8 +69,8 @@ def parse(payload: bytes) -> list[Any]:
 def size_in_memory(payload: bytes) -> int:
     """Estimate the size in memory of a parsed payload, in bytes.
 
-    The size can be many times that of the payload: ``{},`` takes seventy bytes. For a small
-    payload, the result is just the payload's size.
+    The size can be many times that of the payload: the three characters ``{},`` become a dict of
+    seventy bytes. For a small payload, the result is just the payload's size.
     """
     size = len(payload)
     if size < _MIN_ESTIMATED_SIZE:

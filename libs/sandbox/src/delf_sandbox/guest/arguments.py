@@ -11,7 +11,7 @@ ADD_FILE = "add_to_output_files(name, content)"
 
 
 class FunctionWithUsage:
-    """A function for scripts that raises ``TypeError`` with its usage for wrong arguments.
+    """A function for scripts. A call with wrong arguments raises ``TypeError`` with the usage.
 
     Args:
         usage: The function's name and arguments for error messages, such as ``rerun(context,

@@ -484,8 +484,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _remove_cancelled_timers(self) -> None:
         """Remove cancelled timers from the queue.
 
-        Usually, remove only the cancelled timers that are due before every other timer. If very
-        many timers are cancelled, remove all of these.
+        Usually, only the cancelled timers that are due before every other timer are removed. If
+        very many timers are cancelled, all cancelled timers are removed.
         """
         timers = self._scheduled
         cancelled = self._timer_cancelled_count

@@ -33,7 +33,8 @@ class Scratch:
     def unsent(self) -> Iterator[str]:
         """Yield the names of files that are new or have changed since they were last sent.
 
-        Files with a leading dot in a part of their name are caches, and are skipped.
+        Hidden files, folders named ``__pycache__``, and files with names that output files cannot
+        have are skipped.
         """
         # Paths below the scratch folder, such as "charts/"; "" is the scratch folder itself.
         pending_folders = [""] if os.path.isdir(self._folder) else []

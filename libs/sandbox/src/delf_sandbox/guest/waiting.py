@@ -305,7 +305,7 @@ _USAGES: Final = (
 class TolerantAsyncio:
     """Variants of asyncio functions that accept other arguments besides awaitables.
 
-    The variants also accept lists of awaitables, plain values, and functions to call.
+    The other arguments are lists of awaitables, plain values, and functions to call.
 
     Args:
         loop: The event loop.
