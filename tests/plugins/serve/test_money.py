@@ -197,6 +197,20 @@ async def test_files_of_another_person_are_not_used_for_other_words(serve):
     assert (await server.client.post(path, json=other, headers=ada)).json()["result"] == "hello"
     same = await server.client.post(path, json={"wait": 20}, headers=ben)
     assert same.json()["result"] == "1"
+    # A repetition that belongs to Ben still has Ada's file, and a script says more than words.
+    again = f"/tasks/{same.json()['task_id']}/again"
+    refused = await server.client.post(again, json=other, headers=ben)
+    assert (refused.status_code, refused.json()["param"]) == (403, "task")
+    for task in (first, same.json()):
+        fork = f"/tasks/{task['task_id']}/fork"
+        refused = await server.client.post(fork, json={"script": CODE}, headers=ben)
+        assert (refused.status_code, refused.json()["param"]) == (403, "script")
+    forked = await server.client.post(fork, json={}, headers=ben)
+    fork = f"/tasks/{forked.json()['task_id']}/fork"
+    refused = await server.client.post(fork, json={"script": CODE}, headers=ben)
+    assert refused.status_code == 403
+    own = f"/tasks/{first['task_id']}/fork"
+    assert (await server.client.post(own, json={"script": CODE}, headers=ada)).status_code == 202
 
 
 async def test_repeating_a_task_names_its_deleted_file(serve):

@@ -84,13 +84,8 @@ class Repeats:
         earlier = start_event(await self._journal().read(record.task_id))
         assert earlier is not None  # noqa: S101 - each task has this event
         paths = recorded_files(earlier.setup)
-        if paths and wanted.task is not None and earlier.user != caller.user:
-            raise ProblemError(
-                403,
-                "the task has files of another person, which only a task with the same words gets",
-                "leave out `task`, or start a task with files of your own",
-                param="task",
-            )
+        if wanted.task is not None:
+            _raise_if_files_are_foreign(earlier, caller, "task")
         missing_file = await asyncio.to_thread(_find_missing, paths or ())
         if missing_file is not None:
             raise ProblemError(
@@ -117,11 +112,16 @@ class Repeats:
         """Start a new task from an event of another task, and return the new task's id.
 
         Raises:
-            ProblemError: If there is no such event, if the model is not available to the caller, if
-                too many tasks of the caller are open, or if a budget of the caller is used up.
+            ProblemError: If there is no such event, if another script would get files of another
+                person, if the model is not available to the caller, if too many tasks of the caller
+                are open, or if a budget of the caller is used up.
         """
         self._submissions.check_model(wanted.llm)
         record = await self._views.record_by_full_id(task_id, caller)
+        if wanted.script is not None:
+            earlier = start_event(await self._journal().read(record.task_id))
+            assert earlier is not None  # noqa: S101 - each task has this event
+            _raise_if_files_are_foreign(earlier, caller, "script")
         self._running.raise_if_too_many_are_open(caller)
         await self._budgets.raise_if_exhausted(caller)
         try:
@@ -137,6 +137,31 @@ class Repeats:
             raise ProblemError(422, error.message, param="at") from None
         await self._resumer.resume(new_task_id, caller.user)
         return new_task_id
+
+
+def _raise_if_files_are_foreign(
+    earlier: TaskQueued | TaskStarted, caller: Caller, param: str
+) -> None:
+    """Check that a caller may use the files of an earlier task for another purpose.
+
+    A task that repeats another person's task has that person's files, whoever it belongs to.
+
+    Args:
+        earlier: The beginning of the earlier task.
+        caller: The user of the new task.
+        param: The field of the request that changes the purpose.
+
+    Raises:
+        ProblemError: If files of the task are another person's.
+    """
+    if recorded_files(earlier.setup) and _other_authors(earlier, caller):
+        raise ProblemError(
+            403,
+            "the task has files of another person, which only a task with the same words and the "
+            "model's own scripts gets",
+            f"leave out `{param}`, or start a task with files of your own",
+            param=param,
+        )
 
 
 def _order_to_repeat(
