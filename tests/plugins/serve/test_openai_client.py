@@ -11,6 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from delf_workers import Workers
+from plugins.serve.test_people import add, person
 from support.serving import doing
 
 SEND = "print(await send(to='ada@x.org'))"
@@ -429,6 +430,18 @@ async def test_response_continues_the_conversation_of_the_previous_response(open
     )
     prompts = await served.client.get(f"/tasks/{second.delf['task_id']}/prompts")
     assert "Hello Ada" in prompts.text
+
+
+async def test_response_of_another_person_cannot_be_continued(opened):
+    served, client = await opened(agent={"chat": {"persist": True}})
+    await add(served, person("ada"), person("ben", scope="all"))
+    ada, ben = (client.with_options(api_key=f"{name}-key") for name in ("ada", "ben"))
+    first = await ada.responses.create(model="delf", input=doing("print('Hello Ada')"))
+    assert (await ben.responses.retrieve(first.id)).output_text == "Hello Ada"
+    with pytest.raises(openai.PermissionDeniedError, match="the conversation is somebody else's"):
+        await ben.responses.create(
+            model="delf", previous_response_id=first.id, input=doing("print(1)")
+        )
 
 
 async def test_response_in_the_background_is_cancelled(opened):

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from delf.events import Event
 from delf.messages import Usage
-from delf.protocols.conversation import ChatMessage
+from delf.protocols.conversation import USER_SEPARATOR, ChatMessage
 from delf.protocols.facts import facts, plain_lines
 from delf.protocols.journal import RequestRecord
 from delf.terminal import visible
@@ -270,8 +270,16 @@ async def _store_history(call: Call, turn: Turn) -> str | None:
     If the client has sent the earlier messages itself, store them as a new conversation.
 
     Raises:
-        ProblemError: If the agent has no chat in which the messages can be stored.
+        ProblemError: If the conversation is another person's, or if the agent has no chat in which
+            the messages can be stored.
     """
+    if turn.conversation is not None and USER_SEPARATOR in turn.conversation:
+        # Only a conversation of another person is shown to the caller with the person's id.
+        raise ProblemError(
+            403,
+            "the conversation is somebody else's, who alone can continue it",
+            "begin a conversation of your own",
+        )
     if turn.conversation is not None or not turn.history:
         return turn.conversation
     chat: Any = call.service.agent.chat
