@@ -312,8 +312,8 @@ def _fact_part(request: ApprovalRequest, fact: RequestFact, width: int, *, whole
         request: The request, which has the values of arguments.
         fact: The fact.
         width: The width in columns.
-        whole: Whether to show the fact in full. Otherwise, a fact about changes is shortened to its
-            last lines, and any other fact to its beginning.
+        whole: Whether to show the fact in full. If false, a long fact is shortened: a fact about
+            changes to its last lines, another fact to its beginning. A script is never shortened.
     """
     values_by_kind = {FactKind.ARGUMENT: request.arguments, FactKind.DEFAULT: request.defaults}
     if fact.kind in values_by_kind:

@@ -61,8 +61,8 @@ class Chat(FixedAttributes):
     ``history_window`` messages that are not summarised. Each access reads the messages again,
     because other processes may have added some.
 
-    Every method has an async version whose name begins with ``a``. With ``persist`` the sync
-    methods block on the database; in memory they never block.
+    Most methods have an async version whose name begins with ``a``, such as :meth:`aappend`. With
+    ``persist`` the sync methods block on the database; in memory they never block.
 
     Args:
         keep: The number of recent messages that are not summarised. Older messages are summarised

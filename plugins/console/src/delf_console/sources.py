@@ -105,10 +105,10 @@ class Sources:
         return list(items_by_argument.values())
 
     def constraints(self, items: Iterable[Item]) -> list[str]:
-        """Return pip constraints by which pip takes dependencies from these sources, not an index.
+        """Return constraints that make pip take dependencies from these sources, not from an index.
 
         Args:
-            items: The packages to install; they get no constraint themselves.
+            items: The packages to install. They get no constraint, because pip gets their paths.
         """
         names = {item.name for item in items}
         constraints: list[str] = []

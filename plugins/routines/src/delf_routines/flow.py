@@ -85,8 +85,8 @@ def value_patterns(
 def _pattern_like(default: str) -> str:
     """Return the regex for values of the same form as a default.
 
-    If the default is a number, values are numbers. Otherwise they have at most as many words as the
-    default, and begin with no dash, which could make the value an option of a command.
+    If the default is a number, values are numbers. Otherwise, values have at most as many words as
+    the default, and begin with no dash: after a dash, a command takes the value for an option.
     """
     if re.fullmatch(_NUMBER, default):
         return _NUMBER

@@ -225,7 +225,7 @@ class Routine:
         object.__setattr__(self, "parameters", self._with_patterns())
 
     def _with_patterns(self) -> dict[str, Parameter]:
-        """Return the parameters, each with a regex for its values if the script needs that.
+        """Return the parameters, and add the regexes that text parameters without a regex need.
 
         A regex is needed if the script inserts the parameter into another text, such as a query,
         whose meaning a value could change.

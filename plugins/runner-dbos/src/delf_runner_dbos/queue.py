@@ -115,7 +115,7 @@ def folder_of(setup: Mapping[str, Any]) -> str:
 
 
 def belongs_to_project(setup: Mapping[str, Any], former_folders: Collection[str]) -> bool:
-    """Return True if a task was submitted in the current folder or in an earlier one.
+    """Return True if a task was submitted in the project's current folder or in a former one.
 
     A task that was submitted without a folder, or by a program of the project, also belongs to the
     project.

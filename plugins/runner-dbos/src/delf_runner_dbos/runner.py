@@ -251,10 +251,11 @@ class Runner:
             self._permits.release()
 
     async def _run_if_due(self, ticket: Ticket) -> str:
-        """Run the task of a ticket if the task is due; otherwise put it back into the queue.
+        """Run the task of a ticket if the task is due; put an unfinished task back into the queue.
 
         Returns:
-            The state of the task for DBOS; or ``requeued`` if the task is back in its queue.
+            The state of the task for DBOS: the final state, ``unknown`` if the journal does not
+            have the task, or ``requeued`` if the task is back in its queue.
         """
         try:
             record = await self._find_record(ticket)

@@ -329,7 +329,7 @@ def _firings_of(
     Args:
         client: DBOS's client.
         stored_name: DBOS's name of the schedule.
-        limit: The maximum number of planned firings, and of tests.
+        limit: The maximum number of planned firings, and likewise of tests; None for no limit.
     """
     return [
         *_workflows(client, limit, schedule_name=stored_name),

@@ -58,7 +58,7 @@ _FREE_NAMES: Final = ("name", "conversation_id", "schedule")
 class Application:
     """delf as an ASGI application.
 
-    The ASGI lifespan starts and stops the agent. If the application is mounted in another one that
+    The ASGI lifespan starts and stops the agent. If delf is mounted in another application that
     does not forward lifespan events, the first request starts the agent.
 
     Args:

@@ -17,8 +17,8 @@ def client_of(host_and_port: Sequence[Any] | None) -> str:
     """Return the text that identifies a client, for example when its wrong API keys are counted.
 
     An IPv4 address identifies the client. For an IPv6 address, the text is the network of the
-    address, such as ``2001:db8::/64``: a client usually has all addresses of such a network, and
-    could use another one for each request.
+    address, such as ``2001:db8::/64``. A client usually has all addresses of such a network, and
+    could use a new address for each request.
 
     Args:
         host_and_port: The client, as ASGI has it; None for a Unix socket.

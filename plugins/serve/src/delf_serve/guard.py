@@ -520,7 +520,7 @@ def _headers(scope: Scope, unrepeatable: frozenset[bytes]) -> dict[bytes, bytes]
         unrepeatable: The names of headers that must not be repeated.
 
     Raises:
-        ProblemError: If one of these headers is repeated.
+        ProblemError: If a header in ``unrepeatable`` is repeated.
     """
     headers_by_name: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:

@@ -69,8 +69,8 @@ class Hooks:
             The submitted task.
 
         Raises:
-            ProblemError: If the webhook is unknown, the signature is wrong, or the message violates
-                the webhook's schema.
+            ProblemError: If the webhook is unknown, if the signature is wrong, if the message
+                violates the webhook's schema, or if the webhook's user may not run tasks.
         """
         hook = self._hooks.get(name)
         if hook is None:

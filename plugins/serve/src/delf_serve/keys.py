@@ -127,7 +127,7 @@ class Keys:
             if people can log in without a key, for example through OpenID Connect.
 
     Raises:
-        ConfigurationError: If a key is invalid. The message names its position, never its text.
+        ConfigurationError: If a key is invalid. The message has only the key's position.
     """
 
     def __init__(self, texts: Sequence[str] = (), *, requires_login: bool = False) -> None:
@@ -146,7 +146,7 @@ class Keys:
         """Load the API keys of the settings or, if there are none, of ``DELF_API_KEY``.
 
         Raises:
-            ConfigurationError: If a key is invalid. The message names its position, never its text.
+            ConfigurationError: If a key is invalid. The message has only the key's position.
         """
         api_keys = "" if settings.api_key is None else settings.api_key.get_secret_value()
         if not api_keys:

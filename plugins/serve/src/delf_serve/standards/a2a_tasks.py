@@ -375,9 +375,9 @@ def _artifacts(call: Call, task_outcome: Outcome) -> list[pb.Artifact]:
 
 
 def _data_part(data: Any) -> pb.Part:
-    """Return JSON data as a part; as a text of JSON if protobuf would round or refuse the data.
+    """Return JSON data as a data part, or as a text part if protobuf would change the data.
 
-    Numbers of protobuf are floats, and the depth of its messages is limited.
+    Protobuf rounds large integers to floats, and refuses deeply nested data.
     """
     part = pb.Part(media_type="application/json")
     try:

@@ -187,8 +187,8 @@ def is_retry(call: Call) -> bool:
 def turn_of(body: ChatBody) -> Turn:
     """Convert the messages of a request to a turn.
 
-    If ``tool_choice`` forces a function of the client, delf has sent its earlier answers as calls
-    of this function. The client's tool message after such a call is the user's next message.
+    If ``tool_choice`` forces a function of the client, delf's earlier answers in the request are
+    calls of this function. The tool message after such a call is the user's next message.
     """
     forced = body.forced
     output = schema_of(body.response_format) if forced is None else forced.schema
