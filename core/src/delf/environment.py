@@ -130,7 +130,7 @@ class EnvFile:
                 omitted.
 
         Raises:
-            ConfigurationError: If the file exists and cannot be read.
+            ConfigurationError: If the file exists, and cannot be read or is not valid text.
         """
         content = read_file(path, root or path.parent, _MAX_BYTES)
         try:

@@ -17,10 +17,15 @@ def check_file_name(name: object) -> str:
 
     The returned name is in the Unicode form NFC, so that names that look the same are the same.
 
-    Refused are absolute names, ``..``, control and invisible characters (characters that reverse
-    the reading direction can hide a suffix), characters that look like a separator or a dot, names
-    of devices, parts that are too long for a file system, and names that programs take for settings
-    (``.bashrc``, ``.git/hooks/pre-commit``) or for options (``-rf``).
+    Refused are:
+
+    - absolute names and ``..``
+    - control and invisible characters, because some of them reverse the reading direction and can
+      hide a suffix
+    - characters that look like a separator or a dot, or that Windows does not allow, such as ``?``
+    - names of devices, and parts that are too long for a file system
+    - names that programs take for settings (``.bashrc``, ``.git/hooks/pre-commit``) or for options
+      (``-rf``)
 
     Raises:
         ValueError: If the name is refused.

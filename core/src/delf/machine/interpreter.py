@@ -25,14 +25,15 @@ _SECONDS: Final = 20.0
 def own_python() -> str:
     """Return the path of a Python interpreter of this process's version, for child processes.
 
-    ``sys.executable`` is that interpreter in an ordinary process. In a frozen program (PyInstaller,
-    cx_Freeze, Nuitka) or an embedding program, ``sys.executable`` is the program, which would start
-    itself again and again. In that case, the function looks for a Python of the same version: in
-    ``DELF_PYTHON``, among the interpreters of the installation, and in ``PATH``. Each candidate is
-    run once to check its version.
+    The variable ``DELF_PYTHON`` can name the interpreter. Otherwise, the interpreter of an ordinary
+    process is ``sys.executable``. In a frozen program (PyInstaller, cx_Freeze, Nuitka) or an
+    embedding program, ``sys.executable`` is the program, which would start itself again and again.
+    The function then looks for a Python of the same version among the interpreters of the
+    installation and in ``PATH``, and runs each candidate once to check its version.
 
     Raises:
-        ConfigurationError: If no such interpreter is found.
+        ConfigurationError: If no such interpreter is found, or ``DELF_PYTHON`` names no such
+            interpreter.
     """
     return _find_python(os.environ.get(VARIABLE), sys.executable, is_frozen())
 

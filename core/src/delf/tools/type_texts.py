@@ -297,11 +297,11 @@ class _TypeParser:
 
 
 def _key(opening: str, head: str, parts: _Parts) -> str:
-    """Return the key of an item of a group, such as ``name`` for ``"name"?: str`` in a record.
+    """Return the key of an item of a group, such as ``name`` for ``?"name": str`` in a record.
 
     Args:
         opening: The text that opens the group.
-        head: For an item of a record, the text before its type, such as ``"name"?: ``; else empty.
+        head: For an item of a record, the text before its type, such as ``?"name": ``; else empty.
         parts: The parsed type of the item.
     """
     if opening == _LIST:
