@@ -263,8 +263,8 @@ class WireSession(asyncio.BufferedProtocol):
             self.kill()  # the guest cannot stop one script
             raise
         finally:
-            # _finish() does the same when the guest reports an outcome. After a cancellation or an
-            # error, nobody has called it.
+            # After an outcome, _finish() has done most of this. After a cancellation or an error,
+            # nobody has called it.
             self._host = None
             self._outcome = None
             self._budget.end_script()
