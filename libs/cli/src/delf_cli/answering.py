@@ -163,8 +163,8 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
 def decided_data(record: RequestRecord, decision: ApprovalDecided | ApprovalVoted) -> DecisionRow:
     """Return a decision, or one vote of two that a request needs, as JSON-ready data.
 
-    ``covers`` is what the decision approves, such as later calls of the task. A vote approves only
-    the one call, so its ``covers`` is always ``call``.
+    ``covers`` says which later calls the decision approves as well. A vote approves no further
+    calls, so its ``covers`` is always ``call``.
     """
     row = DecisionRow(
         request_id=decision.request_id,
