@@ -285,7 +285,7 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
 def _text_parameters(text: str) -> dict[str, str]:
     """Return the parameters of a search for a text that ignores upper and lower case.
 
-    Some databases convert the case of ASCII letters only. So the SQL condition first replaces each
+    PostgreSQL may convert the case of ASCII letters only. So its condition first replaces each
     letter in ``upper`` by the letter at the same place in ``lower``. For the text ``café à Köln``,
     ``lower`` is ``àéö`` and ``upper`` is ``ÀÉÖ``.
     """
@@ -511,7 +511,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
 
 
 def _unused_files(connection: Connection, paths: set[str]) -> set[str]:
-    """Return which input files of removed tasks no remaining task uses.
+    """Return the given paths without the input files that a remaining task uses.
 
     If an event with the files of a remaining task is damaged, the result is empty, because the task
     may use any of the files.

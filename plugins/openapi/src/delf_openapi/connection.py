@@ -224,7 +224,7 @@ class APITool(Connection[OpenAPISettings]):
         self._effect_notices = (self._unknown_notice(applied),) if applied.unknown else ()
 
     def _unknown_notice(self, applied: Applied) -> str:
-        """Return the notice about new and changed actions, irreversible until accepted."""
+        """Return the notice about new and changed actions: irreversible until they are accepted."""
         actions = _few([f"{self.name}.{action}" for action in applied.unknown])
         is_single = len(applied.unknown) == 1
         accept = f"delf openapi effects {self.name} --accept accepts the operations as they are now"
@@ -334,8 +334,8 @@ class APITool(Connection[OpenAPISettings]):
     def _improvements(self, api: API) -> Improvements:
         """Return the descriptions that a model wrote for actions, in this or an earlier process.
 
-        The dict is read from the cache once, and then extended by :meth:`setup`. It is empty if no
-        set-up has run.
+        The dict is read from the cache once, and then extended by :meth:`setup`. Before the first
+        set-up, the dict is empty.
         """
         if self._improved is None:
             cached = self._cache().read(f"{api.version}.summaries")
@@ -400,7 +400,8 @@ class APITool(Connection[OpenAPISettings]):
             api: The specification.
             entry: The compiled operation.
             configured: The place and the lower-case name of each parameter that the settings set.
-            servers: The addresses of the service; a change of them changes the action's version.
+            servers: The servers that the specification declares, which become part of the action's
+                version.
         """
         accepted = self._accepted_arguments(entry, configured)
         hidden = frozenset(a.arg for a in entry.arguments) - {a.arg for a in accepted}

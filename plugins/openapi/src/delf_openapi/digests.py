@@ -44,8 +44,9 @@ class OperationDigests:
         self._document = document
         self._has_base_url = has_base_url
         self._targets: dict[str, _Part] = {}  # by reference
-        # By the set of an operation's references: a digest of everything that they lead to, also
-        # through other references. Many operations have the same references.
+        # A digest of everything that an operation's references lead to, also through other
+        # references. The key is the set of the operation's own references, which many operations
+        # have in common.
         self._digests: dict[frozenset[str], str | None] = {}
         # The same digests, by the set of all references that an operation reaches. Operations with
         # different references often reach the same set.

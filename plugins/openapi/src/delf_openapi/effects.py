@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class OperationEffects:
     """The effects that a user declared for the operations of a specification.
 
-    If the specification is a file or a mapping, it is the user's own, so the effects apply to all
-    its operations. If the specification is from the web, a stranger may change its operations, so
-    :class:`DeclaredEffects` decides to which operations the effects apply.
+    A specification that consists of files or a mapping is the user's own, so the effects apply to
+    all its operations. If a document of the specification is from the web, a stranger may change
+    the operations, so :class:`DeclaredEffects` decides to which operations the effects apply.
 
     Args:
         name: The connection's name.

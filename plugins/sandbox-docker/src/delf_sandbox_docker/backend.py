@@ -152,7 +152,7 @@ class DockerBackend:
     def visible_path(self, path: str) -> str:
         """Return the path in ``/workspace`` under which scripts see a file.
 
-        Files of different folders are in different folders there.
+        Files of different folders on the host are in different subfolders of ``/workspace``.
 
         Args:
             path: The absolute path on the host.

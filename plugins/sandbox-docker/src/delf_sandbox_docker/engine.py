@@ -90,7 +90,7 @@ class Engine:
         return any(kind in option for option in options for kind in _USER_MAPPING_OPTIONS)
 
     def identity(self) -> str:
-        """Return the unique id of the engine; without one, its URL."""
+        """Return the unique id of the engine, or the engine's URL if there is no id."""
         return str(self._engine_info().get("ID") or self.url)
 
     def _engine_info(self) -> dict[str, Any]:

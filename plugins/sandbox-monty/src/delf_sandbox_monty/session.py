@@ -534,7 +534,7 @@ class MontySession:
     # -- what scripts say ---------------------------------------------------------------
 
     def _record_print(self, _stream: str, text: str) -> None:
-        """Record printed text; end the script beyond the output limit.
+        """Record printed text; end the script if the text exceeds the output limit.
 
         Monty calls this in one of its threads.
 
