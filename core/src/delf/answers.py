@@ -194,8 +194,8 @@ def _find_unopened_closing(text: str) -> tuple[int, int] | None:
 def _is_in_code_block(position: int, fence_positions: Sequence[int]) -> bool:
     """Return True if a position is between the opening and closing fence of a code block.
 
-    Return False for any position if the text has an odd number of fences: one of them then opens
-    or closes no block, and it is unknown which one.
+    Return False for any position if the text has an odd number of fences: one fence is then without
+    a counterpart, and nobody knows which one.
     """
     has_unpaired_fence = len(fence_positions) % 2 == 1
     if has_unpaired_fence:
@@ -208,8 +208,9 @@ def _is_in_code_block(position: int, fence_positions: Sequence[int]) -> bool:
 def _split_channels(text: str) -> SplitAnswer:
     """Split an answer in the harmony format; see :func:`split_reasoning`.
 
-    Each part of such an answer names a channel. The text is in the parts of the channel ``final``;
-    without such a part, the arguments of the tool calls are the text. Everything else is reasoning.
+    Each part of such an answer names a channel. The text is in the parts of the channel ``final``.
+    If this channel has no text, the arguments of the tool calls are the text. Everything else is
+    reasoning.
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]

@@ -52,7 +52,8 @@ class ToolCall:
         id: The id that the result refers to.
         name: The tool.
         arguments: JSON as the model wrote it, unchecked.
-        token: An opaque value of the provider, to send back with the result; None if it sent none.
+        token: An opaque value of the provider, to send back with the result; None if the provider
+            sent no value.
     """
 
     id: str

@@ -77,8 +77,8 @@ _ADDRESS: Final = re.compile(r"(^|_)(url|uri|host|hostname|endpoint|address|spec
 def folder_of(value: object) -> Path | None:
     """Return the folder to which paths in a setting are relative.
 
-    For a value from ``delf.toml`` this is the folder of that file; for any other value it is the
-    current folder, returned as None.
+    For a value from ``delf.toml``, this is the folder of that file. Return None for any other
+    value, whose paths are relative to the current folder.
 
     Args:
         value: A setting before validation.

@@ -302,7 +302,7 @@ def _special_values(kind: str) -> tuple[str, ...]:
 
 
 def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) -> Candidate:
-    """Return the plugin to use for a name: the only plugin that has it, or the preferred one.
+    """Return the plugin to use for a name: the only plugin that offers it, or the preferred one.
 
     Args:
         plugins: The plugins that offer the name, at least one.
@@ -402,8 +402,8 @@ def _score_for_name(
 ) -> float:
     """Return the score of a spec for a model without a named provider.
 
-    The score is the length of the longest pattern, of the spec or of one of its providers, that
-    matches the model's name; or :func:`_score_without_pattern`, if this is higher.
+    The score is the length of the longest pattern that matches the model's name. Patterns of the
+    spec and of its providers count. If :func:`_score_without_pattern` is higher, return that score.
 
     Args:
         spec: The spec.

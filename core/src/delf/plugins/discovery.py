@@ -165,9 +165,8 @@ def normalise(name: str) -> str:
 def metadata_readers(path: Sequence[str] | None = None) -> Iterator[ReadText]:
     """Yield a reader of metadata for each installed distribution, in the order of ``sys.path``.
 
-    ``importlib.metadata`` takes long to import, so this function reads the folders itself. Only for
-    distributions outside of folders, such as in zip files and frozen programs, does it import
-    ``importlib.metadata``.
+    ``importlib.metadata`` takes long to import, so this function reads the folders itself. It needs
+    ``importlib.metadata`` only for distributions in zip files, frozen programs and the like.
 
     Args:
         path: The folders to search; ``sys.path`` when omitted.

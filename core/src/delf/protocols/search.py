@@ -85,8 +85,9 @@ class Figures:
         calls: Number of tool calls; in groups by model, of model calls.
         failed_calls: Number of failed calls.
         questions: Number of approval requests.
-        waited_seconds: Total seconds that requests waited for an answer, pending ones until now.
-        input_tokens: Tokens that models read, those from a cache among them.
+        waited_seconds: Total seconds that requests have waited for an answer, including requests
+            that still wait.
+        input_tokens: Tokens that models read, including tokens from a cache.
         cached_tokens: Tokens that came from a cache.
         output_tokens: Tokens that models wrote.
         cost_usd: The cost of all answers with a known price.

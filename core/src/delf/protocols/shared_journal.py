@@ -267,8 +267,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol, metaclass=ProtocolMet
     async def append_all(self, events: Sequence[Event]) -> None:
         """Append the events of whole tasks, in one transaction.
 
-        Otherwise, a runner could begin a queued task of an import before the task's other events
-        are stored.
+        With several transactions, a runner could begin an imported, queued task before the other
+        events of the task are stored.
 
         Raises:
             DelfError: If an event cannot follow the stored events of its task.

@@ -54,7 +54,7 @@ def check_groups(actions: Sequence[Action], place: str) -> None:
         place: The connection, for messages.
 
     Raises:
-        ToolDefinitionError: For such a group.
+        ToolDefinitionError: If a group has the name of an action.
     """
     names = {action.name for action in actions}
     for action in actions:

@@ -266,7 +266,7 @@ def _best_names(
 ) -> frozenset[str]:
     """Choose the best matching tools, whose stubs have larger limits than those of other tools.
 
-    At most ``_MAX_BEST`` tools are chosen: those that fit a fixed share of the budget for tools.
+    At most ``_MAX_BEST`` tools are chosen, and no more than fit a fixed share of the budget.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     remaining_size = choice.budget * _BEST_BUDGET_SHARE

@@ -210,8 +210,8 @@ def _check_can_be_shown(*, is_changed: bool, exceeds_yaml_limit: bool) -> None:
     """Raise if the settings in a file cannot be shown.
 
     Args:
-        is_changed: Whether the file was changed after its digest was computed. Trust is recorded
-            for that digest, so a person would trust another text than the shown one.
+        is_changed: Whether the file was changed after its digest was computed. The text of the
+            digest is what becomes trusted, so a person must not be shown another text.
         exceeds_yaml_limit: Whether the folder has more YAML than delf parses.
 
     Raises:
@@ -306,8 +306,8 @@ def _setting_path(variable: str) -> tuple[str, ...]:
     """Return the path of the setting that an environment variable sets.
 
     The path of an agent's setting is complete: ``DELF_LLM__BASE_URL`` gives
-    ``("agent", "llm", "base_url")``. Of any other setting, only the last key is returned, because
-    it tells the effect: ``DELF_SHOP_URL`` gives ``("shop_url",)``, and ``DELF_SHOP_AUTH__COMMAND``
+    ``("agent", "llm", "base_url")``. For any other setting, the path has only the last key, which
+    tells the effect: ``DELF_SHOP_URL`` gives ``("shop_url",)``, and ``DELF_SHOP_AUTH__COMMAND``
     gives ``("command",)``.
     """
     keys = variable.removeprefix(PREFIX).lower().split("__")

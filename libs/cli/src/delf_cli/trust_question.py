@@ -142,8 +142,8 @@ def _indented_lines(
 def _effect_lines(effects: Sequence[Effect], *, only_names: bool) -> Iterator[str]:
     """Yield a line for each program, address or file that the effects name.
 
-    The line has the first place with the name, such as a setting in a file, and the number of
-    further places. With ``only_names``, all names are in one line, without places.
+    The line has the name, the first place with this name (such as a setting in a file), and the
+    number of further places. With ``only_names``, all names are in one line, without places.
     """
     if only_names:
         yield ", ".join(dict.fromkeys(effect.what for effect in effects))

@@ -521,7 +521,8 @@ def running_script_line() -> int:
 class _NoValue(abc.ABC):
     """A connection or action, which raises an error if the script uses it as a value.
 
-    Without the error, a script that forgot to call an action would continue as if it had.
+    Without the error, a script with ``mail.send`` instead of ``mail.send()`` would go on as if the
+    call had been made.
     """
 
     __slots__ = ()

@@ -96,7 +96,7 @@ def find_failed_line(error: BaseException, sources: Mapping[str, str]) -> Script
 
     Args:
         error: The exception.
-        sources: A mapping from a script's file name in tracebacks to its text.
+        sources: The texts of all scripts, by the file name that a traceback shows for the script.
     """
     if is_a(error, SyntaxError) and is_a(error.filename, str) and error.filename in sources:
         number = error.lineno if type(error.lineno) is int else 0  # no script has a line 0
@@ -187,7 +187,7 @@ def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[
 
     Args:
         error: The exception.
-        sources: A mapping from a script's file name in tracebacks to its text.
+        sources: The texts of all scripts, by the file name that a traceback shows for the script.
     """
     variables: dict[str, Any] = {}
     trace = error.__traceback__
@@ -202,9 +202,9 @@ def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[
 def describe_variables(
     namespace: Mapping[str, Any], hidden_names: frozenset[str]
 ) -> dict[str, str]:
-    """Return a mapping from each variable of a script to a description of its type.
+    """Return descriptions of the types of a script's variables, by the variable's name.
 
-    The newest variables come last. Only the newest are returned if there are many.
+    The newest variables come last. If there are many variables, only the newest are described.
 
     Args:
         namespace: The script's global variables.

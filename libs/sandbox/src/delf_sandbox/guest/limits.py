@@ -23,7 +23,7 @@ class PrintLimits:
     The guest and the host count the text separately.
 
     Args:
-        limits: A mapping from the name of each of the session's limits to its value.
+        limits: The values of all limits of the session, by the name of the limit.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
@@ -49,7 +49,7 @@ class FileLimits:
     The guest and the host count the files separately.
 
     Args:
-        limits: A mapping from the name of each of the session's limits to its value.
+        limits: The values of all limits of the session, by the name of the limit.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:

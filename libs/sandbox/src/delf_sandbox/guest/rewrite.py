@@ -204,7 +204,7 @@ class Rewriting:
     def _rewrite_call(
         self, place: CallPlace, await_place: Place | None, has_awaitables: bool
     ) -> None:
-        """Rewrite a call so that the script gets the result, or an awaitable if it awaits the call.
+        """Rewrite a call so that it returns the result, or an awaitable if the script awaits it.
 
         Args:
             place: The call.
