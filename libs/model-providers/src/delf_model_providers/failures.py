@@ -68,7 +68,7 @@ class Failure:
         provider: The provider's name.
         status: The HTTP status; None if the server sent no response.
         hint: The suggested next step for the user.
-        retry: How often to retry: ``no``, ``few`` (the server is unreachable) or ``yes``.
+        retry: Whether to retry: ``no``, ``few`` times (the server is unreachable) or ``yes``.
         retry_after: The seconds that the provider asks to wait.
         is_configuration_error: Whether the configuration of the model has to be changed.
         note: The class of the original exception, for debugging.

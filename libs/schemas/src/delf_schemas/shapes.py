@@ -453,7 +453,8 @@ def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[s
     """Sort an object's properties by importance: a shortened type omits the last properties.
 
     A small object in a result keeps its order. In all other objects, required properties come
-    first. In a large object, enumerations come next.
+    first, unless all properties of a result are required. In a large object, enumerations come
+    next.
     """
     is_large = len(properties) > _MAX_UNSORTED
     # If all properties of a result are required, only the enumerations come first.
@@ -619,7 +620,8 @@ def merge_object(document: Document, schema: Any) -> Merged | None:
         schema: The schema.
 
     Returns:
-        The merged object; None if the schema describes another type, or a choice of objects.
+        The merged object; None if the schema describes another type, any type, or a choice of
+        objects.
 
     Raises:
         DelfError: If a reference cannot be resolved.

@@ -55,10 +55,8 @@ _SUMS: Final = (
 def terms_of(text: str) -> Sequence[tuple[str, ...]]:
     """Split a search text into phrases, each a tuple of consecutive words.
 
-    A text in double quotes is one phrase. Each other word is a phrase of its own.
-
-    Args:
-        text: The search text.
+    A text in double quotes is one phrase. So is any other text between blanks: ``ada@example.org``
+    becomes ``("ada", "example", "org")``.
     """
     terms: list[tuple[str, ...]] = []
     for number, part in enumerate(text.split('"')):
@@ -149,7 +147,8 @@ def _newest_tasks(
     """
     where, values = _conditions(connection, is_alive, wanted)
     all_conditions = _where(["t.id = i.task", *where, *conditions])
-    # Newest first by CROSS JOIN's fixed order; otherwise SQLite would sort all matching tasks.
+    # With CROSS JOIN, SQLite reads delf_index_tasks first, in the order of ``i.task``, and stops at
+    # the limit. With a plain JOIN, SQLite might read and sort all matching tasks.
     rows = connection.execute(
         f"SELECT t.id, i.person, {TASK}, {COLUMNS} "  # noqa: S608 - only names of this module
         "FROM delf_index_tasks AS i CROSS JOIN delf_tasks AS t "
@@ -246,8 +245,8 @@ def figures(
         values["query"] = database.text_search.query(terms)
     match by:
         case "day":
-            # In every time zone, midnight is at the beginning of a quarter of an hour in UTC, so
-            # that the figures of each quarter of an hour belong to one day.
+            # In every time zone, midnight is at the beginning of a quarter of an hour in UTC.
+            # So the figures of a quarter of an hour belong to one day.
             quarter_hour = database.truncation.format(f"t.started_at / {_QUARTER_HOUR_SECONDS}")
             rows = _figures_by_task(connection, quarter_hour, where, values, now)
             return _by_day(rows, time_zone)

@@ -66,8 +66,8 @@ def server_settings(
         path: The path of the file.
         name: The name of the server.
         environ: The environment variables to which ``${NAME}`` in the file refers.
-        source: Who gave the path of the file: the program, the user's settings or the project. The
-            file's settings are trusted like a setting from this source.
+        source: The source of the file's path, such as ``project``. The file's settings are trusted
+            like a setting from this source.
 
     Raises:
         ConnectionConfigurationError: If the server's entry is missing or invalid.
@@ -131,11 +131,12 @@ def _editor_variables(folder: Path) -> dict[str, str]:
 def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
     """Return the settings ``command`` and ``args``, converted to a text and a list of texts.
 
-    A list under ``command`` is the command and its first arguments. Arguments that are numbers
-    become texts. The result is empty if there is nothing to convert.
+    A list under ``command`` is the command and its first arguments. Arguments that are numbers or
+    booleans become texts. The result is empty if there is nothing to convert.
 
     Raises:
-        ConnectionConfigurationError: If ``args`` is given and not a list.
+        ConnectionConfigurationError: If ``args`` is given and not a list, or if an argument has any
+            other type.
     """
     command = expanded.get("command")
     args = expanded.get("args")

@@ -193,6 +193,8 @@ def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
 def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
     """Add the observed result types to the declared result types of entries.
 
+    If the specification declares no result, the observed type replaces a type that a model guessed.
+
     Args:
         entries: The entries of one API.
         samples: The shapes of observed results.

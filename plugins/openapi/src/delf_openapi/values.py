@@ -38,9 +38,9 @@ class Checker:
         self._checkers: dict[int, tuple[Any, json_schema.Checker | None]] = {}
 
     def faults(self, schema: Any, value: Any) -> Sequence[Fault]:
-        """Return the faults of a value.
+        """Return the faults of a value; none if the schema is unusable.
 
-        None are found if the schema is unusable; that is logged once.
+        An unusable schema is logged once.
         """
         checker = self._checker(schema)
         if checker is None:

@@ -26,7 +26,7 @@ _AGAIN_SECONDS: Final = 0.2
 
 
 class LostError(TimeoutError):
-    """A statement did not end in time and could not be stopped."""
+    """A statement did not end in time, and its outcome is unknown."""
 
 
 class _Job:

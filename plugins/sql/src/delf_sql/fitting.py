@@ -180,7 +180,8 @@ def _convert(value: Any, family: Family, dimensions: int, *, is_write: bool) -> 
     """Convert a value for a column or parameter of a type family.
 
     A value for JSON becomes JSON text, except for a text, which is taken for JSON text already. A
-    list or dict for text also becomes JSON text, if the value is written.
+    list or dict for text also becomes JSON text, if the value is written. JSON text for DuckDB's
+    type MAP is parsed.
 
     Args:
         value: The value.

@@ -192,7 +192,8 @@ def _describe_texts(name: str, values: Sequence[str]) -> str:
     """Describe the texts of a column.
 
     The description is the first of these that applies: the structure of JSON texts, a date format,
-    the distinct texts (if few texts repeat in many rows), patterns.
+    the distinct texts (if few texts repeat in many rows), patterns. Texts for a missing value, such
+    as "n/a", are listed beside a date format or patterns.
     """
     if all(value.lstrip().startswith(("{", "[")) for value in values):
         with contextlib.suppress(ValueError, RecursionError):
