@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from delf.bindings import names_bound_by
+from delf.bindings import name_bound_by
 
 BOUND = {
     "a, (b, *c) = d": "a b c",
@@ -30,5 +30,5 @@ BOUND = {
 
 @pytest.mark.parametrize("code", BOUND)
 def test_bound_names_of_each_kind_of_syntax(code):
-    names = [name for node in ast.walk(ast.parse(code)) for name in names_bound_by(node)]
+    names = [name for node in ast.walk(ast.parse(code)) if (name := name_bound_by(node))]
     assert sorted(names) == sorted(BOUND[code].split())

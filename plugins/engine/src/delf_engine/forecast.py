@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from delf.bindings import names_bound_by
+from delf.bindings import name_bound_by
 from delf.protocols.sandbox import check_script
 
 # Functions whose result is as long as their first argument.
@@ -64,7 +64,9 @@ class _CallCounter:
         self._calls_by_function: dict[str, Counter[str]] = {}
         assigned_values: dict[str, ast.expr] = {}
         for node in ast.walk(tree):
-            self._binding_counts.update(names_bound_by(node))
+            bound_name = name_bound_by(node)
+            if bound_name is not None:
+                self._binding_counts[bound_name] += 1
             match node:
                 case ast.Name(id=name, ctx=ast.Del()):
                     # ``del rows`` also changes what the name stands for.

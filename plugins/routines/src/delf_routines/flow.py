@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from delf.bindings import names_bound_by
+from delf.bindings import name_bound_by
 from delf.events import ASK
 
 # Regex lookahead that refuses options (``-x``), comments (``--``), and the paths ``.`` and ``..``.
@@ -331,7 +331,9 @@ class _VariableUses:
 
 def _assigned_names(node: ast.AST) -> Iterator[str]:
     """Yield the names that a syntax node assigns, deletes or declares."""
-    yield from names_bound_by(node)
+    bound_name = name_bound_by(node)
+    if bound_name is not None:
+        yield bound_name
     match node:
         case ast.Name(id=name, ctx=ast.Del()):
             yield name

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from delf.bindings import names_bound_by
+from delf.bindings import name_bound_by
 from delf.messages import Message, user
 from delf.protocols.sandbox import Failed
 from delf.protocols.strategy import CallGuard, ScriptResult, StrategyHost, ToolDescription
@@ -189,7 +189,7 @@ def parameter_misuse(code: str, parameters: Mapping[str, Parameter]) -> str | No
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     # ``def total(region)`` names a parameter of its own: the routine's value stays outside of it.
     binding = (node for node in nodes if not isinstance(node, ast.arg))
-    bound = {name for node in binding for name in names_bound_by(node)}
+    bound = {name for node in binding if (name := name_bound_by(node))}
     for name in parameters:
         if name in bound:
             return f"{name} has its value already: do not assign it"

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from delf.bindings import names_bound_by
+from delf.bindings import name_bound_by
 from delf.protocols.sandbox import MAX_SCRIPT
 
 _CALL_NODES: Final = (ast.Call, ast.Await)
@@ -236,4 +236,4 @@ def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:
     """Return the names that nodes bind, for example by assignments, definitions and imports."""
     parts = (part for node in nodes for part in ast.walk(node))
-    return {name for part in parts for name in names_bound_by(part)}
+    return {name for part in parts if (name := name_bound_by(part))}

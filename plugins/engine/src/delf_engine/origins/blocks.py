@@ -35,8 +35,12 @@ class Blocks:
     @property
     def size(self) -> int:
         """The number of recorded sources, which never shrinks."""
-        recorded = (self._condition_sources, self._sources_read, self._returned_sources)
-        return sum(len(sources) for by_block in recorded for sources in by_block.values())
+        recorded = (
+            *self._condition_sources.values(),
+            *self._sources_read.values(),
+            *self._returned_sources.values(),
+        )
+        return sum(map(len, recorded))
 
     def add_script(self, tree: ast.Module) -> None:
         """Count the names of a script, before any part of the script is read."""

@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from delf.bindings import names_bound_by
+from delf.bindings import name_bound_by
 from delf_engine.origins.blocks import Blocks
 from delf_engine.origins.library import (
     CONTEXTS_OF_DECIMAL,
@@ -71,7 +71,8 @@ class Names:
         for node in ast.walk(tree):
             match node:
                 case ast.Name() | ast.arg():
-                    for name in names_bound_by(node):
+                    name = name_bound_by(node)
+                    if name is not None:  # None if a script only reads the name
                         self._variables.declare(name)
                 case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                     self._declare_definition(node)
@@ -87,7 +88,9 @@ class Names:
                 case _:
                     # Any other syntax, such as ``except E as error``, gives a name a value that the
                     # analysis does not see.
-                    self._variables.share_any_object(names_bound_by(node))
+                    name = name_bound_by(node)
+                    if name is not None:
+                        self._variables.share_any_object([name])
 
     def _declare_definition(self, node: _Definition) -> None:
         """Record a function by its name; record a class or decorated function as unknown."""
@@ -102,7 +105,7 @@ class Names:
 
     def _declare_import(self, node: ast.Import | ast.ImportFrom, *, is_top_level: bool) -> None:
         """Record the imported names as those of harmless modules, or as unknown variables."""
-        names = [name for alias in node.names for name in names_bound_by(alias)]
+        names = [name for alias in node.names if (name := name_bound_by(alias))]
         modules = imported_modules(node)
         if not REFLECTION_MODULES.isdisjoint(modules):
             self._has_hidden_effects = True

@@ -91,14 +91,15 @@ class Scripts:
 
     def _read_until_complete(self) -> bool:
         """Read all scripts until a pass finds no new source; return False if the passes run out."""
+        size = self._size()
         for _ in range(_MAX_PASSES):
-            size = self._size()
             # Earlier scripts are read again: the last script may change their variables' lists.
             for tree in self._trees:
                 # Clear the calls before each script: sources() needs only those of the last script.
                 self._action_calls.clear()
                 self._statements.read(tree)
-            if self._size() == size:
+            earlier_size, size = size, self._size()
+            if size == earlier_size:
                 return True
         return False
 
