@@ -126,7 +126,8 @@ def action_name(name: str) -> str:
 def _python_name(name: str, prefix: str) -> str:
     """Convert a name to a valid Python name.
 
-    A name that has to be shortened or replaced gets a hash, so that different names stay different.
+    A name that is too long, or that is no identifier in the end, gets a hash, so that different
+    names stay different.
     """
     name = name.strip("_")
     if not name:

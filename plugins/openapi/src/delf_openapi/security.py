@@ -49,7 +49,8 @@ def credentials_for(
 
     An operation has alternative sets of security schemes. The first set whose schemes all have
     configured credentials is used. If there is none, the result names the unmet schemes, unless the
-    operation also allows calls without credentials.
+    operation also allows calls without credentials. If the specification declares no sets for the
+    operation, a configured token, password or OAuth2 client is used.
     """
     schemes = _schemes(document)
     alternatives: Any = operation.raw.get("security", document.at("#").get("security"))

@@ -43,7 +43,7 @@ def server_of(
 
 
 def _choose_address(servers: list[Any], values: Mapping[str, str]) -> str | None:
-    """Return the first server's address; prefer its https variant if another server has that.
+    """Return the first server's address, or the same address with https if it is listed, too.
 
     None if no server has an address.
     """
