@@ -12,7 +12,7 @@ from delf.packages.official import how_to_install
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
 from delf_cli import main as main_module
-from delf_cli.errors import report
+from delf_cli.errors import report, report_json
 from delf_cli.main import cli
 from delf_cli.state import State
 from support.program import DELF, environment
@@ -181,6 +181,14 @@ def test_error_message_sends_no_control_codes_to_the_terminal(capsys):
     assert "\x9b" not in text
     assert "\u202e" not in text
     assert "bad\\x1b]0;title\\x07" in text
+
+
+def test_error_as_json_sends_no_control_codes_to_the_terminal(capsys):
+    report_json(delf.DelfError("bad \x9b2J\u202e end"))
+    text = capsys.readouterr().out
+    assert "\x9b" not in text
+    assert "\u202e" not in text
+    assert json.loads(text)["error"]["message"] == "bad \x9b2J\u202e end"
 
 
 BROKEN = {

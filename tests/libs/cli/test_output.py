@@ -41,6 +41,14 @@ def test_json_text_is_valid_for_any_value(value, wanted):
     assert strict(output.json_text(value)) == wanted
 
 
+@pytest.mark.parametrize("hidden", ["\x9b2J", "\u202e", "\u200b", "\u2028", "\x7f", "\ufeff"])
+def test_json_text_shows_no_hidden_character(hidden):
+    text = output.json_text({hidden: [f"grün {hidden}"]})
+    assert hidden[0] not in text
+    assert "grün" in text
+    assert strict(text) == {hidden: [f"grün {hidden}"]}
+
+
 def test_json_text_of_a_recursive_list_is_valid():
     nest: list[object] = []
     nest.append(nest)

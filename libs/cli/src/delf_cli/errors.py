@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import signal
 import sys
 import traceback
@@ -26,6 +25,7 @@ from delf.errors import (
 )
 from delf.terminal import visible
 from delf_cli import colours, streams
+from delf_cli.json_encoding import encode_json
 
 OK: Final = 0
 FAILED: Final = 1
@@ -123,7 +123,7 @@ def report_json(error: BaseException, *, redact: Callable[[str], str] = str) -> 
     code = error.code if isinstance(error, DelfError) else None
     report = {"message": redact(message), "hint": redact(hint) if hint else None, "code": code}
     try:
-        click.echo(json.dumps({"error": report}, ensure_ascii=False))
+        click.echo(encode_json({"error": report}))
     except OSError:
         streams.ignore_broken_pipe()
 

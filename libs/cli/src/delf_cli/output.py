@@ -20,6 +20,7 @@ from delf.values.encoding import UnsupportedValueError, to_jsonable
 from delf_cli import colours
 from delf_cli.errors import hint_of, say
 from delf_cli.formats import format_count, format_usd
+from delf_cli.json_encoding import encode_json
 from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.story import cut, printed_so_far
 from delf_cli.streams import real_stdout, wrap_text
@@ -178,7 +179,7 @@ def show_failure(response: Response, screen: Screen) -> None:
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Encode any value as valid JSON; values that are not in JSON become text."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+        text = encode_json(value, indent=indent)
         text.encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
     except (TypeError, ValueError, RecursionError):
         text = json.dumps(_json_data(value), allow_nan=False, indent=indent)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import click
 
 from delf.plugins.report import PLUGIN_FIELDS, PluginRecord
 from delf_cli.as_json import as_json_option
+from delf_cli.json_encoding import encode_json
 from delf_cli.lazy import LazyGroup
 from delf_cli.state import State, state_of
 
@@ -38,7 +38,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
         report: Any = host.report()
         if any(record.reason or record.warnings for record in records):
             report = state.redact_data(report)  # a plugin's error message may hold a secret
-        click.echo(json.dumps(report, ensure_ascii=False, indent=2))
+        click.echo(encode_json(report, indent=2))
     else:
         from delf_cli.tables import table
 

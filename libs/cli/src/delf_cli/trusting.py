@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from delf.errors import ConfigurationError
 from delf.terminal import visible
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
+from delf_cli.json_encoding import encode_json
 from delf_cli.state import state_of
 from delf_cli.trust_question import QUESTION, can_ask, changes_since, lines, read
 
@@ -93,7 +93,7 @@ def trust(ctx: click.Context, folder: str | None, as_json: bool, **flags: bool) 
         ctx.exit(1)
     if as_json:
         data = state.redact_data(_as_data(folder_files))
-        click.echo(json.dumps(data, ensure_ascii=False, indent=2))
+        click.echo(encode_json(data, indent=2))
 
 
 def _mode(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
@@ -171,7 +171,7 @@ def _list(*, as_json: bool) -> None:
             _TrustedRow(folder=str(item.root), at=item.at, files=sorted(item.digests))
             for item in trusted_folders
         ]
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        click.echo(encode_json(rows, indent=2))
         return
     for item in trusted_folders:
         day = time.strftime("%Y-%m-%d", time.localtime(item.at))

@@ -11,6 +11,7 @@ import click
 
 from delf.packages.official import PLUGIN_PREFIX
 from delf_cli.as_json import as_json_option
+from delf_cli.json_encoding import encode_json
 from delf_cli.streams import wrap_text
 from delf_console.sources import is_installed
 
@@ -60,7 +61,7 @@ def available(as_json: bool) -> None:
             for purpose, summaries in summaries_by_purpose.items()
             for name, summary in summaries.items()
         ]
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        click.echo(encode_json(rows, indent=2))
         return
     width = max(map(len, installed))
     for number, (purpose, summaries) in enumerate(summaries_by_purpose.items()):

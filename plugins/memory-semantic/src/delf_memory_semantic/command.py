@@ -17,6 +17,7 @@ from delf.specs import MemorySpec
 from delf.terminal import wrap_text
 from delf_cli.as_json import as_json_option
 from delf_cli.confirming import confirm
+from delf_cli.json_encoding import encode_json
 from delf_cli.state import State, state_of
 from delf_cli.tables import one_line
 from delf_memory_semantic.database import StoredFact
@@ -262,7 +263,7 @@ def _print_count(row: _RememberedRow | _ForgottenRow, as_json: bool) -> None:
 
 def _print_facts(facts: Sequence[StoredFact], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([_fact_row(fact) for fact in facts], ensure_ascii=False, indent=2))
+        click.echo(encode_json([_fact_row(fact) for fact in facts], indent=2))
         return
     for fact in facts:
         click.echo(f"{fact.id:>6}  {wrap_text(one_line(fact.content), indent=8)}")

@@ -14,6 +14,7 @@ from delf.terminal import visible
 from delf.types import TaskState
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
+from delf_cli.json_encoding import encode_json
 from delf_cli.lazy import BareGroup
 from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.state import State, state_of
@@ -92,7 +93,7 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
             row["error"] = state.redact(error.message)
         rows.append(row)
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        click.echo(encode_json(rows, indent=2))
         return
     _print_rows(rows)
     if not rows:
@@ -122,7 +123,7 @@ def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
     state = state_of(ctx)
     worker = _registry(ctx, state).find(name)
     if as_json:
-        click.echo(json.dumps(worker.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        click.echo(encode_json(worker.model_dump(mode="json"), indent=2))
         return
     click.echo(click.style(str(worker.file), dim=True))
     click.echo(visible(worker.file.read_text(encoding="utf-8").rstrip("\n")))
@@ -151,7 +152,7 @@ def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
             if not as_json:
                 click.echo(f"{name}: ok")
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        click.echo(encode_json(rows, indent=2))
     if not all(row["ok"] for row in rows):
         ctx.exit(errors.USAGE)
 
