@@ -126,7 +126,7 @@ def test_check_of_hints_finds_commands_that_do_not_exist(text: str, faults: int)
     assert len(list(_faults(text))) == faults
 
 
-def test_check_of_pages_finds_a_command_in_a_sentence_that_does_not_exist() -> None:
+def test_check_of_pages_finds_a_missing_command_in_a_sentence() -> None:
     assert [*_faults_of_page("Type `delf nonsense`,\nor `delf\nrunner`. A delf stops.")] == [
         "there is no command delf nonsense"
     ]

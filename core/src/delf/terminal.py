@@ -113,7 +113,7 @@ def _is_all_visible(text: str) -> bool:
 
 
 def _escape_marks(marks: re.Match[str]) -> str:
-    """Escape the combining marks after the fourth on a letter, which could cover other lines."""
+    """Keep four combining marks on a letter, and escape more: many could cover other lines."""
     return marks["allowed"] + "".join(map(_escape, marks["excess"]))
 
 

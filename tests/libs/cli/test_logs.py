@@ -61,7 +61,7 @@ def test_log_of_any_command_has_no_secret_of_the_project(
     assert "\x1b" not in outcome.stderr
 
 
-def test_warning_whose_redaction_loads_the_project_reaches_each_handler_once(
+def test_warning_reaches_each_handler_once_if_redaction_loads_the_project(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def load_and_redact(text: str) -> str:

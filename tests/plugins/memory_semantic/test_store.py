@@ -366,7 +366,7 @@ async def test_search_adds_missing_vectors_after_the_embedder_failed_again(
     await store.aclose()
 
 
-async def test_rate_limit_refuses_no_text(
+async def test_text_that_exceeds_the_rate_limit_gets_its_vector_later(
     context: PluginContext,
     meaning: Meaning,
     monkeypatch: pytest.MonkeyPatch,

@@ -525,7 +525,7 @@ async def test_unreadable_task_does_not_keep_others_from_being_resumed(serve, tm
     assert (await two.until(older["task_id"], "waiting"))["state"] == "waiting"
 
 
-async def test_task_of_the_servers_own_project_is_not_named_by_project(serve, tmp_path):
+async def test_project_is_null_for_tasks_of_the_servers_own_project(serve, tmp_path):
     server = await serve(agent={"project": load_project(tmp_path)})
     task_id = (await server.run("print(await send('bob'))"))["task_id"]
     await server.until(task_id, "waiting")

@@ -354,7 +354,7 @@ async def test_task_shows_who_decided_and_from_where(team):
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["its own process", "another process"])
-async def test_stop_source_is_shared_between_processes(serve, here):
+async def test_who_stopped_a_task_is_seen_on_another_server(serve, here):
     one, two = await serve(), await serve()
     task = await one.run("print(await hold())")
     await one.until(task["task_id"], "running")

@@ -183,7 +183,7 @@ class _RankedChange(NamedTuple):
     """An action that may do a step; the better action of two is the smaller tuple.
 
     Args:
-        first_noun: The index of the first word of the step that is a noun of the action's name.
+        first_noun: The index of the first noun of the action's name among the words of the step.
         is_apart: Whether other words are between the nouns: "the label of an issue" has the nouns
             of ``issue_label`` apart.
         negative_noun_count: The negated number of nouns, so that more nouns are better.

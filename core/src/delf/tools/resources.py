@@ -320,8 +320,9 @@ def _identifying_stems(name: str) -> frozenset[str]:
     """Return the stems of the words in an action's name, and the name of the action's connection.
 
     ``tickets.close_ticket`` gives ``close``, ``ticket`` and ``tickets.``. The connection's name
-    ends with a dot, so that it differs from every stem. Read verbs are left out: the result for
-    ``tickets.get_ticket`` is a subset, which shows that both actions have the same resource.
+    ends with a dot, so that it differs from every stem. Read verbs are left out. So the stems of
+    ``tickets.get_ticket`` are among those of ``tickets.close_ticket``: both actions have the same
+    resource.
     """
     connection, _, method = name.rpartition(".")
     words = set(_words(method)) - _READ_VERBS - _IGNORED_WORDS

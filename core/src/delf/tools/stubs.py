@@ -84,7 +84,7 @@ class StubLimits(NamedTuple):
     notes: int = 0
 
     def or_larger(self, other: StubLimits) -> StubLimits:
-        """Return the larger of each two limits."""
+        """Return limits of which each is the larger of this object's and the other's."""
         return StubLimits._make(map(max, self, other))
 
 

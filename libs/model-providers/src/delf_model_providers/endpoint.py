@@ -493,7 +493,10 @@ def _key_address_error(
 
 
 def _key_for_address(context: PluginContext, address: str | None) -> str | None:
-    """Return the key in the setting ``api_key_for`` for an address's scheme, host and port."""
+    """Return the key that ``api_key_for`` has for an address; None if there is no such key.
+
+    The scheme, the host and the port must be those of the setting.
+    """
     if address is None or not context.api_key_for:
         return None
     origin = _ORIGIN.search(address)

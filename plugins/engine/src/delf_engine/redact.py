@@ -76,9 +76,8 @@ class SecretForms:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        # The forms by a part of them, for a fast search: a text without the part does not contain
-        # the form. The part is "wolf" for the escaped forms of "wolf-12", and "" for encoded forms
-        # such as base64.
+        # For a fast search, the forms by a text that each of them contains: only a text with "wolf"
+        # can contain an escaped form of "wolf-12". Encoded forms, such as base64, have the key "".
         self._forms_by_part: dict[str, set[str]] = {}
         for secret in secrets:
             longest_part = max(_NEVER_ESCAPED.findall(secret), key=len, default="")
@@ -377,9 +376,9 @@ def restore_secrets(edited: Any, shown: Any, original: Any) -> Any:
 
     Each value that the person left unchanged gets its original value, also within records. An
     unchanged item of a list gets its original value even if the person moved the item. Within a
-    changed item, secrets are restored only if all other items are unchanged and in their places:
-    otherwise the item may be about something else, such as another recipient, to whom the secret
-    must not go.
+    changed item, secrets are restored only if all other items are unchanged and in their places.
+    Otherwise the item may be another one, such as another recipient, and a secret must not go
+    there.
 
     Args:
         edited: The arguments, or a part of them, as the person edited them.

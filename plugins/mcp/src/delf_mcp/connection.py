@@ -479,7 +479,7 @@ class MCP(Connection[MCPSettings]):
         if not applied.unknown:
             return []
         notice = (
-            f"{applied.record_problem}, so the tools that effects names count as "
+            f"{applied.record_problem}, so the tools in the setting effects count as "
             f"irreversible; {command} accepts them as they are now"
         )
         return [notice]

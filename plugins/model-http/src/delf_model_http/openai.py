@@ -167,7 +167,7 @@ def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
 
 
 def _indicated_index(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
-    """Return the index of the call to which a piece belongs, by the piece's index or id."""
+    """Return the index in ``answer`` of the call that a piece continues, by its index or id."""
     server_index = call.get("index")
     if isinstance(server_index, int):
         return answer.index_of(server_index)

@@ -219,7 +219,7 @@ class APITool(Connection[OpenAPISettings]):
         return api
 
     def _apply_effects(self, effects: OperationEffects) -> None:
-        """Set the actions' effects; keep notices on the actions that ``effects`` does not cover."""
+        """Set the actions' effects; store notices about actions that ``effects`` does not cover."""
         applied = effects.apply()
         self._effect_notices = (self._unknown_notice(applied),) if applied.unknown else ()
 

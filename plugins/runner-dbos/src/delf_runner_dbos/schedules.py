@@ -198,7 +198,7 @@ class DbosSchedules:
         return test_id
 
     async def firing(self, test_id: str) -> Firing:
-        """Return the outcome of a firing by which a person tests a schedule.
+        """Return the outcome of a test of a schedule, which a person has started.
 
         Args:
             test_id: The id, from :meth:`test`.

@@ -140,8 +140,8 @@ def _install_seccomp_filter() -> None:
     arch, make_socket = machine
     load, equal, mask, end = 0x20, 0x15, 0x54, 0x06
     # An instruction has an opcode, an operand and two targets: where to continue if its comparison
-    # is true, and where if it is false. A target is the next instruction, or one of the last two,
-    # which have negative indexes.
+    # is true, and where if it is false. A target is the following instruction, the one before the
+    # last (refuse), or the last (allow). The numbers are indexes, so that -1 is the last.
     following, refuse, allow = 0, -2, -1
     instructions = (
         (load, 4, following, following),  # the architecture
@@ -161,7 +161,7 @@ def _install_seccomp_filter() -> None:
     )
     code = b""
     for number, (opcode, operand, *targets) in enumerate(instructions, 1):
-        # The kernel wants to know how many instructions to skip to reach a target.
+        # The kernel gets the number of instructions to skip between this one and the target.
         skip_if_true, skip_if_false = (
             0 if target == following else len(instructions) + target - number for target in targets
         )

@@ -136,7 +136,7 @@ class Catalogue:
 
 
 def relations_of(rows: Iterable[Sequence[Any]]) -> list[Relation]:
-    """Convert the rows of the query :attr:`Catalogue.relations`."""
+    """Return the relations in the rows of the query :attr:`Catalogue.relations`."""
     return [
         Relation(
             name=name,

@@ -187,7 +187,7 @@ class Parser:
         return bool(bracket) and self._tag_or_text(events)
 
     def _tag_or_text(self, events: list[Event]) -> bool:
-        """Parse a tag, or text for the user: a quoted tag, or a ``<`` of no tag.
+        """Parse a tag, or else text for the user: a tag in quotes, or a ``<`` that begins no tag.
 
         Return False if more input is needed.
         """

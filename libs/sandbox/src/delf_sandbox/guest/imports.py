@@ -58,7 +58,7 @@ def missing_imports(
 
 
 class _Module(NamedTuple):
-    """The module to which a name refers: the name means the module or one of its members."""
+    """The module that a script's name stands for, or of which the name is a member."""
 
     name: str
     is_imported_itself: bool

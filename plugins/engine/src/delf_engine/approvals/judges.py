@@ -116,7 +116,7 @@ class Ruling:
         needs_journal: bool = False,
         remembered: RememberedDecision | None = None,
     ) -> Ruling:
-        """Return this ruling with another answer and the two fields that describe the answer."""
+        """Return this ruling with another answer; the keyword arguments describe the answer."""
         return replace(self, answer=answer, needs_journal=needs_journal, remembered=remembered)
 
     def left_to_people(self) -> Ruling:

@@ -315,7 +315,7 @@ class Replay:
                 before it made all recorded calls.
         """
         ended_order = self._recorded_order
-        # Until the next script begins, only the strategy makes calls.
+        # Calls between scripts are those of the strategy, which have an order of their own.
         self._recorded_order = self._order_between_scripts
         if ended_order is None:  # the script is new
             return
@@ -392,9 +392,9 @@ class Replay:
 
 
 async def _wait_until_new_call_allowed(order: _CallOrder, *, blocks_script: bool) -> None:
-    """Wait until a call that is not recorded may be made, after all recorded calls and answers.
+    """Wait until all recorded calls and answers are repeated: then a new call may be made.
 
-    Never returns if the recorded script has ended: the end of the script cancels the call.
+    Never returns if the recorded script has ended. The end of the script cancels the wait.
     """
     await order.wait_for_turn(None, blocks_script=blocks_script)
     has_recorded_end = order.script.finished is not None

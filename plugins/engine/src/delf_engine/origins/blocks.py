@@ -114,7 +114,7 @@ class Blocks:
         self._sources_read[function].update(sources_read)
 
     def record_call(self, function: Function) -> None:
-        """Record a call of a function: the conditions around the call decide if the body runs."""
+        """Add the conditions around a call to the conditions of the called function's body."""
         self.add_conditions(function, *self._all_conditions())
 
     def record_call_by_unknown(self, function: Function) -> None:

@@ -41,13 +41,10 @@ class PendingRequests:
         return await asyncio.shield(self._next_read)
 
     async def _read(self) -> Waiting:
-        """Read the pending requests from the journal, and return them by task id.
-
-        Another read that is in progress ends first.
-        """
+        """Wait for a read in progress, then read the pending requests; return them by task id."""
         async with self._read_lock:
-            # Until now, new callers of by_task() shared this read. The read begins now and may miss
-            # later changes, so the next caller starts another read.
+            # While this read waited for the lock, callers of by_task() shared it. From now on they
+            # must not, because a request may come after the read has begun.
             self._next_read = None
             requests_by_task = dict[str, list[RequestRecord]]()
             for record in await self._journal().find_requests(waiting=True, limit=MAX_REQUESTS):

@@ -33,7 +33,7 @@ class Waits:
         self._is_shutting_down = False
 
     def start(self) -> None:
-        """Let clients wait, also after an earlier shutdown."""
+        """Accept waits of clients; needed again after :meth:`end`."""
         self._is_shutting_down = False
 
     def end(self) -> None:

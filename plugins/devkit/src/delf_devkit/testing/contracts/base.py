@@ -84,10 +84,7 @@ class Contract:
                 setattr(cls, name, pytest.mark.asyncio(guarded_function))
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:
-        """Return the result of an awaitable; fail the test after ``seconds``.
-
-        The timeout of single steps does not apply meanwhile.
-        """
+        """Return the result of an awaitable; fail the test after ``seconds``."""
         __tracebackhide__ = True
         task = asyncio.ensure_future(work)
         try:
