@@ -158,8 +158,8 @@ def kinds_of_change(step: str) -> frozenset[str]:
     """Return the kinds of change that a step requests; empty if the step only reads.
 
     A verb such as *create* or *delete* counts at any place of the step, as in "Set up and create a
-    ticket". A step without such a verb, such as "Mark the ticket", requests an update. Any other
-    step may request an update, too, if it has the word *to* or *from*.
+    ticket". A step without such a verb, such as "Mark the ticket", requests an update. A step with
+    such a verb may also request an update if it has the word *to* or *from*.
 
     Args:
         step: Plain words.

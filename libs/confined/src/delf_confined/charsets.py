@@ -135,7 +135,7 @@ def _confidence_by_encoding(sample: bytes) -> defaultdict[str, float]:
 
 
 def _latin_encodings(sample: bytes) -> Iterator[str]:
-    """Yield the encodings in which all letters of a text belong to one language in Latin script."""
+    """Yield the encodings by which a sample has only letters that one Latin-script language has."""
     if not _ASCII_LETTER_BESIDE_NON_ASCII.search(sample):
         return
     for encoding, letters in _LATIN:

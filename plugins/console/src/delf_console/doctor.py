@@ -233,8 +233,9 @@ def _add_result_of_task_start(
 ) -> list[Finding]:
     """Try to start a task, and return the findings with the result of the attempt.
 
-    If a task can start, the problems become notes, except a damaged journal and an unreachable
-    server. If no task can start, the error is added, unless the findings already have the error.
+    If a task can start, its start has shown that the problems in the findings do not matter: they
+    become notes, except a damaged journal and an unreachable server. If no task can start, the
+    error is added, unless the findings already have it.
     """
     start, *notices = asyncio.run(_try_task_start(host, project))
     if start.status == "ok":

@@ -409,7 +409,7 @@ def _with_all_parameters_reviewed(action: Action) -> Action:
     declares_review = action.sinks is not None or action.contents is not None
     if action.effect == "read" or declares_review:
         return action
-    # Content needs no review, so declare no parameter as content.
+    # Parameters of content, such as the body of a mail, are not reviewed: declare none of them.
     return replace(action, contents=())
 
 

@@ -474,7 +474,7 @@ class _LiteralFinder(ast.NodeVisitor):
             self._replace(node, _f_string(value, replacements))
 
     def _numbers_to_replace(self, value: str) -> dict[str, str]:
-        """Return a mapping from number in a string to parameter name, for numbers of the task."""
+        """Return the parameter name for each number in a string that the task's text has, too."""
         replacements: dict[str, str] = {}
         for match in _STANDALONE_NUMBER.finditer(value):
             if not self._is_number_of_task(match[0]):

@@ -182,7 +182,8 @@ class Budgets:
         Args:
             ledger_key: The key of the ledger.
             name: The name of the budget: that of a person or a team.
-            users: A function that returns the users whose tasks count, or None if all tasks count.
+            users: A function that returns the users whose tasks count. It returns None if all tasks
+                count.
         """
         now = datetime.now(UTC)
         begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)

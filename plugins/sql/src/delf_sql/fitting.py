@@ -247,7 +247,7 @@ def _fits(value: Any, family: Family) -> bool:
 
 
 def _fits_boolean(value: Any) -> bool:
-    """Return False for a number, or a text of a number, other than 0 and 1.
+    """Return False for numbers except 0 and 1, also if the number is a text, such as "2".
 
     Other texts, such as "yes", are left to the database.
     """

@@ -471,7 +471,7 @@ class Parser:
 
 
 def _may_become(text: str, tag: str) -> bool:
-    """Return whether further input may complete a text to a tag, as ``<exe`` to ``<execute>``.
+    """Return whether a text may be the beginning of a tag, as ``<exe`` is of ``<execute>``.
 
     An empty text may become any tag.
     """

@@ -125,7 +125,7 @@ class CallbackChannel(_Callback):
 
 
 class QuestionCallback(_Callback):
-    """``on_ask`` as a channel: a function that returns an answer, None or a decision."""
+    """A channel that calls the agent's callback ``on_ask``, which may return an answer or None."""
 
     async def decide(self, request: ApprovalRequest) -> None:
         """Leave requests for approval to the other channels."""

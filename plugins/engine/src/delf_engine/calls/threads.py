@@ -121,7 +121,8 @@ def _run(function: Callable[[], Any], futures: list[Future[Any]]) -> None:
 
     Args:
         function: The function.
-        futures: A list that holds only the future; this function empties the list.
+        futures: A list with the future as its only item. This function takes the future out of the
+            list, which would otherwise keep the future in memory together with an error's frames.
     """
     # Take the future out of the list, and delete it below. The traceback of an error refers to this
     # frame and, through the caller's frame, to the list. As in ToolThreads.run(), a reference to

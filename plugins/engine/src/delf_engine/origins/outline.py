@@ -652,7 +652,7 @@ def _all_but_literals_may_differ(_path: str, _text: str) -> bool:
 
 
 def _nothing_may_differ(_path: str, _text: str) -> bool:
-    """Count no value as content; all arguments are then compared."""
+    """Return False: no value is content, in which equal calls may differ."""
     return False
 
 

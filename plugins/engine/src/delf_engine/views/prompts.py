@@ -138,8 +138,8 @@ def _add_outcome(prompt: Prompt, event: ModelReplied | ModelFailed, *, is_copied
     prompt.calls = event.calls
     prompt.usage = event.usage
     prompt.cost_usd = event.cost_usd
-    # A fork does not pay again for the model's answers that it copied. A person's answers cost
-    # nothing.
+    # ``replayed`` means that the fork does not pay again for an answer that the original task paid.
+    # A person's answer costs nothing in any task.
     prompt.replayed = is_copied and event.model != PERSON
     prompt.finish_reason = event.finish_reason
     prompt.reply_id = event.reply_id

@@ -220,7 +220,7 @@ class _XmlScan:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
 
     def _begin_text(self) -> None:
-        """Count one of the texts that the cells of the workbook share."""
+        """Count a text of the workbook's shared texts, whose element begins."""
         self._held_elements = 0
         self._text_count += 1
         if self._text_count > MAX_TEXTS:
