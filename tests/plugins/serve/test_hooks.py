@@ -119,8 +119,13 @@ async def test_message_with_a_wrong_signature_is_refused(serve, headers, status)
 async def test_unsigned_message_and_unknown_hook_are_refused(serve):
     server = await serve(hooks=hook())
     assert (await send(server, secret="another-secret-of-a-hook")).status_code == 401
-    assert (await server.client.post("/hooks/order", json=ORDER)).status_code == 401
-    assert (await server.client.post("/hooks/nothing", json=ORDER)).status_code == 404
+    for headers in ({}, {"x-hub-signature-256": "sha256=00"}):
+        known, unknown = [
+            await server.client.post(f"/hooks/{name}", json=ORDER, headers=headers)
+            for name in ("order", "nothing")
+        ]
+        assert known.status_code == unknown.status_code == 401
+        assert known.json()["detail"] == unknown.json()["detail"]
     assert (await server.client.get("/hooks/order")).status_code == 405
     assert (await server.client.get("/tasks")).json()["tasks"] == []
 

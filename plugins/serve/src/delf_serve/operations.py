@@ -196,10 +196,9 @@ async def remove_schedule(call: Call) -> None:
     answer=s.HookAnswer,
     status=202,
     other_responses=(
-        (401, "The signature is missing or wrong."),
+        (401, "The signature is missing or wrong, or there is no such hook."),
         (409, "Its person may not run tasks."),
         (413, "The message is too long."),
-        *_UNKNOWN,
     ),
     headers=("webhook-id", "webhook-timestamp", "webhook-signature"),
     any_query=True,

@@ -68,7 +68,7 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> str:
     else:
         raise _refused("the signature is missing")
     if not any(hmac.compare_digest(text.encode(), expected.encode()) for text in signatures):
-        raise _refused("the signature is wrong")
+        raise _refused("the signature is wrong, or there is no such hook")
     if not 0 < len(message_id) <= _MAX_ID_CHARACTERS:
         raise ProblemError(422, f"the id of the message has 1 to {_MAX_ID_CHARACTERS} characters")
     return message_id
