@@ -480,6 +480,8 @@ class SandboxBackend(Protocol):
     def visible_path(self, path: str) -> str:
         """Return the path under which a script sees an input file.
 
+        Scripts can also open the file by its name (:attr:`SessionSpec.path_by_name`).
+
         Args:
             path: The absolute path on the host.
         """
