@@ -104,6 +104,11 @@ def hidden_characters(text: str) -> Iterator[str]:
                 yield address[0]
 
 
+def is_visible(character: str) -> bool:
+    """Return True if a character takes its place on a line; False for line breaks and tabs, too."""
+    return character.isprintable() and not re.match(_INVISIBLE, character)
+
+
 def _is_all_visible(text: str) -> bool:
     """Return True if each character is visible, a line break or a tab."""
     text_without_breaks = text.replace("\n", "").replace("\t", "")
@@ -131,8 +136,7 @@ def _escape_at(text: str, at: int) -> str:
     character = text[at]
     if character in _SPACES:
         return " "
-    is_visible = character.isprintable() and not re.match(_INVISIBLE, character)
-    if is_visible or character in "\n\t":
+    if is_visible(character) or character in "\n\t":
         return character
     before = text[at - 1 : at]  # empty at the start of the text
     after = text[at + 1 : at + 2]

@@ -41,7 +41,9 @@ def test_json_text_is_valid_for_any_value(value, wanted):
     assert strict(output.json_text(value)) == wanted
 
 
-@pytest.mark.parametrize("hidden", ["\x9b2J", "\u202e", "\u200b", "\u2028", "\x7f", "\ufeff"])
+@pytest.mark.parametrize(
+    "hidden", ["\x9b2J", "\u202e", "\u200b", "\u2028", "\x7f", "\ufeff", "\u3164", "\U000e0101"]
+)
 def test_json_text_shows_no_hidden_character(hidden):
     text = output.json_text({hidden: [f"grün {hidden}"]})
     assert hidden[0] not in text

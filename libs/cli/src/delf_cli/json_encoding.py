@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
-from typing import Any, Final
+from typing import Any
 
-# Control characters of terminals, and characters that reverse or hide a text. JSON encodes the
-# control characters of ASCII itself.
-_HIDDEN: Final = re.compile(
-    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)
+from delf.terminal import is_visible
 
 
 def encode_json(value: Any, *, indent: int | None = None) -> str:
@@ -23,4 +18,6 @@ def encode_json(value: Any, *, indent: int | None = None) -> str:
         ValueError: If JSON has no such value, such as a number that is not finite.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
-    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    hidden = [each for each in set(text) if each != "\n" and not is_visible(each)]
+    # In JSON, a hidden character can only stand in a string, where an escape means the same.
+    return text.translate({ord(each): json.dumps(each)[1:-1] for each in hidden})

@@ -179,11 +179,9 @@ def show_failure(response: Response, screen: Screen) -> None:
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Encode any value as valid JSON; values that are not in JSON become text."""
     try:
-        text = encode_json(value, indent=indent)
-        text.encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
+        return encode_json(value, indent=indent)
     except (TypeError, ValueError, RecursionError):
-        text = json.dumps(_json_data(value), allow_nan=False, indent=indent)
-    return text
+        return json.dumps(_json_data(value), allow_nan=False, indent=indent)
 
 
 def _json_data(value: Any, depth: int = 0) -> Any:

@@ -59,6 +59,8 @@ class Glob:
 
 
 class _Pattern:
+    """One pattern of a :class:`Glob`."""
+
     def __init__(self, pattern: str) -> None:
         if len(pattern) > _MAX_PATTERN_CHARS:
             raise ToolRefusedError(f"a pattern has at most {_MAX_PATTERN_CHARS} characters")
