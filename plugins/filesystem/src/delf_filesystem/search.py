@@ -59,7 +59,7 @@ class Glob:
 
 
 class _Pattern:
-    """One pattern of a :class:`Glob`."""
+    """A single pattern of a :class:`Glob`."""
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > _MAX_PATTERN_CHARS:
