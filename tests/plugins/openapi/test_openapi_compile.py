@@ -268,6 +268,8 @@ async def test_effect_is_derived_from_method_and_name(
         ("/bot{token}/sendMessage", "write"),
         ("/orders/{number}:cancel", "write"),
         ("/orders/{pay}", "read"),
+        ("/delete-{kind}", "irreversible"),
+        ("/users/{id}/purge-{kind}", "irreversible"),
         ("/payments", "read"),
     ],
 )

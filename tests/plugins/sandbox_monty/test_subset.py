@@ -189,6 +189,57 @@ LEAVES_A_TRY = {
 }
 
 
+RERAISED_AFTER_ANOTHER = {
+    "a bare raise in both": """
+        try:
+            raise ValueError("outer")
+        except ValueError:
+            try:
+                int("x")
+            except ValueError:
+                if 1 > 2:
+                    raise
+            raise
+    """,
+    "one name for both": """
+        try:
+            raise ValueError("outer")
+        except Exception as error:
+            try:
+                int("x")
+            except Exception as error:
+                print(error)
+            raise
+    """,
+    "an inner error of another kind": """
+        try:
+            raise ValueError("outer")
+        except ValueError:
+            try:
+                try:
+                    raise TypeError("inner")
+                except KeyError:
+                    pass
+            except Exception:
+                pass
+            raise
+    """,
+    "a deleted name": """
+        try:
+            raise ValueError("outer")
+        except ValueError as error:
+            del error
+            raise
+    """,
+}
+
+
+@pytest.mark.parametrize("name", RERAISED_AFTER_ANOTHER)
+async def test_reraised_error_is_that_of_its_own_handler(bench, name):
+    outcome = failed(await bench.run(textwrap.dedent(RERAISED_AFTER_ANOTHER[name])))
+    assert (outcome.kind, outcome.message) == ("ValueError", "outer")
+
+
 @pytest.mark.parametrize("name", LEAVES_A_TRY)
 async def test_line_of_an_error_that_leaves_a_try(bench, name):
     code = textwrap.dedent(LEAVES_A_TRY[name]).strip()

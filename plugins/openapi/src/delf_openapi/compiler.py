@@ -315,8 +315,8 @@ def effect_of(operation: Operation) -> Effect:
     id_words = snake(endpoint.operation_id or "").split("_")
     # The last segment of a path may start with a verb, as /purge-all, or have it after a dot or a
     # colon, as /chat.delete and /orders/{id}:cancel. A parameter, as {delete}, is no verb.
-    segment = re.split(r"[/.:]", endpoint.path)[-1]
-    segment_words = snake("" if "{" in segment else segment).split("_")
+    segment = re.split(r"[/.:]", re.sub(r"\{[^}]*\}", "", endpoint.path))[-1]
+    segment_words = snake(segment).split("_")
     verbs = {id_words[0], id_words[-1], segment_words[0]}
     if _IRREVERSIBLE_WORDS & verbs:
         return "irreversible"

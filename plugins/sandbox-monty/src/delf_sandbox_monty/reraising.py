@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from delf.bindings import name_bound_by
 from delf_sandbox.guest.nodes import name, position_of
 
-_ERROR: Final = "__delf_error__"
 _BASE: Final = "BaseException"
 
 
@@ -19,23 +19,25 @@ def keep_lines_of_reraised(tree: ast.Module) -> None:
     exception leaves the rewritten block in a statement with the line number of the ``try`` body. If
     the body has several lines, this is the line number of the ``try``.
     """
-    for node in ast.walk(tree):
+    for number, node in enumerate(ast.walk(tree)):
         if isinstance(node, ast.Try):
-            _keep_line(node)
+            # The end of a handler deletes its name, so an inner handler needs another name.
+            _keep_line(node, f"__delf_error_{number}__")
 
 
-def _keep_line(node: ast.Try) -> None:
+def _keep_line(node: ast.Try, error_name: str) -> None:
+    """Rewrite a ``try`` statement; ``error_name`` is a name for exceptions that no other has."""
     first, last = node.body[0], node.body[-1]
     # Compare lines: the rewriting may have added statements, which have the line of the original.
     is_one_statement = first.lineno == last.lineno
     may_raise_in_handler = bool(node.handlers and node.finalbody)
     origin = first if is_one_statement and not may_raise_in_handler else node
     for handler in node.handlers:
-        _name_reraised(handler, origin)
+        _name_reraised(handler, origin, error_name)
     if node.handlers and not any(_catches_all(handler) for handler in node.handlers):
-        reraise = ast.Raise(exc=name(origin, _ERROR), cause=None, **position_of(origin))
+        reraise = ast.Raise(exc=name(origin, error_name), cause=None, **position_of(origin))
         handler = ast.ExceptHandler(
-            type=name(origin, _BASE), name=_ERROR, body=[reraise], **position_of(origin)
+            type=name(origin, _BASE), name=error_name, body=[reraise], **position_of(origin)
         )
         node.handlers.append(handler)
     if node.finalbody:
@@ -55,32 +57,41 @@ def _catches_all(handler: ast.ExceptHandler) -> bool:
     return handler.type is None or (isinstance(handler.type, ast.Name) and handler.type.id == _BASE)
 
 
-def _name_reraised(handler: ast.ExceptHandler, origin: ast.stmt) -> None:
+def _name_reraised(handler: ast.ExceptHandler, origin: ast.stmt, error_name: str) -> None:
     """Replace each bare ``raise`` in a handler by a ``raise`` of the caught exception.
 
-    Change nothing if the handler assigns another value to the exception's name.
+    Change nothing if the handler gives the exception's name another value, or deletes the name.
+
+    Args:
+        handler: The handler.
+        origin: The statement whose line number the new ``raise`` statements get.
+        error_name: The name of the exception if the handler has none.
     """
     reraises = [
         node
         for node in _nodes_of_handler(handler.body)
         if isinstance(node, ast.Raise) and node.exc is None
     ]
-    if not reraises:
+    if not reraises or (handler.name and _is_rebound(handler.name, handler.body)):
         return
     if handler.type is None:
         handler.type = name(handler, _BASE)
-    error_name = handler.name or _ERROR
-    is_rebound = any(
-        isinstance(node, ast.Name) and node.id == error_name and isinstance(node.ctx, ast.Store)
-        for node in _nodes_of_handler(handler.body)
-    )
-    if is_rebound:
-        return
-    handler.name = error_name
+    handler.name = handler.name or error_name
     for reraise in reraises:
-        reraise.exc = name(origin, error_name)
+        reraise.exc = name(origin, handler.name)
         reraise.lineno = origin.lineno
     handler.body.append(_last_expression(origin))
+
+
+def _is_rebound(word: str, statements: Sequence[ast.stmt]) -> bool:
+    """Return True if statements, or functions in them, bind or delete a name."""
+    for statement in statements:
+        for node in ast.walk(statement):
+            if name_bound_by(node) == word:
+                return True
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del) and node.id == word:
+                return True
+    return False
 
 
 def _nodes_of_handler(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
