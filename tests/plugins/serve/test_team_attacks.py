@@ -74,7 +74,7 @@ ATTACKS: Final[tuple[tuple[str, str, str, Any, int], ...]] = (
     ("ada", "POST", "/notices", {"notices": [], "webhook": "https://u:p@hooks.a.com/"}, 422),
     # Triggers: unsigned, with a key in place of a signature, calls that change something.
     ("ada", "POST", "/hooks/order", {"a": 1}, 401),
-    ("ada", "POST", "/hooks/other", {"a": 1}, 404),
+    ("ada", "POST", "/hooks/other", {"a": 1}, 401),
     ("ada", "GET", "/hooks/order", None, 405),
     ("ada", "POST", "/schedules", {**SCHEDULE, "user": "bo:bo-uid"}, 422),
     ("ada", "POST", "/schedules", {**SCHEDULE, "setup": {"strategy": "routine"}}, 422),
