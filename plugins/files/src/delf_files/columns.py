@@ -85,17 +85,17 @@ def evenly_spaced(values: Sequence[T], most: int) -> Sequence[T]:
     return [values[round(number * step)] for number in range(most)]
 
 
-def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Column:
+def text_column(name: str, values: Sequence[str | None], *, is_complete: bool) -> Column:
     """Describe a column of text values, as in .csv files.
 
     Args:
         name: The column's name.
         values: The values, with None for each row that is too short to have a value.
-        whole: Whether ``values`` has all values of the column, and not a sample.
+        is_complete: Whether ``values`` has all values of the column, and not a sample.
     """
     if not any(value and value.strip() for value in values):
         return Column(name, "always ''")
-    return Column(name, _describe_texts([value or "" for value in values], is_complete=whole))
+    return Column(name, _describe_texts([value or "" for value in values], is_complete=is_complete))
 
 
 def _describe_texts(values: Sequence[str], *, is_complete: bool) -> str:
@@ -180,8 +180,9 @@ def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
     if has_leading_zero and all(map(str.isdigit, numbers)):
         yield "with leading zeros"
         return
-    notation = max(_NOTATIONS, key=lambda each: sum(_fits_notation(numbers, each)))  # fits most
-    are_numbers = _fits_notation(numbers, notation)
+    fits_by_notation = {each: _fits_notation(numbers, each) for each in _NOTATIONS}
+    notation = max(_NOTATIONS, key=lambda each: sum(fits_by_notation[each]))  # fits most numbers
+    are_numbers = fits_by_notation[notation]
     if sum(are_numbers) < _NUMERIC_SHARE * len(texts):
         return
     description = _describe_separators(list(compress(numbers, are_numbers)), notation)
@@ -263,7 +264,7 @@ def _describe_points(numbers: Sequence[str]) -> str:
     if any(len(text) > _THOUSANDS_DIGITS for text in without_point):
         return ""  # 5678 has no point, so 1.234 has a decimal point
     if without_point:
-        # 567 would probably be 567.000 if 1.234 had a decimal point.
+        # A column with three decimals, such as 1.234, would have 567.000 and not 567.
         return "with points: likely between thousands"
     return "with points: for thousands or decimals, unclear"
 
@@ -288,59 +289,61 @@ def _date_order(dates: Sequence[re.Match[str]]) -> str:
     return "day or month first: unclear"
 
 
-def typed_column(name: str, values: Sequence[Any], declared: str = "", *, whole: bool) -> Column:
+def typed_column(
+    name: str, values: Sequence[Any], declared: str = "", *, is_complete: bool
+) -> Column:
     """Describe a column by the types of its values.
 
     Args:
         name: The column's name.
         values: All values of the column, or a sample.
         declared: The declared type; empty if no type is declared.
-        whole: Whether ``values`` has all values of the column, and not a sample.
+        is_complete: Whether ``values`` has all values of the column, and not a sample.
     """
-    found_types = describe_values(values, whole=whole)
+    found_types = describe_values(values, is_complete=is_complete)
     if not declared:
         return Column(name, found_types)
     return Column(name, f"{declared}: {found_types}" if values else declared)
 
 
-def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list[Column]:
+def record_columns(records: Sequence[Mapping[str, Any]], *, is_complete: bool) -> list[Column]:
     """Describe each key of records, such as those of .json files, as a column.
 
     Args:
         records: All records, or a sample.
-        whole: Whether ``records`` has all records, and not a sample.
+        is_complete: Whether ``records`` has all records, and not a sample.
     """
     keys = dict.fromkeys(key for record in records for key in record)
     columns: list[Column] = []
     for key in keys:
         values = [record[key] for record in records if key in record]
-        line = describe_values(values, depth=1, whole=whole)
+        line = describe_values(values, depth=1, is_complete=is_complete)
         if len(values) < len(records):
             line += f" (missing in {len(records) - len(values):,} of {len(records):,})"
         columns.append(Column(str(key), line))
     return columns
 
 
-def describe_values(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
+def describe_values(values: Sequence[Any], depth: int = 0, *, is_complete: bool) -> str:
     """Describe values by their types, each with an example; records by their keys.
 
     Args:
         values: All values, or a sample.
         depth: The number of lists and records that enclose the values.
-        whole: Whether ``values`` has all values, and not a sample.
+        is_complete: Whether ``values`` has all values, and not a sample.
     """
-    kinds: dict[str, list[Any]] = {}
+    values_by_type: dict[str, list[Any]] = {}
     for value in values:
-        kinds.setdefault(type(value).__name__, []).append(value)
-    if not kinds:
+        values_by_type.setdefault(type(value).__name__, []).append(value)
+    if not values_by_type:
         return "nothing"
-    is_mixed = len(kinds.keys() - {"NoneType"}) > 1
+    has_none = values_by_type.pop("NoneType", None) is not None
+    is_mixed = len(values_by_type) > 1
     parts = [
-        _describe_kind(kind, values_of_kind, depth, whole, is_mixed=is_mixed)
-        for kind, values_of_kind in kinds.items()
-        if kind != "NoneType"
+        _describe_kind(kind, values_of_kind, depth, is_complete, is_mixed=is_mixed)
+        for kind, values_of_kind in values_by_type.items()
     ]
-    if "NoneType" in kinds:  # after the types, also if the first value is None
+    if has_none:
         parts.append("None")
     return " | ".join(parts)
 
@@ -367,7 +370,7 @@ def _describe_kind(
             return "list"
         sample = items[:_MAX_ITEMS]
         has_all_items = is_complete and len(sample) == len(items)
-        return f"[{describe_values(sample, depth + 1, whole=has_all_items)}, …]"
+        return f"[{describe_values(sample, depth + 1, is_complete=has_all_items)}, …]"
     if kind == "str" and is_mixed:
         distinct_texts = list(dict.fromkeys(values))
         more = " | …" if len(distinct_texts) > _MAX_MIXED_TEXTS else ""
@@ -424,12 +427,12 @@ def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool
             items += value.values()
         sample = evenly_spaced(items, _MAX_ITEMS)
         has_all_items = is_complete and len(sample) == len(items)
-        kinds = describe_values(sample, depth + 1, whole=has_all_items)
+        kinds = describe_values(sample, depth + 1, is_complete=has_all_items)
         return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []
     for key in keys:
         field_values = [value[key] for value in values if key in value]
         optional_mark = "?" if len(field_values) < len(values) else ""
-        kinds = describe_values(field_values, depth + 1, whole=is_complete)
+        kinds = describe_values(field_values, depth + 1, is_complete=is_complete)
         parts.append(f"{optional_mark}{short(key)}: {kinds}")
     return f"{{{', '.join(parts)}}}"

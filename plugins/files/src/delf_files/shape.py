@@ -12,7 +12,7 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -234,21 +234,24 @@ async def _describe_format(file_format: FileFormat, path: str) -> list[_Descript
     remaining_cells = _MAX_CELLS
     for part in parts[:_MAX_PARTS]:
         title = "" if part is None else f"sheet={short(part)}, "
-        if not isinstance(file_format, SupportsPeek):
-            records = await file_format.read(path, part)
-            sample = evenly_spaced(records, _MAX_ITEMS)
-            is_whole = len(sample) == len(records)
-            head = f"{title}{len(records):,} rows{_sample_note(len(sample), len(records))}"
-            tables.append(_Description(head, record_columns(sample, whole=is_whole)))
-            continue
-        peek = await _peek_within(file_format, path, part, remaining_cells)
-        remaining_cells -= sum(len(row) for _, row in peek.rows)
-        tables.append(_describe_peek(title, peek))
+        if isinstance(file_format, SupportsPeek):
+            peek = await _peek_within(file_format, path, part, remaining_cells)
+            remaining_cells -= sum(len(row) for _, row in peek.rows)
+            tables.append(_describe_peek(title, peek))
+        else:
+            tables.append(_describe_records(title, await file_format.read(path, part)))
     if len(parts) > _MAX_PARTS:
         tables.append(_Description(f"and {len(parts) - _MAX_PARTS} more: files.list() names them"))
     if len(parts) > 1:
         tables.insert(0, _Description(f"{len(parts)} tables; without sheet=, the first is read"))
     return tables
+
+
+def _describe_records(title: str, records: Sequence[Mapping[str, Any]]) -> _Description:
+    sample = evenly_spaced(records, _MAX_ITEMS)
+    columns = record_columns(sample, is_complete=len(sample) == len(records))
+    sample_note = _sample_note(len(sample), len(records))
+    return _Description(f"{title}{len(records):,} rows{sample_note}", columns)
 
 
 def _describe_peek(title: str, peek: Peek) -> _Description:
@@ -265,7 +268,7 @@ def _describe_peek(title: str, peek: Peek) -> _Description:
         return _Description(f"{title}a view", [Column(*column) for column in peek.columns])
     is_complete = peek.total <= len(rows)
     columns = [
-        typed_column(name, [row[index] for _, row in rows], declared, whole=is_complete)
+        typed_column(name, [row[index] for _, row in rows], declared, is_complete=is_complete)
         for index, (name, declared) in enumerate(peek.columns)
     ]
     head = f"{title}{peek.total:,} rows{_sample_note(len(rows), peek.total)}"
@@ -364,7 +367,7 @@ def _describe_sheet(
     columns: list[Column] = []
     for index, name in enumerate(columns_of(sheet.header, width)):
         values = [row[index] if index < len(row) else None for row in rows_of_columns]
-        columns.append(describe_column(name, values, whole=is_whole))
+        columns.append(describe_column(name, values, is_complete=is_whole))
     return _Description(head, columns, footer, all_rows)
 
 
@@ -443,7 +446,7 @@ def _describe_by_duckdb(path: str, kind: str) -> _Description:
         has_null = non_null_count < row_count
         if has_null and None not in values:
             values.append(None)  # the NULL is in a row that was not read
-        columns.append(typed_column(name, values, column_types[index], whole=has_all_rows))
+        columns.append(typed_column(name, values, column_types[index], is_complete=has_all_rows))
     heading = f"{row_count:,} rows{_sample_note(len(rows), row_count)}"
     all_rows = _render_all_rows(rows) if has_all_rows else ""
     return _Description(heading, columns, text_of_all_rows=all_rows)
@@ -461,8 +464,8 @@ def _describe_content(
         return _describe_document(path, name, kind, max_characters)
     head = data[:DETECTION_BYTES]
     known_format = find_format(head)
-    # An HTML page is an ordinary text file. As a .csv file, for example, it is probably a message
-    # about an error that was saved instead of the data.
+    # In a text file, HTML is ordinary content. In a .csv file, for example, HTML is probably an
+    # error page that was saved instead of the data.
     is_text_file = kind == "text" and is_html_page(head)
     if known_format is None or is_text_file:
         return _describe_text(path, name, ending, kind, data, size, max_characters)
@@ -754,17 +757,19 @@ def _describe_value(value: Any, encoding_note: str, item_count: int | None = Non
         sample_note = _sample_note(len(sample_items), count)
         if sample_items and all(isinstance(item, dict) for item in sample_items):
             all_rows = _render_all_rows([record] for record in sample_items) if is_complete else ""
-            columns = record_columns(sample_items, whole=is_complete)
+            columns = record_columns(sample_items, is_complete=is_complete)
             return _Description(
                 f"{head} dicts{sample_note}{encoding_note}", columns, text_of_all_rows=all_rows
             )
-        kinds = describe_values(sample_items, whole=is_complete)
+        kinds = describe_values(sample_items, is_complete=is_complete)
         return _Description(f"{head}{sample_note}{encoding_note}: {kinds}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
         # A dict whose keys are data, such as ids, is described by a sample of its values.
         if has_data_keys([record]):
-            return _Description(f"dict{encoding_note}: {describe_values([record], whole=True)}")
+            return _Description(
+                f"dict{encoding_note}: {describe_values([record], is_complete=True)}"
+            )
         columns = [_describe_member(key, item) for key, item in record.items()]
         return _Description(f"dict{encoding_note}", columns)
     return _Description(f"{type(value).__name__}{encoding_note}: {short(value)}")
@@ -775,10 +780,10 @@ def _describe_member(key: str, value: Any) -> Column:
     if isinstance(value, list) and value:
         items = cast("list[Any]", value)
         sample = evenly_spaced(items, _MAX_ITEMS)
-        kinds = describe_values(sample, depth=1, whole=len(sample) == len(items))
+        kinds = describe_values(sample, depth=1, is_complete=len(sample) == len(items))
         sample_note = _sample_note(len(sample), len(items))
         return Column(key, f"list of {len(items):,}{sample_note}: {kinds}")
-    return Column(key, describe_values([value], whole=True))
+    return Column(key, describe_values([value], is_complete=True))
 
 
 def _count_lines(path: str) -> int:
