@@ -67,16 +67,16 @@ async def query(
     named_files = [
         file
         for file, names in names_by_file.items()
-        if has_quoted_name(statement, names, has_tables=True)
+        if has_quoted_name(statement, names, may_name_table=True)
     ]
     if not named_files:
         quoted_names = ", ".join(text_literal(file.name) for file in files)
         raise ToolRefusedError(f"the statement names no input file; FROM one of {quoted_names}")
-    tables = [
-        _table_data(file, names_by_file[file], formats, number)
+    files_of_request = [
+        _file_data(file, names_by_file[file], formats, number)
         for number, file in enumerate(named_files)
     ]
-    headers = _header_rows(header, tables)
+    headers = _header_rows(header, files_of_request)
     preloads: set[str] = set()
     for file in named_files:
         preloads.update(PRELOADS.get(file.ending, ()))
@@ -85,7 +85,7 @@ async def query(
         request = {
             "statement": statement,
             "params": params or [],
-            "tables": tables,
+            "files": files_of_request,
             "headers": headers,
             "limit": limit or MAX_ROWS,
             "bytes": MAX_BYTES,
@@ -111,38 +111,40 @@ async def query(
 
 
 def _header_rows(
-    header: int | Mapping[str, int] | None, tables: Sequence[Mapping[str, Any]]
+    header: int | Mapping[str, int] | None, files: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
     """Return a mapping from table name to the number of the row with column names.
 
+    Args:
+        header: One number for the only file, or the number by table name.
+        files: The data about the files that the statement names.
+
     Raises:
-        ToolRefusedError: If ``header`` is one number although there are several tables, or names a
-            table that is not in the SQL statement, or that has no row with column names.
+        ToolRefusedError: If a table is not in the statement or cannot have a row with column names,
+            if a number is negative, or if there is one number for several files.
     """
     if header is None:
         return {}
-    tables_by_name: dict[str, Mapping[str, Any]] = {}
-    for table in tables:
-        for file_name in table["names"]:
-            tables_by_name.setdefault(file_name, table)
+    files_by_name: dict[str, Mapping[str, Any]] = {}
+    for file in files:
+        for file_name in file["names"]:
+            files_by_name.setdefault(file_name, file)
     if isinstance(header, int):
-        if len(tables) > 1:
-            example = {tables[0]["names"][0]: header}
+        if len(files) > 1:
+            example = {files[0]["names"][0]: header}
             raise ToolRefusedError(f"the statement names several files; write header={example}")
-        numbers_by_name = dict.fromkeys(tables_by_name, header)
+        numbers_by_name = dict.fromkeys(files_by_name, header)
     else:
         numbers_by_name = dict(header)
     for name, number in numbers_by_name.items():
-        # The name may be that of a sheet, as in book.xlsx/Sheet.
-        file_names = [
-            each for each in tables_by_name if name == each or name.startswith(f"{each}/")
-        ]
-        if not file_names:
+        # ``name`` is the name of a file, or of a sheet in a file, such as book.xlsx/Sheet.
+        matches = (each for each in files_by_name if name == each or name.startswith(f"{each}/"))
+        file_name = next(matches, None)
+        if file_name is None:
             raise ToolRefusedError(f"header has {name!r}, which the statement does not name")
-        file_name = file_names[0]
         # Only text tables, and formats of plugins such as workbooks, have a row that names the
         # columns.
-        if tables_by_name[file_name]["kind"] not in ("csv", "plugin_format"):
+        if files_by_name[file_name]["kind"] not in ("csv", "plugin_format"):
             raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
         if number < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
@@ -178,7 +180,7 @@ def _rows(result: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in result["rows"]]
 
 
-def _table_data(
+def _file_data(
     file: InputFile, names: list[str], formats: InstalledFormats, number: int
 ) -> dict[str, Any]:
     """Return the data about an input file that :mod:`query_child` needs, such as its path.
@@ -192,7 +194,7 @@ def _table_data(
     Raises:
         ToolRefusedError: If the file is not a table.
     """
-    table = {
+    data = {
         "names": names,
         "path": file.path,
         "ending": file.ending,
@@ -200,10 +202,10 @@ def _table_data(
     }
     kind = KINDS.get(file.ending)
     if kind is not None:
-        return {**table, "kind": kind}
+        return {**data, "kind": kind}
     factory = formats.factory(file.ending)
     if factory is None:
         raise ToolRefusedError(
             f"{file.name} is not a table that files.query reads; use files.read or open()"
         )
-    return {**table, "kind": "plugin_format", "factory": factory}
+    return {**data, "kind": "plugin_format", "factory": factory}

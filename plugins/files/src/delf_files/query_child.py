@@ -74,7 +74,7 @@ async def run_request(request: dict[str, Any]) -> dict[str, Any]:
     """Run the SQL statement of a request over the files of the request.
 
     Args:
-        request: The statement with its parameters, tables and limits, as
+        request: The statement with its parameters, files and limits, as
             :func:`delf_files.query.query` makes it.
 
     Returns:
@@ -88,7 +88,7 @@ async def run_request(request: dict[str, Any]) -> dict[str, Any]:
     import duckdb
 
     tables: list[dict[str, Any]] = []
-    for file in request["tables"]:
+    for file in request["files"]:
         tables += await _tables_of_file(file, request)
     request = {**request, "tables": tables}
     try:
@@ -235,7 +235,9 @@ def _run_request_once(request: dict[str, Any]) -> dict[str, Any]:
     tables = [_prepare_file(table) for table in request["tables"]]
     paths: list[str] = []
     for table in tables:
-        paths += filter(None, (table["path"], table.get("copy_path")))
+        paths.append(table["path"])
+        if "copy_path" in table:
+            paths.append(table["copy_path"])
     # In this order: allowed_paths cannot be set without external access, and the locked
     # configuration cannot be changed.
     connection.execute(f"SET allowed_paths = {_list(paths)}")
@@ -244,7 +246,8 @@ def _run_request_once(request: dict[str, Any]) -> dict[str, Any]:
     for table in tables:
         _create_views(connection, table)
         _add_note_if_empty(connection, table)
-    return _read(connection, _check_statement(connection, request["statement"]), request)
+    statement = _check_statement(connection, request["statement"])
+    return _read(connection, statement, request)
 
 
 def _check_statement(connection: Any, text: str) -> Any:
@@ -393,7 +396,8 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
             _add_notes_about_renamed_columns(names, table["names"][0])
     inferred_types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     types = _lossless_types(connection, table, relation)
-    return _json_rows(table, None if types == inferred_types else types)
+    declared_types = types if types != inferred_types else None
+    return _json_rows(table, declared_types)
 
 
 def _rewritten_json(connection: Any, table: dict[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -471,12 +475,10 @@ def _lossless_types(connection: Any, table: dict[str, Any], relation: Any) -> di
         return types
     inexact_columns: list[str] = []
     for name, values in _inspect_columns(connection, table, columns_to_check).items():
-        is_json = types[name] == "JSON"
-        if not is_json and not values.has_inexact_number:
-            continue
-        # JSON stays the type of objects and arrays; mixed values, such as 1 and "a", become texts.
-        types[name] = "JSON" if values.is_nested else "VARCHAR"
-        if not is_json:
+        is_json = types[name] == "JSON"  # for mixed values, or objects with an empty key
+        if is_json or values.has_inexact_number:
+            types[name] = "JSON" if values.is_nested else "VARCHAR"
+        if values.has_inexact_number and not is_json:
             inexact_columns.append(name)
     if inexact_columns:
         column_list = ", ".join(map(repr, inexact_columns))
@@ -659,18 +661,18 @@ def _approximate_bytes(value: Any) -> int:
     return len(str(value)) + 32
 
 
-def has_quoted_name(statement: str, names: Sequence[str], *, has_tables: bool = False) -> bool:
+def has_quoted_name(statement: str, names: Sequence[str], *, may_name_table: bool = False) -> bool:
     """Return True if a statement contains one of the names in single or double quotes.
 
     Args:
         statement: The statement.
         names: The names.
-        has_tables: Whether the name of a table may stand after a name, as in ``book.xlsx/Sales``.
+        may_name_table: Whether a table's name may follow a name, as in ``book.xlsx/Sales``.
     """
     for quoted in [*map(text_literal, names), *map(quoted_name, names)]:
         quote = quoted[0]
         without_end = re.escape(quoted[:-1])
-        end = f"{quote}(?!{quote})" + ("|/" if has_tables else "")
+        end = f"{quote}(?!{quote})" + ("|/" if may_name_table else "")
         # Two quotes stand for one quote within a name, as in 'it''s.csv', and do not end the name.
         if re.search(f"(?<!{quote}){without_end}(?:{end})", statement):
             return True
