@@ -53,10 +53,10 @@ _KINDS: Final = {
 
 # The extra of this package for each kind of file, and the modules that the extra installs.
 _LIBRARIES: Final = {
-    "excel": ("excel", "openpyxl", "xlrd"),
-    "pdf": ("pdf", "pypdf"),
-    "parquet": ("duckdb", "duckdb"),
-    "arrow": ("duckdb", "duckdb"),
+    "excel": ("openpyxl", "xlrd"),
+    "pdf": ("pypdf",),
+    "parquet": ("duckdb",),
+    "arrow": ("duckdb",),
 }
 
 
@@ -288,9 +288,10 @@ class Files(Connection):
         """Return the error for a file whose library is not installed; otherwise None."""
         if self._formats.factory(file.ending) is not None:
             return None  # the plugin that reads the file brings its libraries
-        extra, *modules = _LIBRARIES.get(_kind(file), ("",))
-        if all(map(find_spec, modules)):  # True also if the kind needs no modules
+        kind = _kind(file)
+        if all(map(find_spec, _LIBRARIES.get(kind, ()))):
             return None
+        extra = "duckdb" if kind in ("parquet", "arrow") else kind
         return OptionalDependencyError(
             f"reading {file.ending} files needs a library that is not installed",
             package=f"delf-plugin-files[{extra}]",
@@ -336,9 +337,9 @@ class Files(Connection):
 
 
 def _refuse_useless_arguments(file: InputFile, sheet: str | None, header: int | None) -> None:
-    """Raise an error if ``sheet`` or ``header`` is given, but the file has no such part.
+    """Raise an error if ``sheet`` or ``header`` is given for a kind of file that has none.
 
-    Only for files that no FileFormat plugin reads.
+    The file is one that no FileFormat plugin reads.
     """
     if sheet is not None and _kind(file) != "excel":
         raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")

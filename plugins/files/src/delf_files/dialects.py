@@ -90,12 +90,11 @@ def dialect_of(text: str, ending: str) -> Dialect:
         ending: The file's extension; for ``.tsv`` and ``.tab``, the separator is the tab.
     """
     declaration = _SEPARATOR_LINE.match(text)
-    start = declaration.end() if declaration is not None else 0
-    table_text = text[start:]
     if declaration is not None:
-        separators = declaration[1]
+        separators, start = declaration[1], declaration.end()
     else:
-        separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
+        separators, start = ("\t" if ending in (".tsv", ".tab") else _SEPARATORS), 0
+    table_text = text[start:]
     sample = _complete_lines(table_text)  # a text with the first lines
     # If every separator is within quotes, the file has one column, and any separator fits.
     has_one_column = '"' in sample and all(
@@ -218,8 +217,8 @@ def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
     The first variant that fits is returned:
 
     - A variant in which backslashes escape quotes, unless the text has doubled quotes.
-    - A variant in which quotes are plain characters. This is tried only if a quote is misplaced, or
-      if the text is tab-separated and seems to have a line break within a cell.
+    - A variant in which quotes are plain characters. This is tried if a quote is misplaced. In a
+      tab-separated text, it is also tried if a quote is unclosed or a cell has a line break.
     """
     if dialect.quote != '"' or '"' not in text:
         return dialect

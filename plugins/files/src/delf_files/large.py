@@ -80,11 +80,11 @@ def write_table(
     if not rows.max_cells:
         raise ValueError("it has no rows")
     rows.add_notes(sample[dialect.start :])
-    # The row with names counts, too. If there is no other row, min_cells is huge.
-    fewest_cells = min(rows.min_cells, len(rows.names) or rows.max_cells)
+    has_short_row = rows.min_cells < rows.max_cells
+    has_unnamed_column = 0 < len(rows.names) < rows.max_cells
     return Table(
         columns_of(rows.names, rows.max_cells),
-        ragged=fewest_cells < rows.max_cells,
+        ragged=has_short_row or has_unnamed_column,
         max_row_bytes=max_row_bytes,
     )
 
@@ -295,8 +295,8 @@ class _Buffer:
                 if self.is_at_end:
                     raise
             else:
-                # A number at the end of the text may continue in the next chunk. Of ``12e-``, only
-                # 12 is parsed before the rest of the number is read.
+                # A number at the end of the text may continue in the next chunk: if the text ends
+                # with ``12e-``, the reader parses only 12.
                 is_complete = self.is_at_end or len(self.text) - end > _MAX_UNPARSED_CHARACTERS
                 if is_complete:
                     self.position = end

@@ -258,9 +258,8 @@ def format_of(factory: Sequence[str]) -> FileFormat:
     try:
         module_object = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # There are two cases: either the module or a package that contains it is missing, such as
-        # "tickets" for the module "tickets.format"; or the module exists, and imports a missing
-        # module.
+        # Without ``file``, or if the missing module is one that ``module`` imports, raise the
+        # error. If ``module`` itself or its package is missing, load the module from ``file``.
         is_module_missing = error.name is not None and f"{module}.".startswith(f"{error.name}.")
         if not file or not is_module_missing:
             raise

@@ -112,7 +112,7 @@ class TableRows:
         self.max_cells = 0
         """The most cells of a row, including the column names."""
         self.min_cells = sys.maxsize
-        """The fewest cells of a row after the column names."""
+        """The fewest cells of a row after the column names; ``sys.maxsize`` without such a row."""
         self._wider_rows = 0
         self._first_wider_row = 0
 
@@ -285,8 +285,9 @@ def _numbered_rows(
                 yield number, row
             row_start = reader.line_num + 1
     except csv.Error as error:
-        is_cell_too_large = TOO_LARGE in str(error)
-        if strict and not is_cell_too_large:
+        if TOO_LARGE in str(error):
+            problem = f"a quote is not closed, or a cell has over {LARGEST_CELL:,} characters"
+        elif strict:
             is_misplaced = UNCLOSED not in str(error)
             if is_misplaced:
                 note(
@@ -294,9 +295,8 @@ def _numbered_rows(
                     "doubled: where such cells end is a guess"
                 )
             raise
-        problem = str(error)
-        if is_cell_too_large:
-            problem = f"a quote is not closed, or a cell has over {LARGEST_CELL:,} characters"
+        else:
+            problem = str(error)
     raise ValueError(
         f"it cannot be read as a table: line {row_start}: {problem}; open() it in the script"
     )

@@ -179,7 +179,7 @@ def _value(cell: Any, mode: Any) -> Any:
         except (OverflowError, ValueError):
             note("cells with dates that do not exist were read as numbers")
             return cell.value
-        return moment.time() if 0 <= cell.value < 1 else moment  # day 0: a time without a date
+        return moment.time() if cell.value < 1 else moment  # day 0: a time without a date
     if cell.ctype == _BOOLEAN:
         return bool(cell.value)
     if cell.ctype == _ERROR:

@@ -161,7 +161,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
                 yield book
             finally:
                 book.close()
-        if lost_dates and values:
+        if lost_dates and values:  # opening the formulas, too, would repeat the note
             names = format_names(lost_dates)
             note(f"cells with dates that do not exist were read as '#VALUE!': {names}")
     except ToolExecutionError:
@@ -267,17 +267,17 @@ def _filled_rows(
         ToolExecutionError: If the sheet exceeds a limit.
     """
     merged_texts = MergedTexts(scan.merged_areas)
-    area = 0  # the number of cells, including empty ones
+    spanned_count = 0  # the number of cells, including empty ones
     cell_count = 0  # without the empty cells at the ends of rows
     for number, (row, formulas) in enumerate(_rows_with_formulas(sheet, formula_sheet), 1):
         values = [_cell_value(value, epoch) for value in row]
         _fill_formulas(values, formulas, number, scan)
         merged_texts.fill(values, number)
-        area += len(values)
+        spanned_count += len(values)
         while values and values[-1] is None:
             values.pop()
         cell_count += len(values)
-        _check_size(area, cell_count)
+        _check_size(spanned_count, cell_count)
         if not values:
             continue
         if number > MAX_ROWS:
@@ -314,17 +314,17 @@ def _fill_formulas(
                 values[index] = text
 
 
-def _check_size(area: int, cell_count: int) -> None:
+def _check_size(spanned_count: int, cell_count: int) -> None:
     """Raise if a sheet is too large.
 
     Args:
-        area: The number of cells, including empty ones.
+        spanned_count: The number of cells, including empty ones.
         cell_count: The number of cells without the empty ones at the ends of rows.
 
     Raises:
         ToolExecutionError: If a number exceeds its limit.
     """
-    if area > MAX_AREA:
+    if spanned_count > MAX_AREA:
         raise ToolExecutionError(
             f"the sheet spans more than {MAX_AREA:,} cells, empty ones included; save it as "
             ".csv and open() that in the script"
