@@ -325,9 +325,9 @@ class TaskRun:
         untrusted_files = [file for file in self.inputs if file.trust != "own"]
         return Origins(
             task=request.task if request.trust == "own" else "",
-            context_texts=self._texts_beside_user_words,
+            read_context_texts=self._texts_beside_user_words,
             tool_of=self._tool_of,
-            files=partial(_searched_texts, untrusted_files),
+            read_files=partial(_searched_texts, untrusted_files),
             # Scripts can read files and the request's variables without a call. Nobody declares the
             # trust of such a variable, so its value counts as data of others.
             has_received_untrusted=bool(untrusted_files or request.variables),

@@ -126,21 +126,21 @@ class Changes:
         """
         variables: set[str] = set()
         for value in values:
-            if not self._is_text_or_data(value):
+            if self._may_share_object(value):
                 variables.update(base_variables(value))
         self._variables.exchange_objects(variables)
         self._variables.record_change_inside(variables, sources)
 
-    def _is_text_or_data(self, value: ast.expr) -> bool:
-        """Return whether a value is surely a new object, such as a text or an action's result.
+    def _may_share_object(self, value: ast.expr) -> bool:
+        """Return whether a value may be or contain an object to which a variable refers.
 
-        No variable refers to a new object yet. The value of ``rows`` or ``make(rows)`` may be an
-        object to which a variable refers.
+        The values of ``rows``, ``[rows]`` and ``make(rows)`` may. A text, a comparison and an
+        action's result contain only new objects.
         """
         if isinstance(value, ast.Call):
-            return self._names.parameters_of_action(value) is not None
-        # A comparison is True or False.
-        return isinstance(value, (ast.Constant, ast.JoinedStr, ast.Compare))
+            is_action = self._names.parameters_of_action(value) is not None
+            return not is_action
+        return not isinstance(value, (ast.Constant, ast.JoinedStr, ast.Compare))
 
     def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""

@@ -92,10 +92,11 @@ class Origins:
 
     Args:
         task: The user's words; empty if a script wrote the task.
-        context_texts: Returns the texts that the model gets in addition to the task. The user's
-            earlier messages are trusted; an earlier answer may contain untrusted data.
+        read_context_texts: Returns the texts that the model gets in addition to the task. The
+            user's earlier messages are trusted; an earlier answer may contain untrusted data.
         tool_of: Returns an action of the task by its name.
-        files: Reads the input files, which are untrusted, and returns pairs of a name and a text.
+        read_files: Reads the input files, which are untrusted, and returns pairs of a name and a
+            text.
         has_received_untrusted: Whether scripts can read untrusted data without a call, for example
             in input files.
         untrusted_variables: The names of the script's variables that already hold untrusted values
@@ -106,9 +107,9 @@ class Origins:
     def __init__(
         self,
         task: str,
-        context_texts: Callable[[], Iterable[ContextText]],
+        read_context_texts: Callable[[], Iterable[ContextText]],
         tool_of: Callable[[str], BoundAction | None],
-        files: Callable[[], Iterable[tuple[str, str]]] | None = None,
+        read_files: Callable[[], Iterable[tuple[str, str]]] | None = None,
         *,
         has_received_untrusted: bool = False,
         untrusted_variables: Collection[str] = (),
@@ -118,12 +119,12 @@ class Origins:
         # The answers of a person to questions of scripts, which count as the user's words.
         self._answers: set[str] = set()
         # The texts of the model's initial context, which are recorded at the first model call.
-        self._context_texts = context_texts
+        self._read_context_texts = read_context_texts
         self._was_model_called = False
         # The number of searchable calls whose results the author of the running script had read.
         self._read_count = 0
         self._tool_of = tool_of
-        self._read_files = files
+        self._read_files = read_files
         # The number of events that follow() has processed; a further call of follow() skips these.
         self._processed_event_count = 0
         # A task without the user's words was written by a script, perhaps from untrusted data.
@@ -215,7 +216,7 @@ class Origins:
 
     def _record_context_texts(self) -> None:
         """Record the texts of the model's initial context."""
-        for each in self._context_texts():
+        for each in self._read_context_texts():
             # The user's earlier messages count as the user's words.
             if each.trust == "own" and each.source == CONVERSATION:
                 self._user_texts.append(each.text)
@@ -508,7 +509,7 @@ class Origins:
         return None
 
     def _is_in_script(self, text: str) -> bool:
-        return self._code is not None and mentions(self._code, text, is_code=True)
+        return self._code is not None and mentions(self._code, text, is_script=True)
 
     def _origin_of_new_value(self, text: str) -> Origin:
         """Return the origin of a value that occurs in no text that the task has read."""

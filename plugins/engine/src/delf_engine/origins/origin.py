@@ -184,9 +184,8 @@ class Results:
     def _add_user_fields(self, result: Any, trust_by_field: Mapping[str, Trust]) -> None:
         """Add the texts of all fields that the user wrote, such as ``subject``.
 
-        The texts of fields that others wrote, such as ``body``, are not stored. A value from them
-        is recognised in another way: :meth:`is_only_in_user_data` returns False for each script
-        that reads ``body``.
+        The texts of fields that others wrote, such as ``body``, are not stored:
+        :meth:`is_only_in_user_data` returns False for each script that reads such a field.
         """
         if trust_by_field not in self._trusts_by_field:
             self._trusts_by_field.append(trust_by_field)

@@ -244,7 +244,7 @@ class Outline:
         of numbers and addresses; ``"a"`` for ``["a"]``; arguments that are None or the default.
         """
         defaults = self._defaults_of(action)
-        key: list[str] = []
+        key_parts: list[str] = []
         for name, value in arguments.items():
             if name in defaults and value == defaults[name]:
                 continue
@@ -252,12 +252,12 @@ class Outline:
             parts = fields_of(value) or value
             for path, text in leaves_of(parts, name):
                 is_none = text == str(None)  # None counts as an argument that is left out
-                # Leave out a key: the path of its value contains the key, too, as for 1 in ``{"a
-                # b": 1}``.
-                is_key = "[key " in path
-                if not (is_none or is_key or is_content(path, text)):
-                    key.append(f"{'.'.join(names_in(path))} {normalized_text(text)}")
-        return (action, *sorted(key))
+                # The names of fields are yielded, too. Leave these out: the path of a field's value
+                # contains the name.
+                is_field_name = "[key " in path
+                if not (is_none or is_field_name or is_content(path, text)):
+                    key_parts.append(f"{'.'.join(names_in(path))} {normalized_text(text)}")
+        return (action, *sorted(key_parts))
 
     def contains(self, past_call: PastCall) -> bool:
         """Return whether the outline contains a call that was made."""
@@ -366,8 +366,8 @@ class Outline:
             return True
         # No stranger chose what to send, so the parameter's name alone decides what is content. In
         # a parameter ``text``, even a table of numbers may differ from the plan.
-        has_content_name = partial(_has_content_name, may_differ)
-        return self._fits(planned_node, value, name, has_content_name)
+        may_differ_by_name = partial(_is_content_by_name, may_differ)
+        return self._fits(planned_node, value, name, may_differ_by_name)
 
     def _fits(self, node: ast.expr | None, value: Any, path: str, may_differ: _MayDiffer) -> bool:
         """Return whether a planned expression allows a value.
@@ -656,7 +656,7 @@ def _nothing_may_differ(_path: str, _text: str) -> bool:
     return False
 
 
-def _has_content_name(is_content: IsContent, path: str, _text: str) -> bool:
+def _is_content_by_name(is_content: IsContent, path: str, _text: str) -> bool:
     """Return whether a path such as ``mail.body`` names content, whatever the value is."""
     return is_content(path, "")  # an empty text leaves the decision to the path
 

@@ -131,7 +131,8 @@ class StatementReader:
         self._expressions.bind_defaults(node)
         # After ``def f(): return rows``, ``f().append(x)`` changes the object of ``rows``.
         self._variables.add_contained(node.name, names_in(node))
-        # In ``if paid: def f(): ...``, ``paid`` decides which function the name ``f`` stands for.
+        # assign() adds the sources of the conditions around the definition: in
+        # ``if paid: def f(): ...``, ``paid`` decides which function the name ``f`` stands for.
         self._variables.assign(node.name, sources=frozenset())
         sources = self._read_branching(node, node.body)
         self._blocks.record_body(node, sources)

@@ -66,11 +66,11 @@ _ASCII_SYMBOLS: Final = bytes(code for code in range(128) if not chr(code).isaln
 _NON_ASCII_SYMBOLS: Final = re.compile(r"[^\w\x00-\x7f]+")
 
 
-def mentions(text: str, value: str, *, is_code: bool = False) -> bool:
+def mentions(text: str, value: str, *, is_script: bool = False) -> bool:
     """Return whether a text contains a value as separate words, ignoring case and line breaks.
 
     ``ada@example.co`` is not in a text with ``ada@example.com``, and ``250`` is not in a text with
-    ``1,250``, except in code, where the comma separates two numbers.
+    ``1,250``, except in a script, where the comma separates two numbers.
     """
     # People write ``example.com`` for ``https://example.com/``.
     words = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip()).split()
@@ -86,7 +86,7 @@ def mentions(text: str, value: str, *, is_code: bool = False) -> bool:
     no_word_after = r"(?![\w@]|[.+-]\w)"
     whole_words = f"{no_word_before}{pattern}{no_word_after}"
     matches = re.finditer(whole_words, text, re.IGNORECASE)
-    return any(is_code or not _cuts_number(text, match) for match in matches)
+    return any(is_script or not _cuts_number(text, match) for match in matches)
 
 
 def _code_pattern(code: str) -> str:
@@ -151,12 +151,15 @@ def is_only_one(word: str, text: str) -> bool:
     The kinds are mail addresses, web addresses, account numbers and numbers. Return False for a
     word of no kind, but True for an empty word, which carries no data.
     """
-    kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
+    word = word.strip()
+    if not word:
+        return True
+    kind = next((kind for kind in _KINDS if kind.fullmatch(word)), None)
     if kind is None:
-        return not word.strip()
+        return False
     # A match at the end of a sentence may have the full stop, too.
     words = {match[0].lower().rstrip(".") for match in kind.finditer(text)}
-    return words == {word.strip().lower()}
+    return words == {word.lower()}
 
 
 def has_address_or_code(text: str) -> bool:

@@ -28,7 +28,7 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
     task = next((event.task for event in events if isinstance(event, TaskStarted)), "")
     # Search only the task and earlier results: no other texts (``list`` returns an empty list), no
     # tools.
-    origins = Origins(task, context_texts=list, tool_of=lambda _: None)
+    origins = Origins(task, read_context_texts=list, tool_of=lambda _: None)
     sources_by_call: dict[int, dict[str, Any]] = {}
     for index, event in enumerate(events):
         if not isinstance(event, CallStarted):
