@@ -84,22 +84,22 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
         section = self.sections[name]
-        variables = self._variables(name)
-        options = section.resolve(self._environ, without=set(variables))
-        return {**options, **variables}
+        from_environ = self._options_from_environ(name)
+        options = section.resolve(self._environ, without=set(from_environ))
+        return {**options, **from_environ}
 
     def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], SettingValue]]:
         """Yield each option of a plugin: its path, and its unresolved value with its origin."""
         return self.sections[name].leaves()
 
-    def _variables(self, name: str) -> dict[str, Any]:
-        """Return those options of a plugin that environment variables override, with new values.
+    def _options_from_environ(self, name: str) -> dict[str, Any]:
+        """Return the options of a plugin that environment variables override, with the new values.
 
         Only an option that is set in the configuration file is overridden; an option that was set
         elsewhere, such as by ``--set``, keeps its value.
         """
         prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
-        variables: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for path, setting in self.sections[name].leaves():
             if len(path) != 1 or not setting.is_from_file:
                 continue  # no variable sets a key inside of a table
@@ -109,10 +109,10 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
                 continue
             # An option that is a text in the file stays a text, even if it looks like a number.
             if isinstance(setting.value, str):
-                variables[option] = SourcedText(text, source_of(text, "environment"))
+                options[option] = SourcedText(text, source_of(text, "environment"))
             else:
-                variables[option] = scalar(text)
-        return variables
+                options[option] = scalar(text)
+        return options
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.sections)
@@ -174,7 +174,7 @@ def entries_of(
 
 
 def _check_spelling(name: str, file_entries: Collection[str], location: str) -> None:
-    """Raise if ``--set`` names a connection that is not in ``delf.toml``, but a similar name is."""
+    """Raise if ``--set`` probably misspells the name of a connection in ``delf.toml``."""
     suggestion = "" if name in file_entries else did_you_mean(name, file_entries)
     if suggestion:
         raise ConfigurationError(

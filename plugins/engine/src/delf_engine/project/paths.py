@@ -29,8 +29,8 @@ def leads_outside(text: str, root: Path) -> bool:
 def links_outside(texts: Iterable[str], root: Path) -> dict[str, str]:
     """Find the paths in texts that lead out of a folder through a link.
 
-    The link may be a folder of the path. Paths such as ``../shop.db``, which need no link, are left
-    out.
+    Any folder in the path may be the link. Paths such as ``../shop.db``, which need no link, are
+    left out.
 
     Args:
         texts: The texts of settings.
