@@ -44,7 +44,7 @@ def _schema() -> dict[str, Any]:
 
 
 def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a question, without those that are None or empty options.
+    """Return the arguments of a question, without None values and an empty list of options.
 
     Raises:
         ToolRefusedError: If a person cannot answer the question.

@@ -88,7 +88,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
     """
     course = Course()
     course.follow(tuple(events))
-    return [change for change in course.changes if script in (None, change.script)]
+    return [each for each in course.changes if script is None or each.script == script]
 
 
 def unknown_outcomes(events: Iterable[ev.Event]) -> set[str]:
@@ -122,11 +122,11 @@ def _has_changed_nothing(end: ev.CallFinished) -> bool:
     """Return True if a call certainly changed nothing, judging by the event of its end.
 
     This holds for a call that failed, unless its tool raised ``OutcomeUnknownError``, and for a
-    call that was cancelled before it was made. An interrupted call that a person rejected after a
-    resume may have changed something before the interruption.
+    call that was cancelled before it was made.
     """
     if end.status == "cancelled":
         return end.cancellation == "not_started"
+    # A refused call does not count: a person may refuse to repeat a call that was interrupted.
     return end.status == "error" and not end.outcome_unknown
 
 

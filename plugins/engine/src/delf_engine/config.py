@@ -166,7 +166,7 @@ def suggest_llm_key(key: str) -> str:
     if key in SETTINGS:
         return f"; did you mean 'settings.{key}'?"
     suggestion = did_you_mean(key, (*LLM_KEYS, *SETTINGS))
-    # Only in the table ``settings`` is a setting such as ``temperature`` valid.
+    # A setting such as ``temperature`` is valid only in the table ``settings``.
     return re.sub(f"'({'|'.join(SETTINGS)})'", r"'settings.\1'", suggestion)
 
 

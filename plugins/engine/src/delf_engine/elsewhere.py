@@ -85,6 +85,7 @@ async def _tasks_with_stored_state(
         states: Determines the exact states.
     """
     wanted_state = conditions.get("state")
+    is_any_wanted = wanted_state is None
     page_conditions = Conditions(**conditions)
     page_conditions["state"] = stored_state
     tasks: list[TaskRecord] = []
@@ -94,7 +95,7 @@ async def _tasks_with_stored_state(
     while has_more and len(tasks) < limit:
         page = await journal.find(limit, **page_conditions)
         exact_page = await states.exact(page)
-        tasks += [task for task in exact_page if wanted_state in (None, task.state)]
+        tasks += [task for task in exact_page if is_any_wanted or task.state == wanted_state]
         has_more = len(page) == limit
         if page:
             page_conditions["after"] = page[-1].place
@@ -163,7 +164,7 @@ async def _found_with_stored_state(
         page = await journal.search(page_conditions, limit, cursor)
         tasks = await states.exact([match.task for match in page.tasks])
         for match, task in zip(page.tasks, tasks, strict=True):
-            if conditions.state in (None, task.state):
+            if conditions.state is None or task.state == conditions.state:
                 found.append(replace(match, task=task))
         has_next_page = page.more and bool(page.tasks)
         if not has_next_page or len(found) >= limit:

@@ -370,8 +370,10 @@ def _without_loose_parts(part: Any, root: Mapping[str, Any]) -> Any:
         else:
             kept[key] = _without_loose_parts(value, root)
     kind, ref = kept.get("type"), kept.get("$ref")
-    if isinstance(kind, (str, list)) and not {*one_or_more(kind)} <= _TYPES.keys():
-        del kept["type"]
+    if isinstance(kind, (str, list)):
+        has_only_known_types = {*one_or_more(kind)} <= _TYPES.keys()
+        if not has_only_known_types:
+            del kept["type"]
     if isinstance(ref, str) and _target(ref, root) is None:
         del kept["$ref"]
     if isinstance(kept.get("$id"), str):  # references would be resolved against the id

@@ -340,10 +340,11 @@ class TaskHost:
             refusal = await self._refuse_excess(code, attempt)
             if refusal is None and needs_approval:
                 refusal = await self._ask_about(code, attempt, bound_actions)
-            # A script that needed approval and was not refused is approved.
-            outcome: Outcome = refusal or await self.scripts.run(
-                code, attempt, guard, is_approved=needs_approval
-            )
+            outcome: Outcome
+            if refusal is not None:
+                outcome = refusal
+            else:  # if the script needed approval, a person has approved it
+                outcome = await self.scripts.run(code, attempt, guard, is_approved=needs_approval)
         if isinstance(outcome, Done):
             outcome = _without_placeholder(outcome)
         requested_changes = changes_requested(log.events, attempt)

@@ -182,7 +182,7 @@ class AgentMemory:
             MemoryRetrievalError: If saving fails or times out.
         """
 
-        async def save() -> None:
+        async def save_new() -> None:
             store = await self._opened_store()
             new: list[str] = []
             for fact in facts:
@@ -193,7 +193,7 @@ class AgentMemory:
             if new:
                 await store.save(new)
 
-        await self._bounded(save, _MAX_SECONDS)
+        await self._bounded(save_new, _MAX_SECONDS)
 
     async def guidelines(self) -> str | None:
         """Return the store's own guidelines on what to remember; None without guidelines."""

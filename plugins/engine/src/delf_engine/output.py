@@ -232,8 +232,6 @@ class OutputFiles:
             data: The content; or rows as tagged JSON, to be written in the format of the suffix.
             is_rows: Whether ``data`` are rows.
         """
-        # Write in the background, so that the script does not wait for the disk; it reads no
-        # result.
         task = asyncio.ensure_future(self._write(name, data, is_rows))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)

@@ -83,7 +83,8 @@ class Closing:
 
     async def close(self, redactor: Redactor) -> None:
         """Close the objects that use the shared objects, then the shared objects; log failures."""
-        for closers in ((partial(close_all, self.parts), *self.closers), self.shared):
+        closers_of_users = (partial(close_all, self.parts), *self.closers)
+        for closers in (closers_of_users, self.shared):
             try:
                 await all_ended(close() for close in closers)
             except Exception as error:
@@ -477,17 +478,14 @@ def _session_spec(
     formats: Formats,
     inputs: Sequence[InputFile],
 ) -> SessionSpec:
-    """Build the specification of a sandbox session.
-
-    A script sends a table file, such as ``.xlsx``, as rows, and the host writes the file.
-    """
+    """Build the specification of a sandbox session."""
     return SessionSpec(
         tools=tools.tools.names_for_sandbox(),
         libraries=libraries,
         limits=limits,
         files=tuple(file.path for file in inputs),
         file_names=tuple(file.name for file in inputs),
-        row_files=formats.writable,
+        row_files=formats.writable,  # a script sends rows, and the host writes the file
     )
 
 

@@ -206,7 +206,8 @@ def busy_at(loop: asyncio.AbstractEventLoop) -> str:
     function, the description is empty.
     """
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    frame = frames.get(getattr(loop, "_thread_id", None) or 0)
+    thread_id: int | None = getattr(loop, "_thread_id", None)  # None if the loop is idle
+    frame = None if thread_id is None else frames.get(thread_id)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if module.partition(".")[0] not in sys.stdlib_module_names:

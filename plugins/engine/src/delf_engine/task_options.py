@@ -108,10 +108,10 @@ ASUBMIT: Final = (*SUBMIT, "task_id", "ledger", "before_start")
 
 
 def queue_options(keywords: Mapping[str, Any]) -> QueueOptions | None:
-    """Return the keywords that only tasks for a queue may have; None without such keywords.
+    """Return the options for a queue among the keywords; None if there are none.
 
-    ``user`` and ``setup`` are such keywords only together with ``queue``, because any task may have
-    them.
+    A task without a queue may have ``user`` and ``setup``, too. So these two count only together
+    with ``queue``.
     """
     options: Any = {name: keywords[name] for name in _QUEUED if name in keywords}
     if "queue" not in keywords:

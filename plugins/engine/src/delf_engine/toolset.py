@@ -144,10 +144,11 @@ class Toolset:
             budget: The maximum number of characters of tool descriptions in the prompt.
         """
         shown_tools = [bound_action.describe() for bound_action in self.shown]
+        shown_custom_count = sum(not tool.built_in for tool in shown_tools)
         return ToolChoice(
             shown=shown_tools,
-            # Built-in actions are always shown, so they do not count.
-            left_out=self.custom_count - sum(not tool.built_in for tool in shown_tools),
+            # Built-in actions are always shown.
+            left_out=self.custom_count - shown_custom_count,
             catalog=self.catalog(),
             describe=self._describe,
             budget=budget,
@@ -417,8 +418,8 @@ def _with_declarations_of_user(connection: ConnectionLike, action: Action) -> Ac
     """Apply the user's declarations to an action: the result's trust, and parameters of content."""
     action = _with_contents_of_user(connection, action)
     trust = getattr(connection, "trust", None)
-    # For example, the user declares the trust of each table, by which the connection tells the
-    # trust of each result.
+    # The user may declare a trust for each table. The connection itself then applies these
+    # declarations to each result.
     tells_trust_itself = isinstance(connection, SupportsResultTrust) and not isinstance(trust, str)
     if trust is None or tells_trust_itself:
         return action

@@ -236,9 +236,9 @@ def completion(
 ) -> asyncio.Future[None]:
     """Return a future of an event loop that is done when work in another thread is done.
 
-    A cancellation of the returned future does not cancel the work, while a cancellation of the
-    future of ``asyncio.wrap_future`` would. ``asyncio.wait`` around ``wrap_future`` would not
-    cancel it either, but needs two more iterations of the loop, which slows short functions down.
+    A cancellation of the returned future does not cancel the work, unlike a cancellation of
+    ``asyncio.wrap_future(work)``. ``asyncio.wait({wrap_future(work)})`` keeps the work, too, but
+    needs two more iterations of the loop, which slows short functions down.
     """
     end: asyncio.Future[None] = loop.create_future()
 

@@ -494,7 +494,8 @@ class _Receivers:
         # The arguments of a call arrive in pieces; the last piece has the whole call, too.
         completes_call = delta.whole is not None
         if self.strategy is not None and (delta.text or completes_call):
-            # The strategy may make a call at once. The journal has to have the draft by then.
+            # Added first, because the strategy may make a call at once, and the call journals the
+            # draft before it starts.
             if self.draft is not None:
                 self.draft.add(delta)
             chosen_deltas = self.strategy(delta)
