@@ -28,7 +28,7 @@ class FakeProcess:
     def kill(self) -> None:
         self.kills += 1
 
-    async def how_it_ended(self) -> Outcome:
+    async def exit_outcome(self) -> Outcome:
         return Crashed(message="it ended")
 
     async def aclose(self) -> None:

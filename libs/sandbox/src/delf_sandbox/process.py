@@ -19,8 +19,8 @@ class GuestProcess(Protocol):
         """Kill the guest and all processes that it started, without waiting. Idempotent."""
         ...
 
-    async def how_it_ended(self) -> Outcome:
-        """Wait for the end of the guest, and return the outcome that states the reason."""
+    async def exit_outcome(self) -> Outcome:
+        """Wait for the guest to exit, and return the outcome that states the reason."""
         ...
 
     async def aclose(self) -> None:

@@ -135,7 +135,7 @@ class WireSession(asyncio.BufferedProtocol):
         try:
             while self._unparsed_payloads and self.alive:
                 payload = self._unparsed_payloads.popleft()
-                # Count a frame before parsing it, because parsing makes a flood expensive.
+                # Count a frame before parsing it, so that a flood of frames is stopped cheaply.
                 self._budget.count_frame(len(payload))
                 # A large frame is parsed in a thread; later frames wait, which keeps their order.
                 if len(payload) > _MAX_INLINE_BYTES:
@@ -177,7 +177,7 @@ class WireSession(asyncio.BufferedProtocol):
             outcome = self._outcome
             # The exit status, which distinguishes a reached limit from a crash, comes after the
             # end of the stream.
-            task = self._loop.create_task(self._process.how_it_ended())
+            task = self._loop.create_task(self._process.exit_outcome())
             task.add_done_callback(lambda finished: _set_outcome(finished, outcome))
 
     # -- SandboxSession -----------------------------------------------------------------
@@ -211,7 +211,7 @@ class WireSession(asyncio.BufferedProtocol):
                 f"the sandbox did not start within {timeout:g} s"
             ) from None
         if self._is_lost:
-            outcome = await self._process.how_it_ended()
+            outcome = await self._process.exit_outcome()
             reason = getattr(outcome, "message", outcome)  # some outcomes have no message
             raise SandboxUnavailableError(f"the sandbox did not start: {reason}")
 

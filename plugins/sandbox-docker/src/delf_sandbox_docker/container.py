@@ -214,7 +214,7 @@ class ContainerProcess:
         except OSError:
             return  # the container has ended
 
-    async def how_it_ended(self) -> Outcome:
+    async def exit_outcome(self) -> Outcome:
         """Return the outcome that the last report of process 1 implies."""
         report = self._exit_report()
         status = report.get("exit")

@@ -95,7 +95,7 @@ class LocalProcess:
         except ProcessLookupError:
             return
 
-    async def how_it_ended(self) -> Outcome:
+    async def exit_outcome(self) -> Outcome:
         """Return an outcome that explains the end of the process.
 
         A process that closed its connection to the host but does not end is killed.
