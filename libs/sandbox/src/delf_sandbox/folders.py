@@ -17,11 +17,8 @@ def remove_folder(folder: str) -> None:
     limits on recursion, open files or path lengths. No process may be running in the folder.
     Entries that cannot be removed are skipped.
     """
-    try:
+    with suppress(OSError):  # the folder has entries
         Path(folder).rmdir()
-    except OSError:  # the folder has entries
-        pass
-    else:
         return
     with suppress(OSError):
         _make_accessible(folder)

@@ -24,8 +24,8 @@ def visible_path(path: str) -> str:
     Args:
         path: The absolute path on the host.
     """
-    # Equal file names are not numbered: a script could see that another task has a file with the
-    # same name, and a resumed task could get another number.
+    # A number for each equal file name would not do: it would tell a script that another task has
+    # a file of this name, and a resumed task could get another number.
     return f"{WORKSPACE}/{_relative_path(path)}"
 
 

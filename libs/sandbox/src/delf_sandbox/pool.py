@@ -72,7 +72,7 @@ class SessionPool(Generic[S, K]):
         """Return an idle or new session of a kind; the session is in use until it is closed."""
         self.abandon_sessions_of_other_loop()
         self.closed = False  # a closed pool opens again when a session is taken
-        session = self._take_idle(kind) or await self._start_for_caller(kind)
+        session = self._take_idle(kind) or await self._start_shielded(kind)
         self.in_use.add(session)
         return session
 
@@ -81,8 +81,8 @@ class SessionPool(Generic[S, K]):
         self.abandon_sessions_of_other_loop()
         if self.closed or self._size <= 0:
             return
-        # If sessions of another kind are being started, let that go on: the next call of this
-        # method replaces these sessions.
+        # A fill in progress goes on, even with another kind: the next call of this method replaces
+        # its sessions.
         if self._filling is None or self._filling.done():
             self._filling = shared_task(self._fill(kind))
 
@@ -141,7 +141,7 @@ class SessionPool(Generic[S, K]):
             self.run_in_background(session.aclose())
         return None
 
-    async def _start_for_caller(self, kind: K) -> S:
+    async def _start_shielded(self, kind: K) -> S:
         """Start a session. If the caller is cancelled meanwhile, close the session once started."""
         starting = self.run_in_background(self._start(kind))
         try:
@@ -166,12 +166,12 @@ class SessionPool(Generic[S, K]):
             await asyncio.gather(*(session.aclose() for session in stale))
         try:
             while len(self.idle) < self._size and not self.closed:
-                session = await self._start_for_caller(kind)
+                session = await self._start_shielded(kind)
                 # Other tasks may take the session from now on, and wait themselves until it is
                 # ready. This loop goes on until enough sessions stay idle.
                 self.idle.append(session)
                 await session.ready(_START_SECONDS)
         except SandboxUnavailableError as error:
-            # Nobody waits for this session. A caller of take() starts a session of its own, and
-            # gets the error if this start fails, too.
+            # Nobody waits for this session. The next caller of take() starts a session of its own,
+            # and gets the error if that start fails, too.
             _log.debug("no session could be started ahead: %s", error)

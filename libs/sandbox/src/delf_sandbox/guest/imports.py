@@ -58,17 +58,18 @@ def missing_imports(
 
 
 class _Module(NamedTuple):
-    """The module that a script's name stands for, or of which the name is a member."""
+    """The module that a script needs for an undefined name."""
 
     name: str
-    is_imported_itself: bool
+    is_member_imported: bool
+    """True for ``from datetime import date``, False for ``import math``."""
 
 
 def _import_statement(word: str, module: _Module, node: Any) -> ast.stmt:
     names = [ast.alias(name=word, **position_of(node))]
-    if module.is_imported_itself:
-        return ast.Import(names=names, **position_of(node))
-    return ast.ImportFrom(module=module.name, names=names, level=0, **position_of(node))
+    if module.is_member_imported:
+        return ast.ImportFrom(module=module.name, names=names, level=0, **position_of(node))
+    return ast.Import(names=names, **position_of(node))
 
 
 def _module_of(word: str, attributes: set[str | None]) -> _Module | None:
@@ -83,14 +84,14 @@ def _module_of(word: str, attributes: set[str | None]) -> _Module | None:
     # ``datetime.timedelta(1)`` alone means the module ``datetime``.
     is_only_module = bool(module_attributes) and attributes <= module_attributes
     if word in _MODULES or is_only_module:
-        return _Module(word, is_imported_itself=True)
+        return _Module(word, is_member_imported=False)
     if word in _MODULE_BY_MEMBER:
-        return _Module(_MODULE_BY_MEMBER[word], is_imported_itself=False)
+        return _Module(_MODULE_BY_MEMBER[word], is_member_imported=True)
     # ``datetime.now()`` alone means the class ``datetime``. A script that has both
     # ``datetime.timedelta(1)`` and ``datetime.now()`` may mean either.
     is_class_datetime = word == "datetime" and attributes.isdisjoint(module_attributes)
     # ``date`` is also a likely name for a variable, so its attributes must fit the class.
     is_class_date = word == "date" and attributes <= {None, "today", "fromisoformat"}
     if is_class_datetime or is_class_date:
-        return _Module("datetime", is_imported_itself=False)
+        return _Module("datetime", is_member_imported=True)
     return None

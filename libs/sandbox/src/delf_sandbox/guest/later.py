@@ -233,8 +233,8 @@ class DeferredCalls:
             path: The path from the result of ``map`` to the awaitables.
         """
         place.must_not_await_in_place = True
-        # The rewriting replaces a function such as ``send``, the argument 0, by one that returns
-        # awaitables. In a lambda, only the calls are marked.
+        # The rewriting replaces the argument 0, such as ``send``, by a function that returns
+        # awaitables. A lambda stays, because the calls in the lambda are marked below.
         if not isinstance(function, ast.Lambda):
             argument = Place(function, place.scope, container=place.node.args, key=0)
             self.passed_functions.append(argument)
@@ -254,8 +254,8 @@ class DeferredCalls:
         """
         is_result_awaited = not path  # otherwise the script awaits an item of the result
         for function_scope in self._functions.targets(function, scope):
-            # With ``async def ask(): return send()``, ``gather`` awaits the coroutine ``ask()``,
-            # and ``send()`` is awaited in ``ask``.
+            # With ``async def ask(): return send()``, ``gather`` awaits the coroutine ``ask()``.
+            # Leave ``send()`` unmarked: the rewritten function ``ask`` awaits it.
             if is_result_awaited and self._functions.is_async(function_scope):
                 continue
             self._mark_returned_calls(function_scope, path)

@@ -131,9 +131,9 @@ class EventLog:
     def record_late_frame(self) -> None:
         """Record ``_LATE_FRAME`` if the script sends a frame long after the last recorded event.
 
-        A replay holds new answers back until ``_MAX_HOLD_BACK_ITERATIONS`` iterations after the
-        last recorded event. Without ``_LATE_FRAME``, a new answer could reach the replayed script
-        before the script has sent the frame again.
+        A replay delivers new answers ``_MAX_HOLD_BACK_ITERATIONS`` iterations after the last
+        recorded event. With ``_LATE_FRAME`` as that event, the script sends the frame again before
+        it gets a new answer.
         """
         if not self.is_soon_after_last_event:
             self.record(_LATE_FRAME)
@@ -407,12 +407,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
         super().add_signal_handler(sig, callback, *args)
 
     def _open_wake_up(self) -> None:
-        """Create the descriptors by which a thread or signal wakes up the loop, at the first call.
+        """Create the descriptors by which a thread or signal wakes up the loop. Idempotent.
 
-        asyncio keeps one of them in ``_csock``. The constructor does not create them, because
-        processes that are forked from this one would share them.
+        The constructor does not create the descriptors, because processes that are forked from
+        this one would share them.
         """
-        if self._csock is None:
+        if self._csock is None:  # asyncio keeps one of the descriptors here
             super()._make_self_pipe()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
 
     def _make_self_pipe(self) -> None:
@@ -512,9 +512,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _replay_timer(self, number: int) -> None:
         """Fire the timer with a number; do nothing if there is no such timer.
 
-        A replay finds the timer by its number, because it cannot choose a timer by time: its clock
-        advances only when the script reads the clock. The timer is missing if the script does not
-        do the same as in the recorded run.
+        A timer of a replay does not fire by time, because the clock of a replay advances only when
+        the script reads the clock. The timer is missing if the script does not do the same as in
+        the recorded run.
         """
         timers = self._scheduled
         for index, timer in enumerate(timers):

@@ -66,9 +66,9 @@ class _Use:
 
 
 def check_uses(tree: ast.Module, names: ToolNames) -> None:
-    """Raise if a script uses a tool as a value where it must be called, as in ``mail.send + "!"``.
+    """Raise if a script uses a tool as a value instead of calling it, as in ``mail.send + "!"``.
 
-    A function of the script may get an action as an argument, as in ``retry(mail.send)``.
+    The script may pass an action to its own function, as in ``retry(mail.send)``.
 
     Args:
         tree: The parsed script.
@@ -129,8 +129,8 @@ class _Uses:
     def check(self) -> None:
         """Raise the error for the first misuse of a tool in the script, if there is any."""
         pending_uses = list(self._direct_uses())
-        # The check of a use may find further uses, such as the reads of an alias of the tool. In
-        # ``send = send if is_quiet else mail.send``, an alias leads to itself.
+        # The check of a use may find further uses, such as the reads of an alias of the tool. Check
+        # each use once: in ``send = send if is_quiet else mail.send``, an alias leads to itself.
         visited: set[tuple[int, str]] = set()
         while pending_uses:
             use = pending_uses.pop()
@@ -346,11 +346,10 @@ class _Uses:
                     pass
 
     def _original_name_of(self, node: ast.Call) -> str:
-        """Return the original name of a called library function, such as ``partial`` or ``map``.
+        """Return the original name of a called builtin, or function of functools or itertools.
 
-        The original name is the name in the library, which may differ from the name in the script
-        after ``import … as``. An empty text stands for a function that is neither a builtin nor a
-        function of ``functools`` or ``itertools``.
+        After ``from functools import partial as bind``, the original name of ``bind(…)`` is
+        ``partial``. The name is empty for any other function.
         """
         match node.func:
             case ast.Name(id=name):
@@ -384,6 +383,7 @@ class _Uses:
                 )
                 # A class attribute may be read through the class.
                 return not is_read and owner.kind != "class"
+            # ``[search(), find()]``, if this collection is a whole statement
             case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() as collection:
                 return isinstance(self._parents.get(id(collection)), ast.Expr)
             case _:

@@ -144,8 +144,9 @@ class ToolNames:
 
     def _resolve_tool_call(self, place: CallPlace) -> None:
         """Record a call of a tool, and make sure that the call reaches the tool."""
+        # The script may have bound a name such as ``shop`` to something else. The methods for plain
+        # tools and actions decide what the name means.
         match place.node.func:
-            # The script may have bound the name ``weather`` or ``shop`` to something else.
             case ast.Name(id=word):  # ``weather()``
                 if self.initial_names.is_plain_tool(word):
                     self._resolve_call_of_plain_tool(place, word)
@@ -197,9 +198,9 @@ class ToolNames:
                 key = ast.Constant(value=word, **position_of(node))
                 node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
                 self.uncertain.add(id(node))
-            # The call means the tool if the name is a local variable, because Python would raise
-            # UnboundLocalError for ``weather = weather("Oslo")``, or if the name is a function that
-            # _remove_copied_definition() has removed.
+            # The name is a local variable, for which Python would raise UnboundLocalError in
+            # ``weather = weather("Oslo")``, or a function whose copied definition was removed. In
+            # both cases, the call means the tool.
             case _:
                 node.func = tool(node.func, word)
         self.calls[id(node)] = word

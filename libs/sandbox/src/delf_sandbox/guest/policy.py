@@ -110,14 +110,14 @@ class _Importer:
         if level:
             raise ImportError("scripts cannot use relative imports")
         # C code, such as that of strptime(), passes a list; an import statement passes a tuple.
-        # Imports by C code need no check, because the check below only gives scripts a clear error.
-        # C code ignores the returned module, and takes the module from ``sys.modules``.
+        # Such an import needs no check: the check below is no boundary, but gives scripts a clear
+        # error. C code ignores the returned module, and takes the module from ``sys.modules``.
         is_import_by_c_code = isinstance(fromlist, list)
         if is_import_by_c_code:
             return self._real_import(name, globals, locals)
         if name in self._stand_ins:
-            # ``import os.path`` binds the module ``os`` and so needs this module;
-            # ``from os.path import join`` needs ``os.path``.
+            # Python binds the result of ``import os.path`` to ``os``, so return ``os``. But for
+            # ``from os.path import join``, return ``os.path``.
             top_level_name = name.partition(".")[0]
             module = self._stand_ins[name if fromlist else top_level_name]
             _check_members(module, fromlist or ())
@@ -137,9 +137,10 @@ class _Importer:
 
 
 def _check_members(module: Any, names: Iterable[str]) -> None:
-    """Raise the module's own error, which suggests an alternative, if a module lacks a name.
+    """Raise ImportError if a module lacks one of the names that a script imports.
 
-    Otherwise, Python would replace the module's own error by "cannot import name".
+    The module's own error, which suggests an alternative, is the message. Python's message would
+    be only "cannot import name".
     """
     for name in names:
         if name == "*":

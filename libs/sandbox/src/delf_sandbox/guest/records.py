@@ -37,7 +37,7 @@ def _make_record_type() -> type[dict[str, Any]]:
                 raise AttributeError(f"there is no {name!r} here, but {key_list}") from None
 
         def _to_dict(self, **_options: Any) -> dict[str, Any]:
-            """Return a dict, whatever options a library has, such as ``mode`` in pydantic."""
+            """Return a plain dict, and ignore options such as ``mode`` in pydantic."""
             return dict(self)
 
         def __setattr__(self, name: str, value: Any) -> None:

@@ -150,8 +150,9 @@ class Rewriting:
         """
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            # Such as ``@cache``, ``@lru_cache(maxsize=9)`` and ``@functools.cache``.
-            if (label_of(called) or "").rpartition(".")[2] in ("cache", "lru_cache"):
+            label = label_of(called) or ""
+            decorator_name = label.rpartition(".")[2]  # ``cache`` for ``@functools.cache``
+            if decorator_name in ("cache", "lru_cache"):
                 # The last decorator is applied first, so the cache stores a result that can be
                 # awaited more than once, unlike a coroutine.
                 function.decorator_list.append(name(decorator, REPEATABLE_VARIANT))
@@ -445,7 +446,8 @@ class Rewriting:
             lambda_scope = self._syntax.scopes[id(function)]
             for place in self._syntax.calls.values():
                 is_in_lambda = place.scope.function_scope is lambda_scope
-                # Awaited are calls of tools, and of async functions, which may call tools.
+                # Calls of tools are awaited, and so are calls of async functions, which may call
+                # tools.
                 is_awaited = self._result_kinds[id(place.node)] in AWAITED_KINDS
                 if is_in_lambda and is_awaited:
                     return True
@@ -456,12 +458,10 @@ class Rewriting:
         return self._initial_names.is_plain_tool(first_name)  # ``weather``
 
     def _rewrite_lazy_expression(self, place: Place) -> None:
-        """Make a lazy expression run now if it is a whole statement.
+        """Run a lazy expression at once if it is a whole statement.
 
-        For any other lazy expression, warn if the script never iterates it.
+        The script may iterate any other lazy expression later, so only warn if it never does.
         """
-        # A lazy call that is a whole statement is meant to run now; the script may iterate any
-        # other lazy call later.
         helper = AS_LIST if isinstance(place.container, ast.Expr) else WATCHED_ITERATOR
         place.put(call(helper, place.current))
 

@@ -309,8 +309,7 @@ class GuestSession:
         if isinstance(carry, str):
             carry = [carry]
         carried_names = list(map(str, carry or ()))
-        # Truncate the texts, because the script's last message to the host has a size limit, and
-        # contains the texts.
+        # Truncate the texts, because the frame that takes them to the host has a size limit.
         self._rerun_request = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried_names]
         # The signal is a BaseException, so the script's ``except Exception`` does not catch it.
         raise RerunSignal

@@ -150,8 +150,8 @@ class RecordedClockAndRandom:
         self._patch_clocks()
         date_type = _date_type(self.now)
         datetime_type = _datetime_type(self.now, date_type)
-        # Both kinds of loader must set the types: while a module in C is loaded, for example, the
-        # module may import a module in Python.
+        # Each loader sets its own types, because loads can be nested: a module in C may import a
+        # module in Python while it is loaded, and the reverse.
         _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
         for step in ("create_module", "exec_module"):
             _patch_during_load(ExtensionFileLoader, step, _REAL_DATE, _REAL_DATETIME)
@@ -383,7 +383,7 @@ class _DateMeta(abc.ABCMeta):
         return super().__subclasscheck__(subclass)
 
 
-def _make_replacement(replacement: Any, real_type: Any) -> None:
+def _copy_name_and_limits(replacement: Any, real_type: Any) -> None:
     """Give a replacement the name and the limits of the real date type."""
     replacement.__delf_replaces__ = real_type
     replacement.__name__ = replacement.__qualname__ = real_type.__name__
@@ -409,7 +409,7 @@ def _date_type(unix_time: Callable[[], float]) -> Any:
         def today(cls) -> Any:
             return cls.fromtimestamp(unix_time())
 
-    _make_replacement(ScriptDate, _REAL_DATE)
+    _copy_name_and_limits(ScriptDate, _REAL_DATE)
     return ScriptDate
 
 
@@ -445,7 +445,7 @@ def _datetime_type(unix_time: Callable[[], float], date_type: Any) -> Any:
         def date(self) -> Any:
             return date_type(self.year, self.month, self.day)
 
-    _make_replacement(ScriptDatetime, _REAL_DATETIME)
+    _copy_name_and_limits(ScriptDatetime, _REAL_DATETIME)
     return ScriptDatetime
 
 
