@@ -122,8 +122,7 @@ class SQL(Connection[SQLSettings]):
             functions = self.settings.functions
             self._own_tables = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
             if "own" in self.trust.values():
-                # context() leaves out the comments of all other tables and columns, so that only
-                # text of the user is left.
+                # context() keeps only the comments of tables and columns that are the user's own.
                 self.context_trust = "own"
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
@@ -263,8 +262,8 @@ class SQL(Connection[SQLSettings]):
             KeyAddressError: If the project gives the address, and PostgreSQL's driver could take
                 the login from the environment or from a file of the user, such as ``~/.pgpass``.
         """
-        # check_login() only distinguishes addresses in a file of the project from all others. Other
-        # sources, such as the environment, are trusted like the program.
+        # check_login() distrusts an address from a file of the project, and trusts an address from
+        # any other source, such as the environment, like one from the program.
         sources = {self.settings.source(field) for field in ("url", "host", "database")}
         source: Source = "project" if "project" in sources else "program"
         url = self.settings.url.get_secret_value() if self.settings.url is not None else ""
@@ -300,7 +299,7 @@ class SQL(Connection[SQLSettings]):
                 for table in unsampled:
                     sampled_tables[table.relation.full_name] = await self._sample(table)
         except TimeoutError:
-            # Store the other tables without descriptions, so that no later task waits for these.
+            # Store the remaining tables without descriptions, so that no later task waits for them.
             for table in unsampled:
                 sampled_tables.setdefault(table.relation.full_name, table)
         return [sampled_tables[table.relation.full_name] for table in wanted]
@@ -625,10 +624,10 @@ def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequenc
     has_positional = bool(find_placeholders(text, tokens, named=False))
     if not params:
         has_placeholders = has_positional or bool(find_placeholders(text, tokens, named=True))
-        # An empty list has no set for placeholders. A statement without placeholders runs once.
+        # With placeholders, an empty list means no sets: the statement does not run.
         return [] if has_placeholders else [None]
     are_lists = all(isinstance(item, (list, tuple)) for item in params)
     are_dicts = all(isinstance(item, Mapping) for item in params)
-    # If placeholders are ``?``, a dict is no set: it is the JSON value of one placeholder.
+    # With ``?``, a dict in the list is no set, but the JSON value of one placeholder.
     are_sets = are_lists or (are_dicts and not has_positional)
     return cast("Sequence[Params]", params) if are_sets else [params]

@@ -187,17 +187,19 @@ def _first_with_word(tokens: Iterable[Token], *words: str) -> Token | None:
 
 def _is_table_name(tokens: Sequence[Token]) -> bool:
     """Return True if tokens are one table name, with optional schema and alias."""
+    # A name is an odd number of tokens, in which parts and dots alternate: ``shop . items``. So an
+    # even number ends in an alias, as in ``shop . items i``.
     name_tokens = tokens
-    if len(tokens) > 2 and tokens[-2].word == "AS":  # shop . items AS i
+    if len(tokens) > 2 and tokens[-2].word == "AS":
         name_tokens = tokens[:-2]
-    elif len(tokens) % 2 == 0:  # shop . items i
+    elif len(tokens) % 2 == 0:
         name_tokens = tokens[:-1]
-    if len(name_tokens) % 2 == 0:  # parts and dots must alternate: shop . items
+    if len(name_tokens) % 2 == 0:
         return False
     parts = name_tokens[::2]
-    separators = name_tokens[1::2]
+    dots = name_tokens[1::2]
     are_names = all(part.kind in ("word", "name") for part in parts)
-    return are_names and all(separator.text == "." for separator in separators)
+    return are_names and all(dot.text == "." for dot in dots)
 
 
 def _outer_tokens(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -179,9 +179,9 @@ def convert_values(
 def _convert(value: Any, family: Family, dimensions: int, *, is_write: bool) -> Any:
     """Convert a value for a column or parameter of a type family.
 
-    A value for JSON becomes JSON text, except for a text, which is taken for JSON text already. A
-    list or dict for text also becomes JSON text, if the value is written. JSON text for DuckDB's
-    type MAP is parsed.
+    - For JSON, a value becomes JSON text. A text is JSON text already, and stays unchanged.
+    - For text, a list or dict becomes JSON text in a write.
+    - For DuckDB's type MAP, JSON text is parsed.
 
     Args:
         value: The value.

@@ -129,7 +129,7 @@ def check_query(
     _check_first_word(tokens, dialect)
     _check_words(tokens)
     if dialect not in TESTED_DIALECTS:
-        # Such a database may not need the semicolon that _single_statement() looks for.
+        # An untested database may begin a second statement without a semicolon.
         _check_one_statement(tokens)
     tree = _parse_query(without_placeholders(text, tokens, params, dialect), dialect)
     _check_nodes(tree)
@@ -236,9 +236,11 @@ def _single_statement(text: str, dialect: Dialect, *, is_write: bool) -> tuple[s
         raise ToolRefusedError("one statement at a time: make a call for each")
     # SQL Server requires the semicolon after MERGE, and Oracle as part of a routine's body.
     is_merge = is_write and any(token.word == "MERGE" for token in tokens)
-    is_required_by = {"mssql": is_merge, "oracle": may_have_semicolons}
-    required_semicolon = final_semicolon if is_required_by.get(dialect, False) else ""
-    return text[: tokens[-1].end] + required_semicolon, tokens
+    is_required_after_merge = dialect == "mssql" and is_merge
+    is_part_of_routine = dialect == "oracle" and may_have_semicolons
+    if not is_required_after_merge and not is_part_of_routine:
+        final_semicolon = ""
+    return text[: tokens[-1].end] + final_semicolon, tokens
 
 
 def _is_operator(token: Token, text: str) -> bool:

@@ -210,10 +210,10 @@ def _check_not_compared_as_json(
 
 
 def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
-    """Return True if a value is bound as JSON: a value that contains a dict, or another list.
+    """Return True if a value is bound as JSON text.
 
-    A list without a dict is not bound as JSON after ``IN``, where its items are bound, nor in
-    DuckDB, which has a type for lists.
+    A dict, or a list that contains a dict, always is. Any other list is bound as JSON except in
+    DuckDB, which has a type for lists, and after ``IN``, where each item is bound as a value.
     """
     if holds_dict(value):
         return True

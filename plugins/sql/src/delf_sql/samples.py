@@ -203,7 +203,6 @@ def _describe_texts(name: str, values: Sequence[str]) -> str:
         return form
     if shared := _shared_values(name, values):
         return shared
-    # Texts that stand for a missing value, such as "n/a", are listed beside the form of the others.
     missing = {value for value in values if value.strip().lower() in _MISSING_VALUES}
     present = [value for value in values if value not in missing]
     if present and 0 < len(missing) <= _MAX_PATTERNS:
@@ -344,8 +343,8 @@ def _fits(value: str, form: str) -> bool:
     is_time_without_date = form.startswith("%H")
     if is_time_without_date:
         return True
-    # strptime() needs no leading zeros: for the 14 characters of %Y-%m-%d %H:%M, it accepts the 12
-    # characters of 2024-1-1 1:1. A usual date has 16.
+    # strptime() needs no leading zeros: for %Y-%m-%d %H:%M, it accepts 2024-1-1 1:1. A usual date,
+    # such as 2024-01-01 01:01, is longer than its format.
     is_too_short = len(value) < len(form)
     return not is_too_short and 1900 <= moment.year <= 2100
 

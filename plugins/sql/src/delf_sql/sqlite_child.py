@@ -192,11 +192,8 @@ class _Session:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
         if open_options.read_only:
-            # The file may define a table or view in a way that only a newer SQLite can parse. This
-            # SQLite then refuses to read the whole file. Make SQLite skip the definition, and keep
-            # the error message for the description of the database. A writer cannot skip the
-            # definition: the setting for this, ``writable_schema``, would also let statements
-            # change definitions.
+            # A writer must not skip definitions: the setting for this, ``writable_schema``, would
+            # also let its statements change definitions.
             self.unparsable_definition = _skip_unparsable_definition(connection)
         else:
             # RETURNING may return bytes that are not valid UTF-8. A reader then runs its query
@@ -419,6 +416,8 @@ def _has_invalid_bytes(value: Any) -> bool:
 def _skip_unparsable_definition(connection: sqlite3.Connection) -> str | None:
     """Make SQLite skip a definition, such as that of a table, that this SQLite cannot parse.
 
+    The definition may need a newer SQLite. This SQLite would otherwise refuse to read the file.
+
     Returns:
         SQLite's error message about the definition; None if no definition is skipped.
     """
@@ -427,8 +426,7 @@ def _skip_unparsable_definition(connection: sqlite3.Connection) -> str | None:
     except sqlite3.DatabaseError as error:
         if not str(error).startswith("malformed database schema"):
             return None  # the first statement will raise the same error
-        # Make SQLite skip the definition, which would make the whole file unreadable. The setting
-        # also allows changes of definitions, but the file is open for reading only.
+        # The setting also allows changes of definitions, but the file is open for reading only.
         connection.execute("PRAGMA writable_schema = ON")
         return str(error)
     return None
@@ -449,8 +447,8 @@ def _is_unexecuted_write(action: int, table: str | None, database: str | None) -
     # name may be the temporary database.
     if database in (None, "temp") or table is None:
         return False
-    # SQLite parses the declared columns of a virtual table like those of a new table, which a row
-    # of sqlite_master would describe.
+    # To learn the columns of a virtual table, SQLite prepares the statement CREATE TABLE, which
+    # updates sqlite_master.
     if action == sqlite3.SQLITE_UPDATE:
         return table == "sqlite_master"
     # The module ``rtree`` prepares changes of its own tables, such as ``places_node``.
@@ -521,7 +519,7 @@ def _failure_message(error: Exception, *, read_only: bool) -> tuple[Any, ...]:
         return "large", error.args[0]
     if isinstance(error, MemoryError):
         return "failed", "out of memory: the statement needs more than it may have"
-    # A process that only reads writes only temporary files, up to a limit.
+    # A reader writes only temporary files, and writing fails at the limit on their size.
     error_code = getattr(error, "sqlite_errorcode", None)
     if read_only and error_code == sqlite3.SQLITE_IOERR_WRITE:
         return "failed", NO_ROOM

@@ -133,10 +133,11 @@ def make_target(name: str, settings: SQLSettings) -> Target:
     """
     if settings.url is not None:
         parts = ("host", "port", "database", "user", "password", "db_type")
-        set_parts = [part for part in parts if getattr(settings, part) is not None]
-        if set_parts:
+        given_parts = [part for part in parts if getattr(settings, part) is not None]
+        if given_parts:
             raise ConnectionConfigurationError(
-                f"{name}: url and {', '.join(set_parts)} are both set", hint="set one or the other"
+                f"{name}: url and {', '.join(given_parts)} are both set",
+                hint="set one or the other",
             )
         return _from_url(name, settings.url.get_secret_value().strip())
     if settings.database is None:
@@ -145,11 +146,11 @@ def make_target(name: str, settings: SQLSettings) -> Target:
             f"{name}: no database is named", hint=f"set url or {variable}, {HINT}"
         )
     kind = settings.db_type or "postgresql"
-    password = settings.password.get_secret_value() if settings.password else None
     if kind not in _SCHEMES:
         return _other_target(name, kind, _url_of(settings, kind))
     if kind in _FILES:
         return _file(name, kind, settings.database)
+    password = settings.password.get_secret_value() if settings.password else None
     return Target(
         dialect=_SCHEMES[kind],
         label=_LABELS[kind],

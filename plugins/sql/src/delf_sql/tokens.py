@@ -207,8 +207,8 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
         end = token.end + 1
         _check_gap(text, previous_end, start, dialect)  # only blanks and comments are allowed
         previous_end = end
-        # Almost always one token. sqlglot joins some keywords, such as ``GROUP BY``, to a single
-        # token, which becomes two tokens here.
+        # sqlglot joins some keywords, such as ``GROUP BY``, to a single token. _tokens() splits
+        # such a token into its words.
         tokens += _tokens(text[start:end], start, dialect)
     _check_gap(text, previous_end, len(text), dialect)
     return _join(text, tokens)
@@ -291,12 +291,12 @@ def _join(text: str, tokens: Sequence[Token]) -> tuple[str, list[Token]]:
     return "".join(parts), joined
 
 
-def _check_number_ends(number: Token, token: Token) -> None:
+def _check_number_ends(before: Token, token: Token) -> None:
     """Refuse a number that directly precedes a word, number or string, as in ``1e``."""
-    is_adjacent = number.end == token.start
-    if number.kind == "number" and is_adjacent and token.kind in ("word", "number", "string"):
+    is_adjacent = before.end == token.start
+    if before.kind == "number" and is_adjacent and token.kind in ("word", "number", "string"):
         raise ToolRefusedError(
-            f"the statement has {_shown(number.text + token.text)}, which is ambiguous: "
+            f"the statement has {_shown(before.text + token.text)}, which is ambiguous: "
             "put a space between"
         )
 

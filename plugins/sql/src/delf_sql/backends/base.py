@@ -173,8 +173,8 @@ def disallowed_function_error(name: str) -> ToolRefusedError:
     """Make the error for a database function that is not allowed.
 
     Args:
-        name: The function's name, such as ``f``. Or ``.f`` for ``t.f``, which PostgreSQL may read
-            as the call ``f(t)``.
+        name: The function's name ``f``, or ``.f`` if the query has ``t.f``, which PostgreSQL may
+            read as the call ``f(t)``.
     """
     plain_name = name.removeprefix(".")
     if name.startswith("."):

@@ -428,8 +428,7 @@ def _check_is_query(driver: _Connection, text: str) -> None:
             raise
     else:
         return
-    # Without the parentheses, only a text with a mistake, such as SELEC, raises an error.
-    driver.prepare(text)
+    driver.prepare(text)  # raises the server's error if the text has a mistake, such as SELEC
     raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 
@@ -456,7 +455,8 @@ def _ssl(options: dict[str, str]) -> Any:
             f"url has an unknown option {unknown[0]!r}", hint="known: ssl, ssl_ca, unix_socket"
         )
     authority = options.get("ssl_ca")
-    if authority is None and options.get("ssl", "").lower() not in ("1", "true", "yes", "on"):
+    is_switched_on = options.get("ssl", "").lower() in ("1", "true", "yes", "on")
+    if authority is None and not is_switched_on:
         return None
     import ssl
 

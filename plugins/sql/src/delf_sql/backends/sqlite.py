@@ -366,12 +366,12 @@ class SqliteBackend:
             # The driver does not count the changes of a statement that begins with WITH.
             and first_statement.tokens[0].word != "WITH"
         )
-        outcome = session.run(Work(statements, self._settings.max_rows, is_batch))
+        fetched = session.run(Work(statements, self._settings.max_rows, is_batch))
         result = WriteResult()
-        result.add(outcome.changed, outcome)
+        result.add(fetched.changed, fetched)
         # For RETURNING, add() has counted the returned rows. Replace this count by SQLite's count
         # of the changes.
-        result.rowcount = outcome.changed
+        result.rowcount = fetched.changed
         return result
 
     def _refuse_integers_that_would_be_rounded(
