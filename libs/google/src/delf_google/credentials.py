@@ -139,8 +139,8 @@ class Tokens:
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
-            # The connection's command passes the configured file as an OAuth client. Without a
-            # stored login, this file is a finished login instead.
+            # The connection's own command names the configured file as an OAuth client. There is no
+            # stored login if this file is a finished login instead.
             hint = f"run {self._login_command if self._stored_login else LOGIN}"
         # Include the token server's message, because the cause may be another one, such as a wrong
         # clock.

@@ -113,14 +113,14 @@ class Transport:
     async def pages(
         self,
         request: Request,
-        items: str,
+        items_field: str,
         on_page: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the items of a paginated response; fetch each page when its first item is needed.
 
         Args:
             request: The request for the first page.
-            items: The name of the field with a page's items.
+            items_field: The name of the field with a page's items.
             on_page: Called with each page as JSON data before its items are yielded.
 
         Raises:
@@ -135,10 +135,10 @@ class Transport:
             page = await self.json(replace(request, query=query))
             if on_page is not None:
                 on_page(page)
-            page_items = self._items_of(page, items, request)
-            for item in page_items:
+            items = self._items_of(page, items_field, request)
+            for item in items:
                 yield item
-            empty_page_count = 0 if page_items else empty_page_count + 1
+            empty_page_count = 0 if items else empty_page_count + 1
             token = str(page.get("nextPageToken") or "")
             # A service that repeats a token would otherwise be asked forever.
             if not token or token in seen_tokens:
@@ -150,15 +150,15 @@ class Transport:
         )
 
     def _items_of(
-        self, page: Mapping[str, Any], items: str, request: Request
+        self, page: Mapping[str, Any], items_field: str, request: Request
     ) -> list[dict[str, Any]]:
         """Return the items of a page."""
-        page_items: Any = page.get(items) or []
-        if isinstance(page_items, list):
-            objects = cast("list[Any]", page_items)
+        items: Any = page.get(items_field) or []
+        if isinstance(items, list):
+            objects = cast("list[Any]", items)
             if all(isinstance(item, dict) for item in objects):
                 return objects
-        raise GoogleError(f"{self._label(request)}: the answer has no list of {items}")
+        raise GoogleError(f"{self._label(request)}: the answer has no list of {items_field}")
 
     async def send(self, request: Request) -> Answer:
         """Send a request; retry temporary failures if a second execution is safe.

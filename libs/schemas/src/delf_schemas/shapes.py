@@ -349,7 +349,7 @@ class Shapes:
         return _union(texts, self._extent.choices, nullable=False)
 
     def _most_informative_text(self, parts: list[Any], depth: int, mode: Mode) -> str:
-        """Return the type of the part of ``allOf`` that says most; of equal ones, the first."""
+        """Return the type of the most informative part of ``allOf``; the first of equal parts."""
         texts = [self._type_text(part, depth, mode) for part in parts]
         # Of {"maxLength": 9}, {"type": "string"} and {"enum": ["a"]}, the last says most.
         return min(
@@ -452,12 +452,11 @@ def _has_mark(schema: Any, keyword: str) -> bool:
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
     """Sort an object's properties by importance: a shortened type omits the last properties.
 
-    A small object in a result keeps its order. In all other objects, required properties come
-    first, unless all properties of a result are required. In a large object, enumerations come
-    next.
+    In parameters and in large objects of results, required properties come first. In large
+    objects, enumerations come next. All others keep their order.
     """
     is_large = len(properties) > _MAX_UNSORTED
-    # If all properties of a result are required, only the enumerations come first.
+    # In a result whose properties are all required, the enumerations come first.
     has_optional = not required.issuperset(properties)
     puts_required_first = mode == "in" or (is_large and has_optional)
 
