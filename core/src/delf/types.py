@@ -145,7 +145,9 @@ def effect_words(effect: str) -> EffectWords:
         effect: The name of an effect, such as ``read``. An unknown name gets the mark of
             ``irreversible``.
     """
-    return EFFECT_WORDS.get(effect) or EffectWords(EFFECT_WORDS["irreversible"].mark, effect)
+    if effect in EFFECT_WORDS:
+        return EFFECT_WORDS[effect]
+    return EffectWords(EFFECT_WORDS["irreversible"].mark, effect)
 
 
 def isolation_rank(isolation: Isolation) -> int:

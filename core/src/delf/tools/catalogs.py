@@ -86,6 +86,7 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
         task_score = task_scores.get(position, 0.0)
         highest_score = max(each.get(position, 0.0) for each in relative_scores)
         mean_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * highest_score
+        # The mean is relative to the best match, so it does not show how good that match is.
         scores[position] = best_task_score * mean_score
     best_first = sorted(scores, key=lambda position: (-scores[position], position))
     return {position: scores[position] for position in best_first}
@@ -234,8 +235,9 @@ def interleaved(rankings: Sequence[Sequence[int]]) -> list[int]:
     Args:
         rankings: Lists of positions in a catalog, each best first.
     """
-    numbers = chain.from_iterable(zip_longest(*rankings))
-    return list(dict.fromkeys(number for number in numbers if number is not None))
+    # zip_longest() fills shorter rankings up with None.
+    positions = chain.from_iterable(zip_longest(*rankings))
+    return list(dict.fromkeys(position for position in positions if position is not None))
 
 
 def _ranking(catalog: Catalog) -> Ranking:

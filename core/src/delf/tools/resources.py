@@ -168,11 +168,11 @@ def kinds_of_change(step: str) -> frozenset[str]:
     if not words or words[0].strip(",.:;") in _READING_WORDS:
         return frozenset()
     kind_of_first_verb = _FIRST_VERBS.get(words[0])
-    kinds = {
-        kind
-        for kind in ("create", "delete")
-        if kind == kind_of_first_verb or not _CHANGE_VERBS[kind].isdisjoint(words)
-    }
+    kinds: set[str] = set()
+    for kind in ("create", "delete"):
+        has_verb = not _CHANGE_VERBS[kind].isdisjoint(words)
+        if has_verb or kind == kind_of_first_verb:
+            kinds.add(kind)
     # "Add the label new to the ticket" may create a label, or update a ticket.
     if not kinds or "to" in words or "from" in words:
         kinds.add("update")
@@ -245,9 +245,13 @@ class _ReadActions(NamedTuple):
 def _groups_of_resource(
     nouns: frozenset[str], groups_by_noun: Mapping[str, Sequence[_ReadActions]]
 ) -> list[_ReadActions]:
-    """Return the read actions whose names share all their nouns with another action's name.
+    """Return the groups of read actions whose nouns are all among the nouns of an action.
 
-    ``nouns`` are the nouns in the other name. The groups with the most shared nouns come first.
+    The groups with the most nouns come first.
+
+    Args:
+        nouns: The nouns of the action.
+        groups_by_noun: All groups, as from :func:`_read_actions_by_rarest_noun`.
     """
     matching: list[_ReadActions] = []
     for noun in nouns:

@@ -69,6 +69,22 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
         tool's result type with the new names in place of the records.
     """
     types = [(tool, _complete_result_type(tool)) for tool in tools]
+    records = _name_records(types)
+    results: dict[str, Result] = {}
+    for tool, result_type in types:
+        text, named_records = _with_names(result_type, records)
+        if named_records:
+            is_record = _whole_record(result_type) in records
+            results[tool.name] = Result(text, named_records, is_record=is_record)
+    return results
+
+
+def _name_records(types: Iterable[tuple[ToolDescription, str]]) -> Mapping[str, NamedRecord]:
+    """Give names to records, as :func:`named_results` says; return them by their complete text.
+
+    Args:
+        types: Each tool with its complete result type.
+    """
     tools_by_record: dict[str, list[ToolDescription]] = {}
     tools_by_whole_record: dict[str, list[ToolDescription]] = {}
     for tool, result_type in types:
@@ -92,13 +108,7 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
         records[record] = NamedRecord(
             name, text, record, inner_records, all_tools[0], record_tools[0]
         )
-    results: dict[str, Result] = {}
-    for tool, result_type in types:
-        text, named_records = _with_names(result_type, records)
-        if named_records:
-            is_record = _whole_record(result_type) in records
-            results[tool.name] = Result(text, named_records, is_record=is_record)
-    return results
+    return records
 
 
 def _with_names(text: str, records: Mapping[str, NamedRecord]) -> tuple[str, Sequence[NamedRecord]]:

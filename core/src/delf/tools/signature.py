@@ -356,7 +356,7 @@ class ArgumentValidator:
         validator = self.build().__pydantic_validator__
         try:
             checked = validator.validate_python(dict(arguments))
-        except (Exception, SystemExit) as error:  # raised by the author's own validator
+        except (Exception, SystemExit) as error:  # a validator of the tool's author may raise any
             from pydantic import ValidationError
 
             if isinstance(error, ValidationError):

@@ -166,7 +166,8 @@ def _limit_options(best_names: frozenset[str]) -> Iterator[_Limits]:
     Args:
         best_names: The names of the tools that match the task best.
     """
-    # Notes on the best matching tools matter more than details of the other tools.
+    # First the other tools lose details, while the best tools keep short notes. Then the other
+    # tools have the smallest limits, and the notes on the best tools get shorter.
     for limits in _LIMITS:
         yield _Limits(limits, _BEST_LIMITS._replace(notes=_MIN_BEST_NOTES), best_names)
     for max_notes in _BEST_NOTES:
@@ -318,7 +319,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the stubs of tools: functions first, then the actions of each connection.
 
-    A record that several tools return is defined before the stub of the first of them.
+    A record that several tools return is defined before the stub of the first of these tools.
 
     Args:
         tools: The tools.
@@ -337,7 +338,8 @@ def _lines(
         described: set[str] = set()
         for tool in methods:
             result = results.get(tool.name)
-            for record in result.records if result is not None else ():
+            records = () if result is None else result.records
+            for record in records:
                 if record.first_tool is tool:
                     indent = "    " if connection else ""
                     yield indent + _definition(record, record_limits[record.name], is_mentioned)
@@ -366,7 +368,8 @@ def _definition(record: NamedRecord, limits: StubLimits, is_mentioned: NameTest)
             keys and values are never left out.
     """
     record_text = record.text
-    # A record that is too long spells out its inner records: their keys tell which of them matter.
+    # A long record is shortened from its complete text: only the keys of its inner records show
+    # whether the task mentions them.
     if len(record_text) > limits.result:
         record_text = shorten(record.complete_text, limits.result, is_mentioned, _MIN_RECORD_KEYS)
     definition = f"{record.name} = {record_text}"
@@ -404,7 +407,7 @@ def omitted_names_text(names: Iterable[str], budget: int) -> str:
     if not all_names_fit:
         max_chars = int(budget * _SOME_NAMES_SHARE)
     listed: dict[str, dict[str, list[str]]] = {}  # method names by connection and resource
-    unlisted_counts: dict[str, Counter[str]] = {}  # the same for names that do not fit
+    unlisted_counts: dict[str, Counter[str]] = {}  # how many more, by connection and resource
     size = 0
     for name in all_names:
         connection, _, method = name.rpartition(".")
@@ -413,7 +416,7 @@ def omitted_names_text(names: Iterable[str], budget: int) -> str:
         if size <= max_chars:
             listed.setdefault(connection, {}).setdefault(resource, []).append(method)
         else:
-            unlisted_counts.setdefault(connection, Counter()).update([resource])
+            unlisted_counts.setdefault(connection, Counter())[resource] += 1
     lines = [f'# More tools, by resource; {FIND_TOOLS}("name") shows one whole:']
     for connection in listed | unlisted_counts:
         if connection:
