@@ -114,7 +114,6 @@ def split_reasoning(text: str) -> SplitAnswer:
             return SplitAnswer(reasoning, "", is_complete=False)
         thoughts.append(rest[opening.length : ending.start()].strip())
         rest = rest[ending.end() :].lstrip()
-    # Some servers remove the opening mark: then all text before the last ``</think>`` is reasoning.
     unopened_span = _find_unopened_closing(rest)
     if unopened_span is not None:
         begin, end = unopened_span
@@ -289,8 +288,8 @@ def join_continuation(first: str, second: str) -> str | None:
     code_start = _find_unclosed_code(first)
     if code_start is not None:
         return _join_code(first, code_start, second)
-    repeated_start = first.strip()[:_COMPARED_CHARACTERS]
-    repeats_answer = second.lstrip().startswith(repeated_start)  # True for an empty repeated_start
+    first_characters = first.strip()[:_COMPARED_CHARACTERS]
+    repeats_answer = second.lstrip().startswith(first_characters)  # True if ``first`` is empty
     return second if repeats_answer else first + second
 
 
@@ -385,8 +384,8 @@ def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text.
 
     Args:
-        reply: The truncated reply, or a complete continuation (without ``broken_by``) that does not
-            fit the truncated answer. For a continuation, the error says that the answer broke off.
+        reply: The truncated reply, or a continuation that does not fit the truncated answer. A
+            continuation has no ``broken_by``; its error says that the answer broke off.
     """
     cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens

@@ -72,8 +72,8 @@ class FixedAttributes:
         attribute = getattr(type(self), name, None)
         if isinstance(attribute, property):
             return attribute.fset is None
-        # The constructor has already made the object's parts from these values. Assigning another
-        # value later would not change the parts.
+        # The constructor made the object's parts from its arguments and attributes. Assigning
+        # another value later would not change the parts.
         is_set_attribute = name in vars(self)
         is_constructor_argument = name in self._options
         return is_set_attribute or is_constructor_argument

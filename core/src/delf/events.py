@@ -1092,7 +1092,7 @@ def decode(record: Mapping[str, Any]) -> Event:
         )
     data = from_jsonable(record["data"])
     if "user" in _FIELDS[cls]:
-        data = with_user(data)
+        data = with_user(data)  # earlier versions stored ``user`` as ``key``
     # Another version of delf may have stored the event: a missing field gets its default, and an
     # unknown field is dropped.
     known_data = {name: data[name] for name in _FIELDS[cls] if name in data}

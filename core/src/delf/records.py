@@ -98,7 +98,7 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
     shown_fields = [field.name for field in fields if field.repr]
     get_compared_values = _values_getter([field.name for field in fields if field.compare])
 
-    def start(self: Any, *args: Any, **keywords: Any) -> None:
+    def compile_and_init(self: Any, *args: Any, **keywords: Any) -> None:
         # Many classes are imported and never instantiated: compile on the first call.
         init = _compile_init(cls)
         cls.__init__ = init
@@ -114,7 +114,7 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
             return NotImplemented
         return get_compared_values(self) == get_compared_values(other)
 
-    methods = {"__init__": start, "__repr__": show, "__eq__": equal, "__hash__": None}
+    methods = {"__init__": compile_and_init, "__repr__": show, "__eq__": equal, "__hash__": None}
     if frozen:
         return {**methods, **_frozen_methods(cls, slots=slots)}
     return methods

@@ -220,7 +220,7 @@ def _encode_label(label: str) -> str:
 
     A separator of labels, such as the ideographic full stop, becomes an ordinary dot.
     """
-    if label in _DOTS:  # such as the ideographic full stop
+    if label in _DOTS:
         return "."
     return f"xn--{label.encode('punycode').decode('ascii')}"
 

@@ -60,7 +60,7 @@ def _find_python(configured_path: str | None, program: str | None, frozen: bool)
             f"{VARIABLE} is {configured_path!r}, which is not a Python {_VERSION}",
             hint=f"give the path of a Python {_VERSION}, or unset it",
         )
-    # A program with the name of an ordinary interpreter is one; it need not be run to find out.
+    # A program that is named like an ordinary interpreter is used without a check.
     if program and not frozen and _NAME.fullmatch(os.path.basename(program)):  # noqa: PTH119
         return program
     for candidate in _candidates(frozen):

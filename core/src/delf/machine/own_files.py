@@ -69,9 +69,8 @@ def make_private_file(path: Path) -> None:
     """
     make_private_folder(path.parent)
     with suppress(FileExistsError):
-        # If the path is a link, realpath() makes open() create the missing target: O_EXCL refuses
-        # the link itself, and the library that opens the link later would create a target that
-        # other users can read.
+        # O_EXCL refuses a link, so create the missing target of the link. Otherwise the library
+        # would create the target when it opens the link, and other users could read the target.
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 

@@ -31,7 +31,8 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
         A future with the result or the exception. An exception that nobody awaits is not logged.
     """
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    # asyncio would log an exception that nobody fetches; here the caller may be gone by design.
+    # asyncio logs an exception that nobody fetches. The caller may be gone by design, so the
+    # callback fetches the exception.
     future.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
     context = contextvars.copy_context()
     threading.Thread(

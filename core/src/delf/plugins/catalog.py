@@ -279,7 +279,8 @@ class Catalog:
             # pattern is unknown while the plugin is broken or not installed.
             recommended_package = packages(kind)[recommended_plugin(kind)]
             broken = _unusable_plugin_for(kind, name, recommended_package, self.records)
-            if not spec_names:  # if names are installed, one of them was probably mistyped
+            # If names are installed, one of them was probably mistyped: recommend no package.
+            if not spec_names:
                 package = recommended_package
         if broken is not None:
             return PluginError(f"no {kind} {name!r}: {_state_text(broken)}")
@@ -368,10 +369,10 @@ def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) ->
 
     The score is -1 if the spec does not fit.
     """
-    scores = [len(p) for p in spec.serves if fnmatch.fnmatchcase(model.model, p)]
+    pattern_scores = [len(p) for p in spec.serves if fnmatch.fnmatchcase(model.model, p)]
     if model.provider != AUTO:
-        return _score_for_provider(spec, model.provider, scores)
-    return _score_for_name(spec, model, environ, scores)
+        return _score_for_provider(spec, model.provider, pattern_scores)
+    return _score_for_name(spec, model, environ, pattern_scores)
 
 
 def _score_for_provider(spec: ModelSpec, provider: str, pattern_scores: Sequence[float]) -> float:

@@ -129,8 +129,8 @@ def fitting_options(host: PluginHost, spec: Spec, options: Mapping[str, Any]) ->
     place = _place(host, spec)
     _check_names(signature, options, place)
     try:
-        declares = factory.__init__ if isinstance(factory, type) else factory
-        hints = typing.get_type_hints(declares, include_extras=True)
+        function = factory.__init__ if isinstance(factory, type) else factory
+        hints = typing.get_type_hints(function, include_extras=True)
     except (AttributeError, NameError, TypeError):  # a name that only type checkers import
         hints = {}
     return {
@@ -226,7 +226,7 @@ def _converted(hint: Any, value: Any, place: str) -> Any:
     """Return an option's value, converted to the type that the factory declares."""
     try:
         # TOML reads a name of digits as a number, but the factory may declare text. The type is
-        # put into a tuple, because pydantic accepts no ``config`` for the type of a model.
+        # put into a tuple, because ``TypeAdapter`` refuses a ``config`` for a pydantic model.
         one_of_type: Any = GenericAlias(tuple, (hint,))
         adapter = TypeAdapter[Any](one_of_type, config=ConfigDict(coerce_numbers_to_str=True))
     except PydanticUserError:  # not a type of plain data

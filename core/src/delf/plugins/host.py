@@ -265,8 +265,11 @@ class PluginHost:
         Raises:
             PluginError: If a class cannot be imported; the error names the plugin.
         """
-        specs_by_settings = {spec.plugin_settings: spec for spec in self.specs_of(plugin)}
-        return [self._import(spec, target) for target, spec in specs_by_settings.items() if target]
+        # Several specs may declare the same class, which is returned once.
+        spec_by_class = {
+            spec.plugin_settings: spec for spec in self.specs_of(plugin) if spec.plugin_settings
+        }
+        return [self._import(spec, target) for target, spec in spec_by_class.items()]
 
     def _import(self, spec: Spec, target: str) -> Any:
         """Return an object that a spec names as ``module:attribute``."""

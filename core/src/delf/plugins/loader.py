@@ -158,11 +158,12 @@ def explain(error: BaseException) -> str:
 def _place_in_plugin(error: BaseException) -> str:
     """Return the innermost line of a traceback outside of Python and the core, if any.
 
-    The result is a text such as ``mail.py, line 7``, or empty. The function that caught the
-    exception does not count.
+    The result is a text such as ``mail.py, line 7``, or empty.
     """
     place = ""
-    traceback = error.__traceback__ and error.__traceback__.tb_next
+    traceback = error.__traceback__
+    if traceback is not None:
+        traceback = traceback.tb_next  # skip the function that caught the exception
     while traceback is not None:
         frame = traceback.tb_frame
         package, _, _ = str(frame.f_globals.get("__name__")).partition(".")
@@ -176,8 +177,8 @@ def _register(
     plugin: object, candidate: Candidate, manager: pluggy.PluginManager
 ) -> list[pluggy.HookCaller]:
     """Register a plugin and return the hooks that it implements."""
-    # Two entry points may name one module, and two plugins may have one name: pluggy refuses both,
-    # but the catalog reports them as conflicts.
+    # pluggy refuses a module that is registered already, and a name that another plugin has. The
+    # catalog reports such plugins as conflicts, so they must not fail here.
     if not manager.is_registered(plugin):
         name = candidate.name
         if manager.has_plugin(name):

@@ -289,7 +289,7 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
     source_names = [source]
     # A step is a key, as in ``users[key 5]``, or a name or index between dots and brackets.
     for step in re.findall(r"\[key \d+\]|[^.\[\]]+", path):
-        if step.startswith("["):  # a key, not a value: users[key 5] becomes users.keys()
+        if step.startswith("["):  # the key itself is the value: users[key 5] is in users.keys()
             source_names.append("keys()")
         elif not step.isdecimal():  # list indexes and numeric keys are left out
             source_names.append(step)

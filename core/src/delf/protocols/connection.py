@@ -261,10 +261,10 @@ class SupportsCheck(Protocol, metaclass=ProtocolMeta):
         A plain method runs in a thread. A failure refuses the call.
 
         Args:
-            call: The call. It is checked again after a person has approved it, and the person is
-                asked again if the verdict's preview, files or basis (:attr:`NeedsApproval.basis`)
-                is another one than before. After an edit by the person, only the basis is compared,
-                because the edit itself may change the preview.
+            call: The call. After a person has approved the call, it is checked again, and the
+                person is asked again if the verdict's preview, files or basis
+                (:attr:`NeedsApproval.basis`) has changed. After an edit by the person, only the
+                basis is compared, because the edit itself may change the preview.
         """
         ...
 

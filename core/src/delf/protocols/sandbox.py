@@ -298,9 +298,10 @@ class ScriptHost:
         Args:
             turns: Two numbers for each event. The first is the number of the iteration in which the
                 script's event loop handled the event. The second is the number of the answered
-                call, the negative number of the fired timer, or 0 if the script printed, made a
-                call or ended long after the last event. For example, ``[3, 1, 5, -2]`` says that
-                call 1 was answered in iteration 3, and timer 2 fired in iteration 5.
+                call, or the negative number of the fired timer. For example, ``[3, 1, 5, -2]`` says
+                that call 1 was answered in iteration 3, and timer 2 fired in iteration 5. The
+                second number is 0 for an iteration, long after the last event, in which the script
+                printed, made a call or ended.
         """
 
     def abandon(self, call_id: int) -> None:
