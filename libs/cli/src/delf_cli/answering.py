@@ -163,8 +163,8 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
 def decided_data(record: RequestRecord, decision: ApprovalDecided | ApprovalVoted) -> DecisionRow:
     """Return a decision, or one vote of two that a request needs, as JSON-ready data.
 
-    ``covers`` says which later calls the decision approves as well. A vote approves no further
-    calls, so its ``covers`` is always ``call``.
+    ``covers`` says which later calls the decision approves as well. A vote always approves, covers
+    only its call, and is not final.
     """
     row = DecisionRow(
         request_id=decision.request_id,
@@ -190,9 +190,9 @@ def decided_data(record: RequestRecord, decision: ApprovalDecided | ApprovalVote
     row["answer"] = decision.answer
     row["others"] = list(decision.others)
     rule = ApprovalRule.from_data(record.requested.rule)
-    # Under such a rule, another person has to approve the call after it was edited.
-    needs_another = rule is not None and rule.needs_others and decision.decision == "edited"
-    row["is_final"] = not needs_another
+    needs_others = rule is not None and rule.needs_others
+    # An edited call is a new call, which another person has to approve under such a rule.
+    row["is_final"] = not (needs_others and decision.decision == "edited")
     return row
 
 
@@ -236,12 +236,11 @@ async def revoke(journal: Journal, id_prefix: str, by: str) -> RememberedDecisio
     """
     decisions = require_remembered(journal)
     request_ids = [decision.request_id for decision in await decisions.remembered()]
-    is_whole_id = id_prefix in request_ids
-    if is_whole_id or not id_prefix:  # the journal raises for an empty id
-        return await decisions.revoke(id_prefix, by)
-    prefixes = (id_prefix, f"req_{id_prefix}")  # ``req_`` may be left out
-    matching_ids = [request_id for request_id in request_ids if request_id.startswith(prefixes)]
-    if not matching_ids:  # the journal raises for an unknown id
+    matching_ids: list[str] = []
+    if id_prefix and id_prefix not in request_ids:
+        prefixes = (id_prefix, f"req_{id_prefix}")  # ``req_`` may be left out
+        matching_ids = [request_id for request_id in request_ids if request_id.startswith(prefixes)]
+    if not matching_ids:  # a whole id; for an empty or unknown id, the journal raises
         return await decisions.revoke(id_prefix, by)
     if len(matching_ids) > 1:
         raise _several(id_prefix, matching_ids)
@@ -254,6 +253,8 @@ async def find_request(
 ) -> RequestRecord:
     """Find a request by a prefix of its id, pending or not.
 
+    If several requests match, return the request with exactly this id, else the only pending one.
+
     Args:
         journal: The journal.
         text: The id, or a prefix.
@@ -261,8 +262,7 @@ async def find_request(
             of all tasks are found.
 
     Raises:
-        UnknownRequestError: If no request matches, or several match and neither a whole id nor
-            a single pending request decides between them.
+        UnknownRequestError: If no request matches, or several match, and this rule chooses none.
     """
     if not text:
         raise UnknownRequestError(
@@ -271,7 +271,7 @@ async def find_request(
     records = list(await journal.find_requests(text))
     if sees is not None:
         records = [record for record in records if sees(record.task.user)]
-    if len(records) > 1:  # the whole id wins over a prefix, and a pending request over others
+    if len(records) > 1:
         exact = [record for record in records if record.requested.request_id == text]
         pending = [record for record in records if record.waits]
         records = exact or pending or records
@@ -409,19 +409,21 @@ async def assignable_people(journal: SharedJournal, record: RequestRecord) -> Se
 def _require_waiting(record: RequestRecord) -> None:
     if record.waits:
         return
-    name = record.requested.request_id
+    request_id = record.requested.request_id
     decision = record.decided
     task = record.task
     if decision is not None:
         words = DECISION_WORDS[decision.decision]
-        by = "" if decision.decision == "expired" else f" by {decision.by}"
-        raise _not_pending_error(name, words + by)
+        if decision.decision != "expired":
+            words += f" by {decision.by}"
+        raise _not_pending_error(request_id, words)
     if task.state is TaskState.INTERRUPTED:
         raise UnknownRequestError(
-            f"the request {name!r} does not wait: the process that worked on its task is gone",
+            f"the request {request_id!r} does not wait: the process that worked on its task is "
+            "gone",
             hint=f"once the task {task.task_id} is resumed, it can be answered",
         )
-    raise _not_pending_error(name, f"its task is over ({task.state})")
+    raise _not_pending_error(request_id, f"its task is over ({task.state})")
 
 
 def _not_pending_error(request_id: str, became: str) -> UnknownRequestError:

@@ -313,9 +313,7 @@ def _setting_path(variable: str) -> tuple[str, ...]:
     keys = variable.removeprefix(PREFIX).lower().split("__")
     if keys[0] in AgentConfig.model_fields:
         return ("agent", *keys)
-    # The setting of a connection or plugin: only the last key tells the effect.
-    last_key = keys[-1]
-    return (last_key,)
+    return (keys[-1],)
 
 
 def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Iterator[Effect]:
@@ -397,12 +395,13 @@ def _names_command(path: tuple[str, ...]) -> bool:
 def _setting_keys(path: tuple[str, ...]) -> set[str]:
     """Return the keys in a setting's path that may tell the setting's effect.
 
-    The path ``agent.llm.model`` has the keys ``llm`` and ``model``. The path
-    ``connections.shop.auth.command`` has ``auth`` and ``command``: the user chose ``shop``.
+    The section is left out, and the name that the user chose for a connection or plugin:
+    ``agent.llm.model`` gives ``llm`` and ``model``, and ``connections.shop.auth.command`` gives
+    ``auth`` and ``command``. The last key is always included.
     """
     is_of_agent = path[:1] == ("agent",)
     keys = path[1:] if is_of_agent else path[2:]
-    last_key = path[-1] if path else ""  # the only key of a short path
+    last_key = path[-1] if path else ""
     return {*keys, last_key}
 
 

@@ -175,8 +175,8 @@ def _typed_command(error: click.UsageError) -> str:
 def say(label: str, message: str) -> None:
     """Print a labelled line to stderr: ``error: …``, ``hint: …``, ``warning: …``.
 
-    Further lines of the message are indented, so that no part of the message looks like a line of
-    delf's own, such as a hint. A part may be by others: an error may quote a mail.
+    Further lines of the message are indented, so that a text that the message quotes, such as a
+    mail, cannot look like a line of delf's own, such as a hint.
     """
     head = ""
     head_width = 0

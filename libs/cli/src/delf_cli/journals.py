@@ -51,7 +51,7 @@ def history_journal(ctx: click.Context) -> SharedJournal:
     journal = project_journal(project, host)
     if isinstance(journal, SharedJournal):
         return journal
-    need_durable_journal(host, f"`{ctx.command_path}`")
+    need_durable_journal(host, f"`{ctx.command_path}`")  # raises if none is installed
     raise ConfigurationError(
         f"the journal {journal_name(project, host)!r} is not for several processes",
         hint="take it out of delf.toml, or name another one",
@@ -137,7 +137,7 @@ async def find_id(journal: SharedJournal, text: str, project: CurrentProject) ->
     while page:
         # Test each folder once, because owns() looks for delf.toml in the folder and its parents.
         folders = {task.folder for task in page}
-        own_folders = set(filter(project.owns, folders))  # all, without a current project
+        own_folders = set(filter(project.owns, folders))
         for task in page:
             if task.folder in own_folders:
                 return task.task_id

@@ -11,7 +11,7 @@ from delf.terminal import is_visible
 def encode_json(value: Any, *, indent: int | None = None) -> str:
     """Encode a value as JSON that is safe to show on a terminal.
 
-    Hidden characters are escaped, which no reader of the JSON notices.
+    Hidden characters are escaped. Parsing the text gives the same value.
 
     Raises:
         TypeError: If JSON has no such value.
@@ -19,5 +19,5 @@ def encode_json(value: Any, *, indent: int | None = None) -> str:
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     hidden = [each for each in set(text) if each != "\n" and not is_visible(each)]
-    # In JSON, a hidden character can only stand in a string, where an escape means the same.
+    # JSON has hidden characters only in strings, where an escape stands for the character.
     return text.translate({ord(each): json.dumps(each)[1:-1] for each in hidden})

@@ -157,7 +157,7 @@ def check_routine(schedule: Schedule, routines: AgentRoutines) -> None:
         raise ConfigurationError(f"{ITEM} is known only if the schedule has `each`")
     routine = routines.find(call.routine)
     parameters = routine.routine.parameters
-    # There is no item yet, so the parameters that get a field of the item have their defaults.
+    # There is no item yet: parameters that get a field of the item are checked with their defaults.
     values = dict(call.values)
     for name in call.item_paths:
         values[name] = parameters[name].default if name in parameters else ""

@@ -615,8 +615,8 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         options,
         flags={**options.flags, **_needed_flags(options, record)},
         connections=options.connections or tuple(record["connections"]),
-        # delf runs the tool files that the record names. Whoever can write the journal is trusted,
-        # because a stored `--set` could start a program, too.
+        # These files are run without a check: whoever can write the journal is trusted anyway,
+        # because a stored `--set` can start a program.
         tool_files=options.tool_files or tuple(record["tool_files"]),
         overrides=(*_needed_overrides(options, record), *options.overrides),  # the last one counts
     )

@@ -59,7 +59,7 @@ def _click_stream() -> TextIO:
     the real stdout.
     """
     if in_call():
-        return sys.stdout  # which reserve_stdout() has redirected to stderr
+        return sys.stdout
     return real_stdout()
 
 
@@ -92,7 +92,7 @@ def restore_stdout() -> None:
     previous_stdout = _Redirection.replaced_stdout
     if real_stream is None or previous_stdout is None:
         return
-    if real_stream is not previous_stdout:  # a copy, because descriptor 1 was redirected, too
+    if real_stream is not previous_stdout:  # _redirect_stdout() has also redirected descriptor 1
         os.dup2(real_stream.fileno(), 1)
         real_stream.close()
     sys.stdout = previous_stdout
