@@ -137,7 +137,7 @@ def resolve(
     all_providers = Providers(
         (*supported_providers.all, *other_providers.all, *installed_providers.all)
     )
-    config = all_providers.resolve_provider(config)
+    config = all_providers.resolve_provider(config)  # "acme:mini" becomes "acme/mini"
     resolver = _EndpointResolver(written_name, config, context)
     if config.provider != AUTO:
         return _resolve_named_provider(resolver, config, supported_providers, all_providers)

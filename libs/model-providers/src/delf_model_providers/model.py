@@ -48,8 +48,9 @@ class EndpointModel(ABC):
         self._search = searches.tool_of(config.settings, self._endpoint)
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
-        # Set after the server has refused the other mode; from then on, only one mode is used.
-        self._always_streams = self._never_streams = False
+        # One of these becomes True once the server has refused complete replies, or streams.
+        self._always_streams = False
+        self._never_streams = False
         self._prepare()  # creates what the subclass needs to send requests
 
     def __repr__(self) -> str:

@@ -128,8 +128,9 @@ class Messages:
             limit = self.max_tokens(parts.facts)  # of the answer alone
             if _is_on(thinking):
                 limit += integer_field(thinking["thinking"], "budget_tokens")
-        # The API refuses a request for more tokens than the model can give; 0 if that is unknown.
-        return min(limit, parts.facts.max_output_tokens or limit)
+        # The API refuses a request for more tokens than the model can give.
+        highest_limit = parts.facts.max_output_tokens  # 0 if unknown
+        return min(limit, highest_limit) if highest_limit else limit
 
     def max_tokens(self, facts: Facts) -> int:
         """Return the default of ``max_tokens``, which every request to this API must contain."""
@@ -179,6 +180,7 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
     effort = parts.settings.get("reasoning_effort")
     if thinking is not None:
         chosen = {"thinking": dict(thinking)}
+        # The API refuses a thinking budget in a turn of calls that began without thinking.
         if _has_budget(chosen) and not may_think(parts.request):
             return {}
         return chosen

@@ -45,10 +45,10 @@ def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, A
     merged = dict(body)
     for name, value in extra.items():
         current_value = merged.get(name)
-        both_are_objects = isinstance(current_value, dict) and isinstance(value, Mapping)
-        merged[name] = (
-            with_extra(fields(current_value), fields(value)) if both_are_objects else value
-        )
+        if isinstance(current_value, dict) and isinstance(value, Mapping):
+            merged[name] = with_extra(fields(current_value), fields(value))
+        else:
+            merged[name] = value
     return merged
 
 

@@ -73,7 +73,7 @@ class GeminiLive:
             if request.tools:
                 self._setup["tools"] = tool_declarations(request.tools)
         resumption = {"handle": self._handle} if self._handle else {}
-        self._is_closing = False  # the server announced the end of the connection before this one
+        self._is_closing = False  # the announced end was that of the previous connection
         return [{"setup": {**self._setup, "sessionResumption": resumption}}]
 
     def is_open(self, event: Mapping[str, Any]) -> bool:

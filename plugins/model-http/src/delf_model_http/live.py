@@ -175,8 +175,7 @@ class LiveSession:
             await self._send_new(request)
         deadline = asyncio.get_running_loop().time() + self._timeout
         while not answer.has_model_finished:
-            # The deadline is that of the whole answer. It must not include a yield, or it would
-            # cancel the code that consumes the pieces.
+            # No timeout around the yield below: it would cancel the code that consumes the pieces.
             async with asyncio.timeout_at(deadline):
                 event = await self._receive()
             for piece in self._dialect.event(event, answer):

@@ -139,14 +139,16 @@ class HttpModel(EndpointModel):
             return None
         self._endpoint.require_key()
         timeout = self._timeout()
-        is_address = name_or_address.startswith(("ws://", "wss://"))
-        if is_address:
-            self._endpoint.check_address(name_or_address)
-            name = parse_qs(urlsplit(name_or_address).query).get("model", [""])[0]
+        make_dialect = _LIVE_DIALECTS[self._endpoint.dialect or ""]
+        if name_or_address.startswith(("ws://", "wss://")):
+            address = name_or_address
+            self._endpoint.check_address(address)
+            name = parse_qs(urlsplit(address).query).get("model", [""])[0]
+            dialect = make_dialect(name)
         else:
             name = name_or_address
-        dialect = _LIVE_DIALECTS[self._endpoint.dialect or ""](name)
-        address = name_or_address if is_address else dialect.address(self._endpoint, name)
+            dialect = make_dialect(name)
+            address = dialect.address(self._endpoint, name)
         settings = _without_own_settings(self._settings)
         facts = catalog.facts(self._endpoint.provider, name)
         session = LiveSession(

@@ -97,7 +97,8 @@ class ChatCompletions:
         _check(data)
         answer = Answer(tokens=_tokens(data), has_model_finished=True)
         answer.set_reply_id(fields(data).get("id"))
-        choice = (items(required(data, "choices")) or [None])[0]
+        choices = items(required(data, "choices"))
+        choice = choices[0] if choices else None
         _check_choice(choice)
         message = required(choice, "message")
         answer.add_text(_text_of(message))

@@ -236,10 +236,9 @@ def _start_item(item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
 def _finish_item(item: Mapping[str, Any], answer: Answer) -> None:
     """Add a complete output item: store reasoning, and count web searches."""
     if item.get("type") == "reasoning":
-        answer.signed_blocks.append(
-            {name: item[name] for name in _REASONING_FIELDS if item.get(name)}
-        )
-        answer.signed_blocks[-1].setdefault("summary", [])
+        block = {name: item[name] for name in _REASONING_FIELDS if item.get(name)}
+        block.setdefault("summary", [])  # required in the next request
+        answer.signed_blocks.append(block)
     if item.get("type") == "web_search_call":
         answer.searches += 1
 

@@ -81,8 +81,10 @@ class _StreamContent:
         known_call = self.calls[number]
         # Servers may repeat the name and id of a call in each of its pieces. So a name begins a new
         # call only if the id differs or, without an id, if the known call is complete.
-        is_of_other_call = part.id != known_call.id if part.id else known_call.is_complete
-        if part.function.name and is_of_other_call:
+        is_other_call = known_call.is_complete
+        if part.id:
+            is_other_call = part.id != known_call.id
+        if part.function.name and is_other_call:
             return len(self.calls)
         # A complete call gets no more pieces, so this piece belongs to the latest call.
         return len(self.calls) - 1 if known_call.is_complete else number
@@ -152,7 +154,8 @@ class LiteLLMModel(EndpointModel):
         search = self._search_for(request)
         if search is not None and not _can_search(litellm, endpoint):
             raise searches.unsupported_search(endpoint, "litellm knows no search of this provider")
-        role = {**self._settings, **request.settings}.get(SYSTEM_ROLE)
+        all_settings = {**self._settings, **request.settings}
+        role = all_settings.get(SYSTEM_ROLE)
         optional = {
             "custom_llm_provider": _litellm_provider(endpoint),
             "api_base": endpoint.base_url,
@@ -299,7 +302,7 @@ def _tool_calls(calls: Sequence[_Call], message_fields: Mapping[str, Any]) -> tu
             id=convert.id_of(call.id),
             name=call.name,
             arguments="".join(call.arguments),
-            token=token_of({} if index else message_fields, call.returned_fields),
+            token=token_of(message_fields if index == 0 else {}, call.returned_fields),
         )
         for index, call in enumerate(calls)
     )
