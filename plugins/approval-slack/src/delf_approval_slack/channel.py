@@ -175,7 +175,7 @@ class SlackChannel:
         decision_text: str | None = None
         posting = asyncio.create_task(self._post(client, request))
         try:
-            # Finish posting, so that the message can later show the decision.
+            # If this task is cancelled, the message is still posted, and then shows the decision.
             await asyncio.shield(posting)
             decided = await waiting.answer
             decision_text = f"{_decision_text(decided.decision)} by {decided.who.name}"

@@ -245,7 +245,8 @@ def fact_lines(
         width: The width in columns.
         whole: Whether to show every fact in full.
     """
-    shown_facts, omitted_facts = all_facts, list[RequestFact]()
+    shown_facts = all_facts
+    omitted_facts: Sequence[RequestFact] = ()
     if not whole:
         shown_facts, omitted_facts = _split_at_limit(all_facts)
     parts = [_fact_part(request, fact, width, whole=whole) for fact in shown_facts]

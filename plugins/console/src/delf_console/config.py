@@ -233,9 +233,9 @@ def _overriding(state: State, file: Path, path: tuple[str, ...]) -> str | None:
 def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
     """Return the value to write to delf.toml for an agent's setting.
 
-    A number in JSON stays as the user wrote the number: ``30``, although validation makes ``30.0``
-    of it. Other spellings of numbers and booleans become the validated value: ``yes`` becomes True,
-    and ``1_000`` becomes 1000. Any other value is written as parsed.
+    A number or boolean in JSON is written as the user wrote it: ``30`` stays ``30``, although the
+    validated value is ``30.0``. For other spellings, such as ``yes`` or ``1_000``, the validated
+    value is written: ``true``, ``1000``. Any other value is written as parsed.
 
     Args:
         text: The value as the user wrote it.
@@ -381,9 +381,9 @@ def _text(value: Any) -> str:
 def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
     """Return the text of a TOML file with one setting changed and everything else unchanged.
 
-    An agent's model is a name or a table. If the path leads to a key of a model that is a name, the
-    name becomes a table first: ``llm = "gpt-4o"`` becomes ``llm = {model = "gpt-4o"}``. If the path
-    leads to a model that is a table, and the value is a name, only the table's ``model`` changes.
+    A model in ``[agent]``, such as ``llm``, is a name or a table. To set a key of a name, the name
+    becomes a table first: ``llm = "gpt-4o"`` becomes ``llm = {model = "gpt-4o"}``. To set a table
+    to a name, only the table's ``model`` is changed.
 
     Raises:
         ConfigurationError: If a part of the path has a value that is no table.
@@ -391,7 +391,7 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
     import tomlkit
 
     *table_names, key = path
-    is_of_agent = path[0] == "agent"  # only the agent has settings that are models
+    is_of_agent = path[0] == "agent"
     document = tomlkit.parse(text)
     table: Any = document
     adds_table = False

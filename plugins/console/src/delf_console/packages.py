@@ -230,8 +230,9 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
     records = list(host.records())
     if names:
         known_names = {name for r in records for name in (r.name, r.distribution)}
-        for name in sorted(set(names) - known_names):
-            raise _unknown_plugin(name, host.names)
+        unknown_names = sorted(set(names) - known_names)
+        if unknown_names:
+            raise _unknown_plugin(unknown_names[0], host.names)
         records = [r for r in records if r.name in names or r.distribution in names]
     for record in records:
         problems = list(_problems(host, record))

@@ -63,9 +63,7 @@ class _Offer:
 
         A server with a ``base_url`` gets ``NO_KEY``, so that it never gets the provider's key.
         """
-        if self.base_url is not None:  # a server that must not get the provider's key
-            return NO_KEY
-        return None
+        return None if self.base_url is None else NO_KEY
 
 
 class _ProjectRow(TypedDict):

@@ -72,8 +72,8 @@ def resume(
             f"{full_id} is a child task: it goes on with the task that started it",
             hint=f"delf resume {parent}",
         )
-    # Check this before restore_options() adds the limits of the task's start: only a limit that the
-    # user gives now extends them.
+    # Before restore_options() adds the old limits: only a limit that the user gives now lets the
+    # task continue past its old limit.
     extends_limits = _sets_limit(options)
     setup: Mapping[str, Any] = {} if begin_event is None else begin_event.setup
     if here:

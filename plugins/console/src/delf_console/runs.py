@@ -188,7 +188,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     trace = Trace(events)
     sources = sources_of(events)
     for call in trace.tool_calls:
-        # The journal records only the origins that a person was shown. Add those found afterwards.
+        # The journal has only the origins that a person was shown. sources_of() finds the others.
         if not call.origins:
             call.origins = sources.get(call.call_id, {})
     last = events[-1] if events else None

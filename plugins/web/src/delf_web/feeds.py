@@ -91,6 +91,5 @@ def _format_date(text: str, moment: time.struct_time) -> str:
     """
     if ":" not in text:
         return time.strftime("%Y-%m-%d", moment)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", moment) + (
-        "Z" if _TIME_WITH_ZONE.search(text) else ""
-    )
+    zone = "Z" if _TIME_WITH_ZONE.search(text) else ""  # feedparser has converted it to UTC
+    return time.strftime("%Y-%m-%dT%H:%M:%S", moment) + zone

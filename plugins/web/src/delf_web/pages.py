@@ -144,12 +144,13 @@ def whole_text(tree: Any) -> str:
         if element.tag in _BLOCK_TAGS:
             pieces.append("\n")
         if event != "start":
-            # The text after the element; text after the body is no part of the page.
-            pieces.append("" if element is root else element.tail or "")
+            if element is not root:  # text after the body is no part of the page
+                pieces.append(element.tail or "")  # the text after the element
         elif element.tag in _INVISIBLE_TAGS:
             walk.skip_subtree()
         else:
-            pieces.append(" | " if element.tag in ("td", "th") else "")
+            if element.tag in ("td", "th"):
+                pieces.append(" | ")
             pieces.append(element.text or "")
     lines: list[str] = []
     for line in "".join(pieces).split("\n"):
@@ -264,6 +265,7 @@ def _rows(table: Any) -> list[list[str]]:
     above: dict[int, _Cell] = {}  # by column, the cells of earlier rows that cover this row
     for table_row in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
         row: list[str] = []
+        # By column, the cells that cover the next row, too.
         below = {
             column: cell._replace(rows_below=cell.rows_below - 1)
             for column, cell in above.items()
