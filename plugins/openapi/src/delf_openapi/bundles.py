@@ -188,7 +188,7 @@ def _convert_limits(copy: dict[str, Any]) -> None:
 def _convert_pattern(copy: dict[str, Any]) -> None:
     """Drop a pattern that delf cannot check; replace a missing pattern by that of the format."""
     format_name = copy.get("format")
-    # The type is a text or a list of texts.
+    # ``type`` is "string" or a list with "string"; ``in`` is True for both.
     if "string" in copy.get("type", ()) and isinstance(format_name, str):
         pattern = copy.pop("pattern", _FORMATS.get(format_name))
     else:

@@ -206,8 +206,7 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
             continue
         if entry.has_undeclared_result:
             entry.returns = sample_type
-            # An observed type replaces the type that a model guessed.
-            entry.summary = entry.summary.removesuffix(GUESSED)
+            entry.summary = entry.summary.removesuffix(GUESSED)  # the type is no longer a guess
         else:
             # A declared ``Any`` allows all values, so it covers each observed type.
             is_already_covered = entry.declared_type in ("Any", sample_type)
@@ -262,8 +261,7 @@ def _check_encodable(texts: Iterable[str]) -> None:
 
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return an operation's summary, which is one sentence, and the rest of its descriptions."""
-    # The summary is only one sentence. The remaining sentences of the declared summary are part of
-    # the rest, as the descriptions are.
+    # The declared summary is among these texts, because it may have further sentences.
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
     summary = sentence(raw.get("summary")) or sentence(raw.get("description"))
     with contextlib.suppress(SpecError):
@@ -322,8 +320,9 @@ def effect_of(operation: Operation) -> Effect:
         return "irreversible"
     if endpoint.method not in _SAFE_METHODS:
         return "write"
-    is_change = bool(_CHANGING_WORDS & verbs) and not _READING_WORDS & {*id_words}
-    return "write" if is_change else "read"
+    has_changing_verb = not _CHANGING_WORDS.isdisjoint(verbs)
+    has_reading_word = not _READING_WORDS.isdisjoint(id_words)
+    return "write" if has_changing_verb and not has_reading_word else "read"
 
 
 def _parameter_argument(

@@ -286,8 +286,8 @@ class APITool(Connection[OpenAPISettings]):
             if self._caller.samples is not None:
                 apply_samples(api.entries.values(), self._caller.samples)
         configured = self._configured_parameters(api)
-        # Include the servers in the version of every action: an action of another server is another
-        # action, even if all its other fields are the same.
+        # The servers are a part of every action's version: an action with another server is another
+        # action.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
         entries = api.entries.values()
         return tuple(self._action(api, entry, configured, servers) for entry in entries)
@@ -379,9 +379,7 @@ class APITool(Connection[OpenAPISettings]):
         for argument in entry.arguments:
             if (argument.place, argument.name.lower()) in configured:
                 continue
-            # With credentials in the settings, scripts cannot pass keys of their own. Parameters of
-            # the path are accepted in any case, because every call needs them.
-            may_be_key = has_key and argument.place != "path"
+            may_be_key = has_key and argument.place != "path"  # every call needs the path
             if may_be_key and asks_for_key(argument.name, argument.doc):
                 continue
             accepted.append(argument)

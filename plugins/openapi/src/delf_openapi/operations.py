@@ -144,7 +144,7 @@ class _UniqueNames:
         if name in self._taken:
             name = f"{wanted}_{method}"
         while name in self._taken:
-            self._numbers[wanted] = max(self._numbers[wanted] + 1, 2)
+            self._numbers[wanted] = max(self._numbers[wanted] + 1, 2)  # begins with name_2
             name = f"{wanted}_{self._numbers[wanted]}"
         self._taken.add(name)
         return name

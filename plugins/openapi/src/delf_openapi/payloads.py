@@ -213,7 +213,8 @@ def _part(name: str, value: Any, schema: Mapping[str, Any], declared_media_types
         media = declared_media_types.split(",")[0].strip()
     if _describes_file(value, schema):
         filename = str(value.get("filename") or name)
-        media = str(value.get("content_type") or "") or media
+        if value.get("content_type"):
+            media = str(value["content_type"])
         return _content_part(name, value["content"], media, filename)
     is_file = isinstance(value, bytes) or (isinstance(value, str) and is_binary(schema))
     return _content_part(name, value, media, filename=name if is_file else None)

@@ -182,7 +182,7 @@ class RequestBuilder:
     def _missing_arguments(
         self, arguments: Mapping[str, Any], validated: Mapping[str, Any]
     ) -> list[str]:
-        """Return the required keywords without a value; an invalid value is a value, too."""
+        """Return the required keywords that a call omits. An invalid value is not an omission."""
         required = [p.arg for p in self._params.values() if p.required]
         if self.operation.body is not None:
             required += self._required_keywords(self.operation.body, arguments)

@@ -83,11 +83,12 @@ class _OperationMatcher:
 
         A pattern matches names (``list_*``) or paths (``/pets/*``, ``GET /pets/*``).
         """
-        method, _, path = selector.rpartition(" ")
+        method_text, _, path = selector.rpartition(" ")
         if path.startswith("/") or path == "*":
             # A star crosses slashes; braces and brackets of a template are plain text.
             pattern = re.compile(".*".join(map(re.escape, path.split("*"))), re.DOTALL)
-            methods = set(re.split(r"[|,\s]+", method.upper())) - {""}
+            # A selector may name several methods, as in ``GET|POST /pets/*``.
+            methods = set(re.split(r"[|,\s]+", method_text.upper())) - {""}
             endpoints = self._endpoints
             if methods:
                 endpoints = [each for each in endpoints if each.method in methods]

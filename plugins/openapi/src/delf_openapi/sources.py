@@ -215,12 +215,12 @@ def origin_of(uri: str) -> str:
 def _parse(uri: str, data: bytes) -> dict[str, Any]:
     """Parse a document as JSON or, if it does not begin like JSON, as YAML."""
     data = data.removeprefix(b"\xef\xbb\xbf")  # the byte order mark
-    collects = gc.isenabled()
+    was_gc_enabled = gc.isenabled()
     gc.disable()  # parsing makes no garbage, and collecting doubles its time
     try:
         tree = _parse_json(data) if data.lstrip()[:1] in (b"{", b"[") else parse_yaml(data)
     finally:
-        if collects:
+        if was_gc_enabled:
             gc.enable()
     if not isinstance(tree, dict):
         raise SpecError(

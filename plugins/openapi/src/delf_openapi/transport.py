@@ -163,7 +163,6 @@ class Transport:
         spec_host = request.spec_host or ""
         if host == spec_host or host in self._checked_hosts:
             return
-        # A specification from elsewhere must not send requests into the network of this machine.
         is_host_private = await asyncio.to_thread(is_private, host)
         if is_host_private and not await asyncio.to_thread(is_private, spec_host):
             setting = "base_url" if url == request.url else "token_url"

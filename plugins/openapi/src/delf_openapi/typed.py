@@ -271,7 +271,7 @@ class _Dates:
         """Convert a value by the keywords of one schema; ignore its ``allOf`` and the like."""
         if isinstance(value, str):
             parse = _DATE_PARSERS.get(str(part.get("format")))
-            # The type is a text or a list of texts.
+            # ``type`` is "string" or a list with "string"; ``in`` is True for both.
             if parse is not None and "string" in part.get("type", "string"):
                 with suppress(ValueError):
                     return parse(value)

@@ -79,9 +79,9 @@ class Checker:
     def coerced(self, schema: Any, value: Any, depth: int = 0) -> Any:
         """Convert a parameter's value to its schema's type; in a URL, 5 and "5" look the same.
 
-        A value stays unchanged if the schema allows its type, if the schema declares no type, or if
-        the value has no form in a declared type. A single value becomes a list if the only type is
-        ``array``.
+        A single value becomes a list if the only type is ``array``. A value stays unchanged if the
+        schema allows its type, declares no type, or declares only types to which the value cannot
+        be converted.
         """
         try:
             resolved = self._document.resolve(schema)
@@ -120,16 +120,16 @@ def _type_names(schema: Mapping[str, Any]) -> set[str]:
     return {kind} if isinstance(kind, str) else set()
 
 
-def _from_text(text: str, kinds: set[str]) -> Any:
+def _from_text(text: str, type_names: set[str]) -> Any:
     """Convert a text to a boolean or number if the types allow that; else return the text."""
-    if "boolean" in kinds and text.lower() in ("true", "false"):
+    if "boolean" in type_names and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if "_" in text:  # Python would read 1_000 as a number
         return text
-    if "integer" in kinds:
+    if "integer" in type_names:
         with suppress(ValueError):
             return int(text)
-    if "number" in kinds:
+    if "number" in type_names:
         with suppress(ValueError):
             number = float(text)
             return number if math.isfinite(number) else text
