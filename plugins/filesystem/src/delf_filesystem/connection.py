@@ -223,8 +223,10 @@ class Filesystem(Connection[FilesystemSettings]):
         with reading(place) as file:
             file.seek(offset)
             max_bytes = place.settings.max_file_bytes
-            one_too_many = max_bytes + 1  # enough to notice that the content is too long
-            content = file.read(one_too_many if length is None else min(length, one_too_many))
+            requested_bytes = max_bytes + 1  # enough to notice that the content is too long
+            if length is not None:
+                requested_bytes = min(length, requested_bytes)
+            content = file.read(requested_bytes)
             if len(content) > max_bytes:
                 raise _too_large(place, "read", "read_bytes(path, offset, length) reads a part")
             return content
@@ -383,13 +385,12 @@ class Filesystem(Connection[FilesystemSettings]):
             case "write_file":
                 yield self._prepare_write(str(arguments["path"]), arguments["content"])
             case "edit_file":
-                old_text = str(arguments["old_text"])
-                new_text = str(arguments["new_text"])
-                yield self._edit_change(
-                    str(arguments["path"]), old_text.encode(), new_text.encode()
-                )
+                old = str(arguments["old_text"]).encode()
+                new = str(arguments["new_text"]).encode()
+                yield self._edit_change(str(arguments["path"]), old, new)
             case _:  # replace
-                old, new = (str(arguments[key]).encode() for key in ("old_text", "new_text"))
+                old = str(arguments["old_text"]).encode()
+                new = str(arguments["new_text"]).encode()
                 if not old:
                     raise ToolRefusedError("old_text is empty")
                 path = str(arguments.get("path", "."))
@@ -468,8 +469,9 @@ class Filesystem(Connection[FilesystemSettings]):
         try:
             with reading(place) as file:
                 content = file.read(max_bytes + 1)
-                is_long = len(content) > max_bytes
-                return content[:max_bytes], os.fstat(file.fileno()) if is_long else None
+                if len(content) > max_bytes:
+                    return content[:max_bytes], os.fstat(file.fileno())
+                return content, None
         except ToolExecutionError:
             return None, None
 

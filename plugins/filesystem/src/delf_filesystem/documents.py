@@ -86,8 +86,8 @@ def convert(content: bytes, name: str, suffix: str) -> str:
             stream, stream_info=StreamInfo(extension=suffix, charset=charset)
         )
     except MarkItDownException as error:
-        # markitdown puts any error of a converter into its own. A MemoryError becomes the error
-        # about the memory limit of this process.
+        # markitdown wraps each error of a converter. Unwrap a MemoryError, for which the parent
+        # process reports the memory limit of this process.
         if "MemoryError" in str(error):
             raise MemoryError from None
         password_note = "; it has a password" if _is_locked(content) else ""
@@ -113,7 +113,8 @@ def _note_pages_without_text(content: bytes, name: str) -> None:
             total = pages_without_text = 0
             for page in document.pages:
                 total += 1
-                pages_without_text += all(char["text"].isspace() for char in page.chars)
+                if all(char["text"].isspace() for char in page.chars):
+                    pages_without_text += 1
                 page.close()
     except Exception:  # a damaged document, which markitdown may still read
         note(f"{name}: it is not known whether all of its pages hold text")

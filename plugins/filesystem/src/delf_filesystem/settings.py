@@ -60,7 +60,7 @@ class FilesystemSettings(PluginSettings):
     @field_validator("roots", mode="before")
     @classmethod
     def _from_paths(cls, value: Any) -> Any:
-        """Convert each root that is given as a plain path: make settings of a read-only root."""
+        """Convert each root that is given as a plain path to the settings of a read-only root."""
         if not isinstance(value, dict):
             return value
         settings = cast("dict[str, Any]", value)
