@@ -343,7 +343,9 @@ class Calendar(GoogleConnection):
         context: CallContext | None = None,
     ) -> Event:
         """Answer an invitation; its organizer gets a mail, unless `notify` is false."""
-        own_answer = {"responseStatus": answer} | ({"comment": comment} if comment else {})
+        own_answer = {"responseStatus": answer}
+        if comment:
+            own_answer["comment"] = comment
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
             """Return the fields to write: the event's attendees, with the user's answer."""
@@ -379,8 +381,8 @@ class Calendar(GoogleConnection):
             version = str(event.get("etag", ""))
             lines.append(_describe_for_approval(event))
         if calendar != "primary":
-            names = (c["name"] for c in await self.calendars() if c["id"] == calendar)
-            lines.append(f"In the calendar {next(names, calendar)!r}")
+            names_by_id = {item["id"]: item["name"] for item in await self.calendars()}
+            lines.append(f"In the calendar {names_by_id.get(calendar, calendar)!r}")
         if not lines:
             return None
         text = "\n".join(lines)

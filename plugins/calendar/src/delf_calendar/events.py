@@ -207,16 +207,15 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
             )
         name, _, text = line.partition(":")
         dates = [date.strip() for date in text.split(",")]
-        incomplete_dates = [date for date in dates if not date.endswith("Z")]
-        # False for RRULE, and for names with parameters: ``EXDATE;TZID=Europe/Berlin`` has a zone.
-        has_dates_without_parameters = name in _SINGLE_DATES
-        if not has_dates_without_parameters or not incomplete_dates:
+        local_dates = [date for date in dates if not date.endswith("Z")]
+        # RRULE has no dates, and a name such as ``EXDATE;TZID=Europe/Berlin`` has a zone already.
+        if name not in _SINGLE_DATES or not local_dates:
             completed.append(line)
             continue
+        completed.append(_single_dates(name, local_dates, start))
         # A line has one zone, so the dates in UTC get a line of their own.
-        completed.append(_single_dates(name, incomplete_dates, start))
-        if complete_dates := [date for date in dates if date.endswith("Z")]:
-            completed.append(f"{name}:{','.join(complete_dates)}")
+        if utc_dates := [date for date in dates if date.endswith("Z")]:
+            completed.append(f"{name}:{','.join(utc_dates)}")
     return completed
 
 
@@ -229,8 +228,8 @@ def _single_dates(name: str, dates: Sequence[str], start: Mapping[str, Any]) -> 
         return f"{name};VALUE=DATE:{','.join(date.partition('T')[0] for date in dates)}"
     zone = zone_named(str(start["timeZone"]))
     series_start = dt.datetime.fromisoformat(str(start["dateTime"])).astimezone(zone)
-    times = (date if "T" in date else f"{date}T{series_start:%H%M%S}" for date in dates)
-    return f"{name};TZID={zone.key}:{','.join(times)}"
+    with_times = (date if "T" in date else f"{date}T{series_start:%H%M%S}" for date in dates)
+    return f"{name};TZID={zone.key}:{','.join(with_times)}"
 
 
 @overload

@@ -101,7 +101,7 @@ def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
 def _is_ordered(bullet: Node, lists: Node, depth: int) -> bool:
     """Return True for an item of a list with numbers or letters, as opposed to bullets.
 
-    The ``glyphType`` of the item's level tells.
+    The ``glyphType`` of the item's level is the kind of number or letter; a bullet has none.
     """
     list_properties: Node = lists.get(str(bullet.get("listId"))) or {}
     properties: Node = list_properties.get("listProperties") or {}

@@ -28,8 +28,8 @@ class _Line(NamedTuple):
 def insert_blocks(blocks: Sequence[Block], index: int) -> list[Request]:
     """Return the API requests that insert blocks at an empty paragraph.
 
-    For the paragraphs A and B, the requests insert ``B``, and then ``A`` and a line break at the
-    same index, which moves ``B`` behind ``A``.
+    The requests insert the last block first. Each earlier block is inserted at the same index, with
+    a line break at its end, and so moves the later blocks behind it.
 
     Args:
         blocks: The blocks.

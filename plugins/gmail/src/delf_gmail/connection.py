@@ -350,19 +350,9 @@ class Gmail(GoogleConnection):
             *(self._post("trash a message", path, {}) for path in paths), return_exceptions=True
         )
         errors = [result for result in results if isinstance(result, BaseException)]
-        if not errors:
-            return Changed(changed=len(ids))
-        lost_answers = [error for error in errors if isinstance(error, LostAnswerError)]
-        # Report a lost answer first: its message may be in the trash, and the caller has to check.
-        error = next(iter(lost_answers or errors))
-        nothing_was_moved = len(errors) == len(ids) and not lost_answers
-        if nothing_was_moved or not isinstance(error, DelfError):
-            raise error
-        trashed_count = f"{'at least ' if lost_answers else ''}{len(ids) - len(errors)}"
-        text = f"{error.message}; {trashed_count} of {len(ids)} messages are in the trash"
-        if not isinstance(error, GoogleError):  # such as a failed login
-            raise GoogleError(text, hint=error.hint) from None
-        raise type(error)(text, status=error.status, reason=error.reason, hint=error.hint)
+        if errors:
+            raise _trash_error(errors, len(ids))
+        return Changed(changed=len(ids))
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the recipients of a reply, the messages to change, or the text of a draft."""
@@ -599,12 +589,33 @@ class Gmail(GoogleConnection):
         return Changed(changed=len(ids))
 
 
+def _trash_error(errors: Sequence[BaseException], message_count: int) -> BaseException:
+    """Return the error of moving messages to the trash, with the number of moved messages.
+
+    Args:
+        errors: The errors of the messages that were not moved, or whose answer was lost.
+        message_count: The number of all messages.
+    """
+    lost_answers = [error for error in errors if isinstance(error, LostAnswerError)]
+    # Report a lost answer first: its message may be in the trash, and the caller has to check.
+    error = lost_answers[0] if lost_answers else errors[0]
+    has_moved_none = len(errors) == message_count and not lost_answers
+    if has_moved_none or not isinstance(error, DelfError):
+        return error
+    moved_count = message_count - len(errors)
+    at_least = "at least " if lost_answers else ""
+    text = f"{error.message}; {at_least}{moved_count} of {message_count} messages are in the trash"
+    if not isinstance(error, GoogleError):  # such as a failed login
+        return GoogleError(text, hint=error.hint)
+    return type(error)(text, status=error.status, reason=error.reason, hint=error.hint)
+
+
 def _sizes_and_digest(
     attachments: Sequence[Attachment | str] | None, context: CallContext | None
 ) -> tuple[dict[str, int], str | None]:
-    """Return the sizes of attachments by name, and a digest.
+    """Return the sizes of attachments by name, and a digest of those that are files of the task.
 
-    The digest is that of all attachments that are files of the task; None if there are none.
+    The digest is None if no attachment is a file of the task.
     """
     sizes: dict[str, int] = {}
     digest = None

@@ -114,8 +114,7 @@ def _pieces(source: str) -> Iterator[str]:
     that follows. The content of scripts, styles and titles is left out, too.
     """
     position = 0
-    size = len(source)
-    while position < size:
+    while position < len(source):
         begin = source.find("<", position)
         if begin < 0:
             yield source[position:]
@@ -131,21 +130,38 @@ def _pieces(source: str) -> Iterator[str]:
             yield "&lt;"
             position = begin + 1
         else:
-            tag = _TAG.match(source, begin, begin + _MAX_TAG_LENGTH)
-            if tag is not None:
-                position = tag.end()
-            else:  # the tag is malformed or very long: read on after the next ">"
-                last = source.find(">", begin)
-                if last < 0:
-                    return
-                position = last + 1
-            yield source[begin:position]
-            name = _NAME.match(source, begin, position)
-            end_tag = _RAW_TEXT_END_TAGS.get(name[1].lower()) if name is not None else None
-            is_start_tag = source[begin + 1] != "/"
-            if end_tag is not None and is_start_tag:  # such as <script>: go on at its end tag
-                found_end_tag = end_tag.search(source, position)
-                position = size if found_end_tag is None else found_end_tag.start()
+            tag_end = _end_of_tag(source, begin)
+            if tag_end is None:
+                return
+            tag = source[begin:tag_end]
+            yield tag
+            position = _end_of_raw_text(source, tag, tag_end)
+
+
+def _end_of_tag(source: str, begin: int) -> int | None:
+    """Return the position after the tag that begins at ``begin``; None if the tag does not end."""
+    tag = _TAG.match(source, begin, begin + _MAX_TAG_LENGTH)
+    if tag is not None:
+        return tag.end()
+    # The tag is malformed or very long: take the next ">" for its end.
+    last = source.find(">", begin)
+    return None if last < 0 else last + 1
+
+
+def _end_of_raw_text(source: str, tag: str, tag_end: int) -> int:
+    """Return the position of the end tag of a script, style or title.
+
+    For any other tag, return ``tag_end``. Without an end tag, return the end of the source.
+    """
+    name = _NAME.match(tag)
+    is_end_tag = tag.startswith("</")
+    if name is None or is_end_tag:
+        return tag_end
+    end_tag = _RAW_TEXT_END_TAGS.get(name[1].lower())
+    if end_tag is None:
+        return tag_end
+    found = end_tag.search(source, tag_end)
+    return len(source) if found is None else found.start()
 
 
 def _begins_tag(next_char: str) -> bool:

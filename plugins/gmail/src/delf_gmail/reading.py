@@ -338,10 +338,12 @@ def _is_placeholder(plain: str, html_text: str) -> bool:
     # Only the plain text has the word HTML, so it is probably about the missing HTML.
     if _HTML.search(plain) and not _HTML.search(html_text):
         return True
-    plain_word_count, html_word_count = (
-        len(re.findall(r"\w+", _LINKS.sub("", text))) for text in (plain, html_text)
-    )
-    return html_word_count > 2 * plain_word_count + 20
+    return _word_count(html_text) > 2 * _word_count(plain) + 20
+
+
+def _word_count(text: str) -> int:
+    """Count the words of a text that are not in links."""
+    return len(re.findall(r"\w+", _LINKS.sub("", text)))
 
 
 def _kind(payload: Resource) -> str:

@@ -93,9 +93,10 @@ def build(
     Raises:
         ToolRefusedError: If an address or a text is not valid, or the message is too large.
     """
-    size = sum(len(item["data"]) for item in attachments) * 4 // 3
-    if size > MAX_BYTES:  # estimated before the encoding, which takes long for large files
-        raise _too_large(size)
+    # Estimate the size in base64 first, because the encoding of large files takes long.
+    estimated_size = sum(len(item["data"]) for item in attachments) * 4 // 3
+    if estimated_size > MAX_BYTES:
+        raise _too_large(estimated_size)
     message = EmailMessage(policy=_POLICY)
     people = {"To": _people(to, "to"), "Cc": _people(cc, "cc"), "Bcc": _people(bcc, "bcc")}
     if not any(people.values()):

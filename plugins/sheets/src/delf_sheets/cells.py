@@ -42,11 +42,10 @@ def value_of(cell: Mapping[str, Any], *, formulas: bool = False) -> Any:
     if "numberValue" in value:
         cell_format: Mapping[str, Any] = cell.get("effectiveFormat") or {}
         number_format: Mapping[str, Any] = cell_format.get("numberFormat") or {}
-        kind: str | None = number_format.get("type")
-        return _number_or_date(float(value["numberValue"]), kind)
+        return _number_or_date(float(value["numberValue"]), number_format.get("type"))
     if "errorValue" in value:
-        kind = str(value["errorValue"].get("type", ""))
-        return _ERRORS.get(kind, f"#{kind}!")
+        error_type = str(value["errorValue"].get("type", ""))
+        return _ERRORS.get(error_type, f"#{error_type}!")
     return value.get("stringValue", value.get("boolValue"))
 
 

@@ -389,8 +389,8 @@ class Sheets(GoogleConnection):
         header = plan.first_row(target, present_header)
         grid = rows_for(header, rows, target.columns)
         plan.append(target, grid, formulas=formulas)
-        # The header of an older sheet was read only for dicts. For lists, ``header`` may be empty
-        # although the sheet has a header.
+        # For lists, _header() does not read an older sheet: ``header`` may be empty although the
+        # sheet has a header.
         is_header_known = is_new or isinstance(rows[0], Mapping)
         if is_header_known and not any(header):
             # The first appended row becomes the header, which later steps of the batch may need.
@@ -451,7 +451,6 @@ class Sheets(GoogleConnection):
         except LostAnswerError:
             if not plan.created_ids:
                 raise
-            # If all new objects exist, the request succeeded although its answer was lost.
             existing_ids = await self._sheet_and_chart_ids(plan.book.id)
             has_succeeded = existing_ids >= plan.created_ids
             if not has_succeeded:
