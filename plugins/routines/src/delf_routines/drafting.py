@@ -378,7 +378,8 @@ class _ScriptMerger:
         async with make_similar_agent(
             tools=tools, strategy=self, on_ask=self._replay.answer
         ) as agent:
-            response = await (await agent.asubmit(self._routine.task, ledger=ledger))
+            merging_task = await agent.asubmit(self._routine.task, ledger=ledger)
+            response = await merging_task
         has_succeeded: bool = response.status
         if not has_succeeded or not self.script:
             script_count = len(self._scripts.earlier) + 1
@@ -453,6 +454,7 @@ class _MergingHost(WholeScriptHost):
             return result
         text = answer_text(result.printed, result.outcome.value)
         problems = [*self._recorded.differences, *self._case.answer_differences(text)]
+        # Reads and failed calls of the record need not be repeated.
         for call in self._recorded.unused:
             if call.error is None and _changes(self._routine.actions, call.action):
                 arguments = _short(dict(call.arguments))

@@ -102,11 +102,11 @@ def _in_quotes(value: ast.FormattedValue, f_string: ast.JoinedStr) -> bool:
     if value.format_spec is not None:  # a format may cut off a quote, as in {name!r:.3}
         return False
     pieces = f_string.values
-    if _open_quote(_text_without_values(pieces)):  # the apostrophe of "it's" is unpaired
+    if _open_quote(_text_without_values(pieces)):  # an unpaired quote, such as that of "it's"
         return False
     pieces_before_value = pieces[: pieces.index(value)]
     open_quote = _open_quote(_text_without_values(pieces_before_value))
-    if value.conversion == ord("r"):  # the quotes of {name!r} close an open one: ''Ann''
+    if value.conversion == ord("r"):  # brings its own quotes, but '{name!r}' becomes ''Ann''
         return open_quote != "'"
     return open_quote != ""
 
@@ -223,11 +223,9 @@ class _VariableUses:
     def _is_harmless_assignment(self, statement: Any, right_side: Any) -> bool:
         """Return True if a statement assigns a value to a variable that has only harmless uses.
 
-        The variable must get the whole value.
-
-        Examples are ``other = name``, ``other = str(name)`` and ``for other in [name]``. In
-        ``other = [name]``, the variable is a container of the value; in ``for other in name``, the
-        variable is a part of the value.
+        The variable must get the value itself, as in ``other = name``, ``other = str(name)`` and
+        ``for other in [name]``. ``other = [name]`` assigns a list with the value, and ``for other
+        in name`` assigns parts of the value.
         """
         match statement:
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):

@@ -186,14 +186,14 @@ def parameter_misuse(code: str, parameters: Mapping[str, Parameter]) -> str | No
         return None
     nodes = list(ast.walk(tree))
     names = [node for node in nodes if isinstance(node, ast.Name)]
-    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    # ``def total(region)`` names a parameter of its own: the routine's value stays outside of it.
-    binding = (node for node in nodes if not isinstance(node, ast.arg))
-    bound = {name for node in binding if (name := name_bound_by(node))}
+    used_names = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    # An ``ast.arg`` is ``region`` in ``def total(region)``: a variable of the function, which
+    # leaves the routine's parameter ``region`` unchanged.
+    assigned_names = {name_bound_by(node) for node in nodes if not isinstance(node, ast.arg)}
     for name in parameters:
-        if name in bound:
+        if name in assigned_names:
             return f"{name} has its value already: do not assign it"
-        if name not in read:
+        if name not in used_names:
             return f"the script does not use {name}, which each run gives another value"
     return None
 

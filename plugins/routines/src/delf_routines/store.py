@@ -216,6 +216,7 @@ class RoutineStore:
         """
         if new in self.names():
             raise ConfigurationError(f"there is a routine {new!r} already")
+        # Read all files first, so that an invalid file leaves the routine under its old name.
         routine = self.find(old)
         old_case = self.case_path(old)
         case = _decode_file(old_case.read_bytes(), old_case) if old_case.is_file() else None
@@ -223,17 +224,17 @@ class RoutineStore:
             path.name.removeprefix(old): _decode_file(path.read_bytes(), path)
             for path in self._added_case_paths(old)
         }
+        renamed_proposal: tuple[Routine, str] | None = None
         proposal = self.proposed(old)
-        run_of_proposal = ""
         if proposal is not None:
-            _, recorded_run = proposal
-            run_of_proposal = _decode_file(recorded_run, self._proposed(old).with_suffix(".json"))
+            proposed_routine, recorded_run = proposal
+            run_text = _decode_file(recorded_run, self._proposed(old).with_suffix(".json"))
+            renamed_proposal = replace(proposed_routine, name=new), run_text
         path = self.keep(replace(routine, name=new), case)
         for suffix, text in added_cases_by_suffix.items():
             self._write(self.case_path(new).with_name(f"{new}{suffix}"), text)
-        if proposal is not None:
-            proposed_routine, _ = proposal
-            self.propose(replace(proposed_routine, name=new), run_of_proposal)
+        if renamed_proposal is not None:
+            self.propose(*renamed_proposal)
         self.remove(old)
         return path
 
