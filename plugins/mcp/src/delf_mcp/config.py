@@ -142,17 +142,18 @@ def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -
     args = expanded.get("args")
     if args is not None and not isinstance(args, list):
         raise ConnectionConfigurationError(f"{where}: args is not a list")
-    command_list = cast("list[Any]", command) if isinstance(command, list) else []
-    if args is None and not command_list:
+    first_args: list[Any] = []
+    if command and isinstance(command, list):
+        command, *first_args = cast("list[Any]", command)
+    elif args is None:
         return {}  # a plain command needs no conversion
-    all_args = cast("list[Any]", args or [])
-    if command_list:
-        command, *first_args = command_list
-        all_args = [*first_args, *all_args]
-    texts = [_as_text(arg, f"{where}: args", source) for arg in all_args]
+    all_args = [*first_args, *cast("list[Any]", args or [])]
+    settings: dict[str, Any] = {
+        "args": [_as_text(arg, f"{where}: args", source) for arg in all_args]
+    }
     if command is not None:
-        return {"command": command, "args": texts}
-    return {"args": texts}
+        settings["command"] = command
+    return settings
 
 
 def _as_text(value: Any, where: str, source: Source) -> Any:

@@ -360,9 +360,9 @@ class MCP(Connection[MCPSettings]):
         )
         for name, action in actions.items():
             effect = applied.effects.get(name, _IRREVERSIBLE)
-            # A tool such as ``search`` changes nothing, but its arguments are sent to the server.
-            sends_while_reading = effect == _READ
-            actions[name] = replace(action, effect=effect, egress=sends_while_reading)
+            # A tool that only reads, such as ``search``, still sends its arguments to the server.
+            only_reads = effect == _READ
+            actions[name] = replace(action, effect=effect, egress=only_reads)
         self._read_tools = frozenset(
             action.version for action in actions.values() if action.effect == _READ
         )
@@ -391,13 +391,13 @@ class MCP(Connection[MCPSettings]):
             name for tool_name in tool_names for name in {tool_name, action_name(tool_name)}
         )
         selectors_by_action: dict[str, list[str]] = {}
-        for shown_name, tool_name in tool_name_by_action.items():
+        for action, tool_name in tool_name_by_action.items():
             script_name = action_name(tool_name)
             # For example, ``get-user`` and ``get.user`` share the name ``get_user``.
             is_ambiguous = tool_count_by_name[script_name] > 1
             names = {tool_name} if is_ambiguous else {tool_name, script_name}
             if selectors := deciding_selectors(names, self.settings.effects):
-                selectors_by_action[shown_name] = selectors
+                selectors_by_action[action] = selectors
         return selectors_by_action
 
     def accept_tools(self) -> None:

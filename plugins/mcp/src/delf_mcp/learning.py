@@ -83,12 +83,11 @@ class Results:
         shown_types = visible_types(result_text(tool.output_schema), new_types)
         samples.note_undeclared(tool_key, shown_types)
         # A script may fail with None in any field, also in a field that is not shown.
-        reported_types = [
-            (place, type_name)
+        return ", ".join(
+            f"{type_name} at {path_by_type[place, type_name]}"
             for place, type_name in new_types
             if (place, type_name) in shown_types or type_name == "None"
-        ]
-        return ", ".join(f"{found[1]} at {path_by_type[found]}" for found in reported_types)
+        )
 
     def _new_types(self, tool_key: str, undeclared_types: Iterable[Found]) -> list[Found]:
         """Return the undeclared types that no earlier result of the tool had at the same place."""

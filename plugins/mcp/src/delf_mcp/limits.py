@@ -151,6 +151,7 @@ async def limit_response_size(response: httpx2.Response) -> None:
     If a response rejects the session, its body is replaced by an error that :func:`rejection_in`
     recognizes.
     """
+    # Without this header, httpx leaves the body as it is.
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     is_compressed = encoding not in _UNCOMPRESSED
     refusal = f"the answer is compressed ({encoding[:20]!r})" if is_compressed else None
