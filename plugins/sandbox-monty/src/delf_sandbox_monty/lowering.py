@@ -161,8 +161,8 @@ class MontyRewriting(Rewriting):
         node = place.node
         label = self._names.calls[id(node)]
         connection, _, method = label.partition(".")
-        # ``fetch(x)`` becomes ``LATER("fetch(…) on line 3", fetch)(x)``. If the script never awaits
-        # the call, an error message quotes the text in double quotes.
+        # ``fetch(x)`` becomes ``LATER("fetch(…) on line 3", fetch)(x)``. The text in double quotes
+        # names the call in the error message for a call that the script never awaits.
         function = node.func
         if method:
             # Monty cannot pass ``mail.send`` as an argument, so pass the plain function that stands
@@ -624,7 +624,7 @@ class Lowering(ast.NodeTransformer):
     def _replace_dunder_name(self, node: ast.Attribute) -> ast.expr:
         """Replace ``__name__`` or ``__qualname__`` by a call that returns the same name as Python.
 
-        Keep the attribute if Monty knows this name, or if this name cannot be known.
+        Keep the attribute if Monty returns the same name, or if no call can find out the name.
         """
         match node.value:
             # type(error).__name__, error.__class__.__name__: in Monty, delf's exceptions have
@@ -635,15 +635,15 @@ class Lowering(ast.NodeTransformer):
             ) if node.attr == "__name__":
                 return call_of(name(node, "__delf_kind__"), [value])
             # fetch.__name__: the name of the function, as the script defines it
-            case ast.Name(id=word) if not self._has_right_name(word):
+            case ast.Name(id=word) if not self._keeps_dunder_name(word):
                 return call_of(name(node, "__delf_name_of__"), [node.value])
             case _:
                 return node
 
-    def _has_right_name(self, word: str) -> bool:
-        """Return True if ``word.__name__`` is kept.
+    def _keeps_dunder_name(self, word: str) -> bool:
+        """Return True if ``word.__name__`` stays unchanged.
 
-        Monty knows the names of modules and classes. The name of a wrapper cannot be known.
+        Monty knows the names of modules and classes, and no call can find out a wrapper's name.
         """
         return word in self._modules_and_classes or self._may_be_wrapper(word)
 

@@ -13,11 +13,11 @@ _BASE: Final = "BaseException"
 
 
 def keep_lines_of_reraised(tree: ast.Module) -> None:
-    """Rewrite a script in place so that a reraised exception has the line where it was raised.
+    """Rewrite a script in place so that an exception keeps its line when it leaves a ``try``.
 
-    Monty reports the last line of the handler or ``finally`` that an exception has passed. So the
-    exception leaves the rewritten block in a statement with the line number of the ``try`` body. If
-    the body has several lines, this is the line number of the ``try``.
+    Monty reports the line of the last expression in the handler or ``finally`` that the exception
+    has left. So add a last expression with the line of the ``try`` body. If the body has several
+    lines, use the line of the ``try``, because the line of the exception is unknown.
     """
     for number, node in enumerate(ast.walk(tree)):
         if isinstance(node, ast.Try):
@@ -26,28 +26,35 @@ def keep_lines_of_reraised(tree: ast.Module) -> None:
 
 
 def _keep_line(node: ast.Try, error_name: str) -> None:
-    """Rewrite a ``try`` statement; ``error_name`` is a name for exceptions that no other has."""
+    """Rewrite a ``try`` statement so that an exception that leaves it keeps its line.
+
+    Args:
+        node: The statement.
+        error_name: A name that the script does not use, for exceptions without a name.
+    """
     first, last = node.body[0], node.body[-1]
     # Compare lines: the rewriting may have added statements, which have the line of the original.
     is_one_statement = first.lineno == last.lineno
+    # An exception that leaves ``finally`` may come from a handler instead of the body.
     may_raise_in_handler = bool(node.handlers and node.finalbody)
     origin = first if is_one_statement and not may_raise_in_handler else node
     for handler in node.handlers:
         _name_reraised(handler, origin, error_name)
     if node.handlers and not any(_catches_all(handler) for handler in node.handlers):
+        # Reraise any other exception: ``except BaseException as name: raise name``.
         reraise = ast.Raise(exc=name(origin, error_name), cause=None, **position_of(origin))
         handler = ast.ExceptHandler(
             type=name(origin, _BASE), name=error_name, body=[reraise], **position_of(origin)
         )
         node.handlers.append(handler)
     if node.finalbody:
-        node.finalbody.append(_last_expression(origin))
+        node.finalbody.append(_line_mark(origin))
 
 
-def _last_expression(origin: ast.stmt) -> ast.Expr:
-    """Return an expression without effect, whose line Monty reports for an exception.
+def _line_mark(origin: ast.stmt) -> ast.Expr:
+    """Build an expression without effect, for the end of a ``finally`` or of a named handler.
 
-    Monty reports the line of the last expression in a ``finally`` or in a handler with a name.
+    For an exception that leaves such a block, Monty reports the line of this expression.
     """
     nothing = ast.Constant(value=None, **position_of(origin))
     return ast.Expr(value=nothing, **position_of(origin))
@@ -80,7 +87,7 @@ def _name_reraised(handler: ast.ExceptHandler, origin: ast.stmt, error_name: str
     for reraise in reraises:
         reraise.exc = name(origin, handler.name)
         reraise.lineno = origin.lineno
-    handler.body.append(_last_expression(origin))
+    handler.body.append(_line_mark(origin))
 
 
 def _is_rebound(word: str, statements: Sequence[ast.stmt]) -> bool:

@@ -382,7 +382,7 @@ class MontySession:
         names: dict[str, Any] = {
             "add_to_output_files": FunctionWithUsage(ADD_FILE, self._add_file),
             "rerun": FunctionWithUsage(RERUN, self._rerun),
-            # The prelude calls it for ``error.status``, which an exception in Monty cannot have.
+            # Called by the prelude for ``error.status``, which an exception in Monty cannot have.
             "__delf_status__": self._status,
         }
         for name, methods in self._tools.items():
@@ -394,8 +394,8 @@ class MontySession:
             names |= {method_name(name, method): call for method, call in callers.items()}
             # The object whose methods a script calls, as in ``mail.send()``.
             members = {method: _as_method(call) for method, call in callers.items()}
-            thing = type(type_name(name), (), members)()
-            names[name] = ClassInstance(thing, allowed_methods=set(methods))
+            connection = type(type_name(name), (), members)()
+            names[name] = ClassInstance(connection, allowed_methods=set(methods))
         return names
 
     def _caller(self, connection: str, method: str) -> Callable[..., Any]:
@@ -640,9 +640,8 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
     """Return descriptions of a script's variables by name, such as "list of 3 int | str".
 
     Args:
-        listing: The untrusted answer of the interpreter. For each variable, the name of its type,
-            its length or -1, the names of its items' types, and the first keys and the number of
-            keys of a dict or of a list's first dict.
+        listing: The untrusted answer of the interpreter: for each variable, the properties that
+            :func:`_describe_variable` takes.
         tools: The names of tools, which are left out.
     """
     if not isinstance(listing, dict):
@@ -650,25 +649,34 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
     descriptions: dict[str, str] = {}
     variables = list(cast("dict[Any, Any]", listing).items())
     newest_variables = variables[-_MAX_VARIABLES:]
-    for name, value in newest_variables:
+    for name, properties in newest_variables:
         if str(name).startswith("_") or name in _HIDDEN or name in tools:
             continue
-        match value:
-            case (str(kind), int(size), [*item_kinds], [*item_keys], int(key_count)):
-                if kind.startswith("__delf_"):
-                    continue
-                keys = [str(key) for key in item_keys]
-                if kind in ("list", "tuple", "set"):
-                    kinds = [str(item_kind) for item_kind in item_kinds]
-                    first_item = describe_keys("the first", key_count, keys) if keys else ""
-                    description = describe_collection(kind, size, kinds, first_item)
-                elif kind == "dict":
-                    description = describe_keys(kind, key_count, keys)
-                elif size >= 0:
-                    description = f"{kind} of length {size}"
-                else:
-                    description = kind
-                descriptions[str(name)] = description
-            case _:
-                pass
+        description = _describe_variable(properties)
+        if description is not None:
+            descriptions[str(name)] = description
     return descriptions
+
+
+def _describe_variable(properties: Any) -> str | None:
+    """Describe a variable of a script; None for delf's own objects and malformed properties.
+
+    Args:
+        properties: The name of the variable's type, its length or -1, the names of its items'
+            types, and the first keys and the number of keys of a dict or of a list's first dict.
+    """
+    match properties:
+        case (str(kind), int(size), [*item_kinds], [*item_keys], int(key_count)):
+            pass
+        case _:
+            return None
+    if kind.startswith("__delf_"):
+        return None
+    keys = [str(key) for key in item_keys]
+    if kind == "dict":
+        return describe_keys(kind, key_count, keys)
+    if kind in ("list", "tuple", "set"):
+        kinds = [str(item_kind) for item_kind in item_kinds]
+        first_item = describe_keys("the first", key_count, keys) if keys else ""
+        return describe_collection(kind, size, kinds, first_item)
+    return f"{kind} of length {size}" if size >= 0 else kind
