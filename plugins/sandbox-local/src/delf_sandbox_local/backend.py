@@ -114,8 +114,9 @@ class LocalBackend:
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
-            # Test only if the system's settings seem to forbid mount namespaces, because a test has
-            # to start a process. If the settings are misleading, the first session fails.
+            # A test is slow, because it starts a process. So test only if the system's settings
+            # seem to forbid mount namespaces. If they wrongly seem to allow them, the first session
+            # fails.
             if not self._on_disk and not namespaces.seem_available():
                 await self._confining_server()  # raises if scripts cannot run
         except SandboxUnavailableError as error:

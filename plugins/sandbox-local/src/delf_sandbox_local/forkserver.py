@@ -86,46 +86,30 @@ class ForkServer:
         # The child process, called the template, imports Python's modules once. It then forks a
         # process for each session: a guest. The key is a guest's process id.
         self._guests: dict[int, LocalProcess] = {}
-        # The exit status and processor time of guests whose exit was reported before the answer to
-        # their fork, by process id.
+        # The exit status and processor time of guests whose exit was reported before the reply to
+        # the request for their fork, by process id.
         self._early_ends: dict[int, list[Any]] = {}
         self._buffer = b""  # the beginning of a message of the template, until its rest arrives
         self._scratch = ScratchFolders()
         self.namespaces: frozenset[str] = frozenset()
         """The Linux namespaces that the template has; empty until it has reported them."""
-        # Held from a request to its answer, because an answer does not name its request.
+        # Held from a request to its reply, because a reply does not name its request.
         self._request_lock = asyncio.Lock()
         # Done when the template has started, or has failed to start.
         self._ready: asyncio.Future[None] = self._loop.create_future()
-        # The answer to the current request.
-        self._answer: asyncio.Future[dict[str, Any]] | None = None
+        # The reply to the current request.
+        self._reply: asyncio.Future[dict[str, Any]] | None = None
         # The template gets the other socket, for requests and messages about ended guests.
-        self._control, theirs = socket.socketpair()
-        # Keep the working folder and installed packages off the import path: their code would run
-        # here unconfined.
-        options = ("-P", "-s", "-S", "-X", "utf8")
-        command = [interpreter, *options, "-c", BOOT.format(source=SOURCE)]
-        command += [str(zipapp), str(theirs.fileno()), str(os.getpid())]
+        self._control, template_socket = socket.socketpair()
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=(theirs.fileno(),),
-                env=TEMPLATE_ENVIRONMENT,
-                cwd="/",
-                # A terminal sends Ctrl-C to the whole process group: the template would die before
-                # the host has ended its tasks.
-                start_new_session=True,
-            )
+            self._process = _start_template(interpreter, zipapp, template_socket)
         except OSError as error:
             self._control.close()
             raise SandboxUnavailableError(f"no process can be started: {error}") from error
         finally:
             # The child process has its own copy of this socket. Close the copy of this process: as
             # long as any copy is open, the child's exit does not end the stream.
-            theirs.close()
+            template_socket.close()
         # End the template even if the event loop is closed without a call of aclose(). The callback
         # is a plain function, because a bound method would keep this object alive.
         finalize_in_owner(self, _end_template, self._process, self._control)
@@ -180,12 +164,7 @@ class ForkServer:
             SandboxUnavailableError: If no guest can be forked.
         """
         await self.ready()
-        max_threads = limits.processes
-        if libraries:
-            max_threads += _LIBRARY_THREADS
-        if max_threads > 0:  # 0 forbids threads
-            # The system's limit counts all threads of the user, not only those of the guest.
-            max_threads += await asyncio.to_thread(count_threads_of_user)
+        max_threads = await _max_threads(limits, libraries=libraries)
         has_own_mounts = "mounts" in self.namespaces
         try:
             # With mount namespaces, all guests mount their scratch space on one folder, which each
@@ -235,11 +214,11 @@ class ForkServer:
         async with self._request_lock:
             if not self.is_connected:
                 raise SandboxUnavailableError("the sandbox's template process is gone")
-            reply = self._answer = self._loop.create_future()
+            reply = self._reply = self._loop.create_future()
             try:
                 async with asyncio.timeout(START_SECONDS):
                     await self._send(_HEADER.pack(len(payload)) + payload, wire, reply)
-                    answer = await reply
+                    message = await reply
             except TimeoutError:
                 raise SandboxUnavailableError(
                     f"the sandbox's template process did not answer within {START_SECONDS:g} s"
@@ -254,9 +233,9 @@ class ForkServer:
                 if not reply.done() or reply.cancelled():
                     self.kill()
                     self._disconnect()
-        if "pid" not in answer:
-            raise SandboxUnavailableError(str(answer["error"]))
-        return int(answer["pid"])
+        if "pid" not in message:
+            raise SandboxUnavailableError(str(message["error"]))
+        return int(message["pid"])
 
     async def _send(self, data: bytes, wire: socket.socket, reply: asyncio.Future[Any]) -> None:
         """Send a request, and the descriptor of a socket, to the template process.
@@ -270,10 +249,11 @@ class ForkServer:
             reply: The reply of the template process, when it arrives.
         """
         # The descriptor is sent along with the first bytes; the template receives both together.
-        sent = socket.send_fds(self._control, [data], [wire.fileno()])
-        if sent == len(data):
+        sent_bytes = socket.send_fds(self._control, [data], [wire.fileno()])
+        if sent_bytes == len(data):
             return
-        sending = self._loop.create_task(self._loop.sock_sendall(self._control, data[sent:]))
+        rest = data[sent_bytes:]
+        sending = self._loop.create_task(self._loop.sock_sendall(self._control, rest))
         try:
             await asyncio.wait({sending, reply}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -311,7 +291,7 @@ class ForkServer:
     def _handle_message(self, message: dict[str, Any]) -> None:
         """Handle a message of the template process.
 
-        The process reports that it is ready, reports the end of a guest, or answers a request.
+        The process reports that it is ready, reports the end of a guest, or replies to a request.
         """
         match message:
             case {"ready": True, "namespaces": namespaces}:
@@ -322,10 +302,10 @@ class ForkServer:
                 if guest is not None:
                     guest.record_end(*end_status)
                 else:
-                    # A guest may end before the answer to its fork was read.
+                    # A guest may end before _request_guest() has read the reply with its id.
                     self._early_ends[pid] = end_status
-            case _ if self._answer is not None and not self._answer.done():
-                self._answer.set_result(message)
+            case _ if self._reply is not None and not self._reply.done():
+                self._reply.set_result(message)
             case _:
                 pass
 
@@ -346,8 +326,8 @@ class ForkServer:
             )
             # Mark the exception as retrieved, or asyncio logs it if nobody awaits the future.
             self._ready.exception()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result({"error": f"the template process ended{error_line}"})
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_result({"error": f"the template process ended{error_line}"})
         for guest in self._guests.values():
             # The template's end kills its guests, and nobody is left who could report how
             # they ended.
@@ -355,9 +335,9 @@ class ForkServer:
         self._guests.clear()
 
     def _last_error_line(self) -> str:
-        """Return the last line that the template process wrote to standard error, after a colon.
+        """Return the end of an error message: a colon, and the template's last line of output.
 
-        The result is the end of an error message. The result is empty if there is no line.
+        The output is that on standard error. The result is empty if there is no output.
         """
         pipe = self._process.stderr
         if pipe is None or pipe.closed:
@@ -399,6 +379,46 @@ class ForkServer:
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._scratch.remove()
+
+
+def _start_template(
+    interpreter: str, zipapp: Path, control: socket.socket
+) -> subprocess.Popen[bytes]:
+    """Start a template process, which forks guests on request.
+
+    Args:
+        interpreter: The path of the interpreter.
+        zipapp: The path of the guest's archive.
+        control: The template's socket for requests and messages.
+    """
+    # Keep the working folder and installed packages off the import path: their code would run here
+    # unconfined.
+    options = ("-P", "-s", "-S", "-X", "utf8")
+    command = [interpreter, *options, "-c", BOOT.format(source=SOURCE)]
+    command += [str(zipapp), str(control.fileno()), str(os.getpid())]
+    return subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=(control.fileno(),),
+        env=TEMPLATE_ENVIRONMENT,
+        cwd="/",
+        # A terminal sends Ctrl-C to the whole process group: the template would die before the host
+        # has ended its tasks.
+        start_new_session=True,
+    )
+
+
+async def _max_threads(limits: Limits, *, libraries: bool) -> int:
+    """Return the system's limit on threads for a guest; 0 forbids threads."""
+    guest_threads = limits.processes
+    if libraries:
+        guest_threads += _LIBRARY_THREADS
+    if guest_threads == 0:
+        return 0
+    # The system's limit counts all threads of the user, not only those of the guest.
+    return guest_threads + await asyncio.to_thread(count_threads_of_user)
 
 
 def _end_template(process: subprocess.Popen[bytes], control: socket.socket) -> None:

@@ -75,8 +75,8 @@ class LocalProcess:
         self._is_kill_requested = True
         try:
             if self._handle is not None:
-                # Signal 0 does nothing, but raises if the process has ended. The id, by which
-                # killpg() finds the group, may belong to another process after that.
+                # Signal 0 only raises if the process has ended. killpg() finds the group by the id,
+                # which may then belong to another process.
                 signal.pidfd_send_signal(self._handle, 0)
             os.killpg(self.pid, signal.SIGKILL)
             self._is_kill_sent = True
