@@ -80,10 +80,9 @@ class _ProcessorTime:
         self._limit_seconds = seconds + self._before
 
     def milliseconds_left(self) -> float | None:
-        """Return the shortest time in milliseconds that can use up the processor time.
+        """Return the milliseconds until the limit is reached if all processors stay busy.
 
-        In this time, all processors are busy. The result is None if the system does not count the
-        used processor time.
+        The result is None if the system does not count the used processor time.
         """
         used = _used_cpu_seconds()
         if used is None:
@@ -126,10 +125,7 @@ def _protect_from_guest() -> None:
 def _install_seccomp_filter() -> None:
     """Refuse system calls that escape other restrictions and that engines before Docker 25 allow.
 
-    Operations of io_uring bypass seccomp filters, and AF_VSOCK sockets ignore namespaces. Only Unix
-    and internet sockets are allowed. Calls of another processor mode, such as 32-bit mode, are
-    refused. No filter is installed on architectures outside ``_ARCHITECTURES``. The filter is
-    classic BPF.
+    No filter is installed on architectures outside ``_ARCHITECTURES``.
     """
     import ctypes
     import struct
@@ -137,12 +133,34 @@ def _install_seccomp_filter() -> None:
     machine = _ARCHITECTURES.get(os.uname().machine)
     if machine is None:
         return
-    arch, make_socket = machine
+    code = _filter_code(*machine)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    instruction_count = len(code) // 8  # an instruction has 8 bytes
+    program = struct.pack("@HP", instruction_count, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, program, 0, 0) != 0:
+        os.write(2, b"the kernel refuses the seccomp filter\n")
+        os._exit(_EX_OSERR)
+
+
+def _filter_code(arch: int, make_socket: int) -> bytes:
+    """Return the instructions of the seccomp filter, which are classic BPF.
+
+    Operations of io_uring bypass seccomp filters, and AF_VSOCK sockets ignore namespaces. Only Unix
+    and internet sockets are allowed. Calls of another processor mode, such as 32-bit mode, are
+    refused.
+
+    Args:
+        arch: The constant of the processor in seccomp filters.
+        make_socket: The number of the system call ``socket``.
+    """
+    import struct
+
     load, equal, mask, end = 0x20, 0x15, 0x54, 0x06
+    following, refuse, allow = "following", "refuse", "allow"
     # An instruction has an opcode, an operand and two targets: where to continue if its comparison
-    # is true, and where if it is false. A target is the following instruction, the one before the
-    # last (refuse), or the last (allow). The numbers are indexes, so that -1 is the last.
-    following, refuse, allow = 0, -2, -1
+    # is true, and where if it is false.
     instructions = (
         (load, 4, following, following),  # the architecture
         (equal, arch, following, refuse),
@@ -160,19 +178,13 @@ def _install_seccomp_filter() -> None:
         (end, _SECCOMP_ALLOW, following, following),
     )
     code = b""
-    for number, (opcode, operand, *targets) in enumerate(instructions, 1):
-        # The kernel gets the number of instructions to skip between this one and the target.
-        skip_if_true, skip_if_false = (
-            0 if target == following else len(instructions) + target - number for target in targets
-        )
-        code += struct.pack("=HBBI", opcode, skip_if_true, skip_if_false, operand)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("@HP", len(instructions), ctypes.addressof(buffer))
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, program, 0, 0) != 0:
-        os.write(2, b"the kernel refuses the seccomp filter\n")
-        os._exit(_EX_OSERR)
+    for index, (opcode, operand, if_true, if_false) in enumerate(instructions):
+        # The kernel takes a target as the number of instructions to skip. The last instruction
+        # allows, the one before it refuses.
+        allow_skip = len(instructions) - 1 - (index + 1)
+        skips = {following: 0, refuse: allow_skip - 1, allow: allow_skip}
+        code += struct.pack("=HBBI", opcode, skips[if_true], skips[if_false], operand)
+    return code
 
 
 def _load_guest() -> None:
