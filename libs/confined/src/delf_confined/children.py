@@ -73,13 +73,13 @@ class Child:
                 os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> int:
-        """Kill the child, and wait for its end; do nothing if this method was called before.
+        """Kill the child, and wait for its end. Idempotent.
 
         Returns:
             The exit status, or the negative number of the signal that ended the child; 0 if this
             method was called before.
         """
-        self.kill()  # does nothing if it was called before
+        self.kill()  # idempotent, too
         self.wire.close()
         with self._lock:
             if self._is_ended:  # another process may have the process id now

@@ -214,8 +214,8 @@ def _read_pages(pages: Iterable[Any]) -> list[_Page]:
 def _prefer_declared_encodings(page_or_form: Any, depth: int = 0) -> None:
     """Remove each embedded font whose encoding the document declares, unless it is TrueType.
 
-    pypdf uses the declared encoding only without an embedded font. TrueType fonts can stay, because
-    pypdf takes no encoding from them. Errors of damaged entries are ignored.
+    pypdf uses the declared encoding only without an embedded font. Errors of damaged entries are
+    ignored.
     """
     try:
         resources = page_or_form["/Resources"].get_object()

@@ -125,19 +125,19 @@ class Readers:
         """
         child = await self._fork(call)
         exchange = asyncio.create_task(_exchange(child, call.payload, call.limits.answer))
-        preempted = turn.preemption_request  # completed when a waiting call needs the permit
-        awaited = {exchange} if preempted is None else {exchange, preempted}
+        preemption = turn.preemption_request  # completed when a waiting call needs the permit
+        awaited = {exchange} if preemption is None else {exchange, preemption}
         try:
             await asyncio.wait(
                 awaited, timeout=call.limits.seconds, return_when=asyncio.FIRST_COMPLETED
             )
             # Test this before _end() cancels the exchange: a cancelled exchange is done, too.
             is_answered = exchange.done()
-            is_preempted = preempted is not None and preempted.done()
+            is_preempted = preemption is not None and preemption.done()
         finally:
-            future_status = await self._end(child, exchange)
+            exit_status = await self._end(child, exchange)
         if is_answered:
-            return await _answer_or_error(exchange, future_status, call)
+            return await _answer_or_error(exchange, exit_status, call)
         if is_preempted:
             return None
         raise limit_error("seconds", call.about, call.limits)
@@ -150,8 +150,8 @@ class Readers:
             await asyncio.gather(exchange, return_exceptions=True)
         finally:  # even if the caller is cancelled, perhaps for the second time
             child.kill()  # at once: the thread may be busy with another child
-            future_status = self._thread.submit(child.end)  # blocks the thread until the end
-        return future_status
+            exit_status = self._thread.submit(child.end)  # blocks the thread until the end
+        return exit_status
 
     async def _fork(self, call: _Call) -> Child:
         """Fork a child that will run a call's function."""
@@ -183,7 +183,7 @@ def _end_later(forking: Future[Child]) -> None:
 
 
 async def _answer_or_error(
-    exchange: asyncio.Task[bytes], future_status: Future[int], call: _Call
+    exchange: asyncio.Task[bytes], exit_status: Future[int], call: _Call
 ) -> bytes:
     """Return the answer of an ended exchange with a child, or raise the error for its failure."""
     try:
@@ -191,7 +191,7 @@ async def _answer_or_error(
     except ValueError:
         raise limit_error("answer", call.about, call.limits) from None
     except (EOFError, OSError):
-        status = await asyncio.wrap_future(future_status)
+        status = await asyncio.wrap_future(exit_status)
         raise child_death_error(status, call.about) from None
 
 

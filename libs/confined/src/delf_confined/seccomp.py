@@ -273,8 +273,8 @@ def _argument_checks(permissions: Permissions) -> dict[str, list[bytes]]:
         "clone3": _return(_UNKNOWN_CALL),
         "prctl": _allow_values(0, _PRCTLS),
         "tgkill": _require_argument(0, _PLACEHOLDER_PID) + _forbid_arguments(2, _REFUSED_SIGNALS),
-        # Limits may be read but not set: the kernel ends a process that exceeds a lowered limit by
-        # SIGKILL, which the host takes for a kill from outside, see _REFUSED_SIGNALS.
+        # Limits may be read but not set: at a lowered limit, the kernel sends SIGKILL, which the
+        # host takes for a kill from outside (see _REFUSED_SIGNALS).
         "prlimit64": [*_require_argument(0, 0), *_require_null(2), *_return(_ALLOW)],
         "getpgid": _allow_values(0, own_process),
         "getsid": _allow_values(0, own_process),
@@ -368,7 +368,8 @@ def _allow_opening(flags_index: int) -> list[bytes]:
     # The flags stay loaded. Keep only the flags that the combinations below consist of.
     block.append(_and(_ACCESS_MODE | _TRUNCATE))
     forbidden_combinations = (
-        # O_TRUNC with O_RDONLY, which is 0: Landlock before ABI 3 lets it truncate read-only files.
+        # O_TRUNC with O_RDONLY, which is 0. Before ABI 3, Landlock allows this truncation of files
+        # that may only be read.
         _TRUNCATE,
         # Mode 3, neither reading nor writing: Landlock requires no right for this mode.
         _ACCESS_MODE,

@@ -72,12 +72,7 @@ def _handle_request(
 ) -> dict[str, Any]:
     """Serve one request of the parent process: fork a child, or reap one. Return the answer."""
     if "reap" in request:
-        try:
-            _, status = os.waitpid(request["reap"], 0)
-        except ChildProcessError:
-            # If the program ignores SIGCHLD, so does this process, and the kernel reaps children.
-            return {"status": 0}
-        return {"status": os.waitstatus_to_exitcode(status)}
+        return {"status": _reap(request["reap"])}
     module_names = (*request["preload"], request["function"])
     # Import before the fork, so that all later children share the imported modules.
     if not imported_names.issuperset(module_names):
@@ -92,6 +87,16 @@ def _handle_request(
     if pid == 0:  # in the child, which ends in _run_child()
         _run_child(request, descriptors[0], control, os.getppid())
     return {"pid": pid}
+
+
+def _reap(pid: int) -> int:
+    """Wait for the end of a child, and return its exit status; 0 if the status is unknown."""
+    try:
+        _, status = os.waitpid(pid, 0)
+    except ChildProcessError:
+        # If the program ignores SIGCHLD, so does this process, and the kernel reaps children.
+        return 0
+    return os.waitstatus_to_exitcode(status)
 
 
 def _import(function: str, preload: Sequence[str]) -> None:

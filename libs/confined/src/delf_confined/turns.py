@@ -84,8 +84,8 @@ class Turns:
         loop = asyncio.get_running_loop()
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
-        # _release() deletes the time of a caller without calls. A preempted call still has its own
-        # time, and brings it back.
+        # If this is the caller's only call and was preempted, _release() has deleted the caller's
+        # time: restore the time of the call's earlier attempts.
         used_seconds = self._seconds_used.get(turn.key, 0.0)
         self._seconds_used[turn.key] = max(used_seconds, turn.attempt_seconds)
         self._waiting.append(turn)
@@ -119,7 +119,7 @@ class Turns:
             self._running.add(turn)
             turn.began = asyncio.get_running_loop().time()
             # The permit is done already if the waiting call was cancelled; acquire() then releases
-            # the place again.
+            # the permit again.
             if turn.permit is not None and not turn.permit.done():
                 turn.permit.set_result(None)
         self._preempt_one_call()
@@ -142,9 +142,9 @@ class Turns:
         first.
         """
         running_calls = sum(other.key == turn.key for other in self._running)
-        return self._use(turn.key), running_calls
+        return self._total_seconds(turn.key), running_calls
 
-    def _use(self, key: Hashable) -> float:
+    def _total_seconds(self, key: Hashable) -> float:
         """Return the running time of the recent calls of a caller in seconds."""
         now = asyncio.get_running_loop().time()
         running = (now - turn.began for turn in self._running if turn.key == key and turn.began)
@@ -177,7 +177,9 @@ class Turns:
         Only the calls of callers with more running time are considered. None if there is no such
         call.
         """
-        waiting_use = self._use(waiting_call.key)
+        max_seconds = self._total_seconds(waiting_call.key)
         calls_of_others = (call for call in self._running if call.key != waiting_call.key)
-        busier_calls = [call for call in calls_of_others if self._use(call.key) > waiting_use]
+        busier_calls = [
+            call for call in calls_of_others if self._total_seconds(call.key) > max_seconds
+        ]
         return min(busier_calls, key=lambda call: call.preemption_time, default=None)

@@ -104,7 +104,10 @@ class Shell(Connection[ShellSettings]):
     def _blocked_message(self, words: tuple[str, ...]) -> str:
         patterns = ", ".join(map(repr, self._patterns())) or "none"
         blocked = f"blocked: {shlex.join(words)!r} matches no rule. Rules: {patterns}"
-        if any(rule.words[0] == words[0] and rule.words[-1] == "*" for rule in self._rules):
+        has_rule_with_star = any(
+            rule.words[0] == words[0] and rule.words[-1] == "*" for rule in self._rules
+        )
+        if has_rule_with_star:
             blocked += (
                 ". A * matches neither options nor arguments that the program might write to, run "
                 "or send; a rule must name such words or end with **"

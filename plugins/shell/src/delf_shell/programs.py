@@ -100,7 +100,7 @@ def options_are_safe(command: Words, options: Sequence[str]) -> bool:
 def _git_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:
     """Return True if a git command is safe, given which words the wildcards of a rule matched.
 
-    The wildcard of ``git *`` may match ``log``, but not ``commit``, which changes something.
+    The rule ``git *`` allows ``git log``, but not ``git commit``, which a rule has to name.
     """
     subcommand_index = 1
     # Skip git's own options, as in ``git -C folder log``.
@@ -112,7 +112,6 @@ def _git_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -
     may_name_transport = any("::" in command[index] for index in wildcard_indexes)
     if has_wildcard_in_options or may_name_transport:
         return False
-    # The rule ``git *`` allows ``git log``, but not ``git commit``, which a rule has to name.
     is_matched_by_wildcard = subcommand_index in wildcard_indexes
     if is_matched_by_wildcard and subcommand in _GIT_CHANGES:
         return False
