@@ -46,8 +46,8 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
             f"at most {run.config.max_children} child tasks, all scripts together (for more, give "
             "each several pieces of the work)"
         )
-        if ledger.remaining_usd is not None:
-            parts.append(f"${ledger.remaining_usd:.2f} for models, child tasks included")
+        if ledger.available_usd is not None:
+            parts.append(f"${ledger.available_usd:.2f} for models, child tasks included")
     return "; ".join(parts)
 
 

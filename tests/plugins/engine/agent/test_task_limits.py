@@ -17,6 +17,7 @@ from delf.events import (
     Warned,
 )
 from delf.messages import ModelReply
+from delf_engine.models.money import Ledger
 from support.resuming import Bench
 
 
@@ -73,6 +74,16 @@ def test_limits_are_shown_in_the_prompt(make_agent, scripted_model):
     assert shown in scripted_model.requests[0].messages[-1].text
     make_agent(slow, max_children=5).run("x")
     assert shown not in scripted_model.requests[1].messages[-1].text
+
+
+@pytest.mark.parametrize(("own", "outer"), [(5.0, 1.0), (1.0, 5.0), (None, 1.0)])
+async def test_prompt_shows_the_smallest_budget_of_all_ledgers(
+    make_agent, scripted_model, own, outer
+):
+    scripted_model.writes("print(1)")
+    agent = make_agent(delegate)
+    await (await agent.asubmit("x", ledger=Ledger(own, outer_ledger=Ledger(outer))))
+    assert "$1.00 for models" in scripted_model.requests[0].messages[-1].text
 
 
 def test_script_limits_are_shown_only_for_script_strategies(make_agent, scripted_model):

@@ -86,6 +86,15 @@ class Ledger:
         return max(0.0, self.budget_usd - self.cost_usd)
 
     @property
+    def available_usd(self) -> float | None:
+        """The smallest remaining budget of this ledger and outer ledgers; None without a budget.
+
+        A call counts against all of these budgets.
+        """
+        outer_usd = None if self.outer_ledger is None else self.outer_ledger.available_usd
+        return _smallest([self.remaining_usd, outer_usd])
+
+    @property
     def is_exhausted(self) -> bool:
         """True if the budget is exhausted."""
         return self.remaining_usd == 0.0
@@ -411,9 +420,8 @@ class SharedLedger(Ledger):
 
     @property
     def remaining_usd(self) -> float | None:
-        """The smallest remaining budget in USD; None without a budget."""
-        remaining = [part.remaining_usd for part in self._parts]
-        return min((amount for amount in remaining if amount is not None), default=None)
+        """The smallest remaining budget of the person and the teams; None without a budget."""
+        return _smallest([part.remaining_usd for part in self._parts])
 
     def check(self, expected_usd: float = 0.0) -> None:
         """Raise an error if another model call would exceed any of the budgets.
@@ -445,3 +453,8 @@ class SharedLedger(Ledger):
         super().add(usage, cost_usd, task_id)
         for part in self._parts:
             part.add(usage, cost_usd, task_id)
+
+
+def _smallest(amounts: Iterable[float | None]) -> float | None:
+    """Return the smallest known amount; None if no amount is known."""
+    return min((amount for amount in amounts if amount is not None), default=None)
