@@ -260,6 +260,7 @@ def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
         found = _value_with(pattern, calls)
         if found is not None:
             call, value = found
+            has_whole_text = searched_text in value.letters
             return Origin(
                 kind="result",
                 trust=value.trust,
@@ -267,7 +268,7 @@ def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
                 action=call.action,
                 path=value.path,
                 is_part=value.letters != searched_text,
-                is_mixed=searched_text not in value.letters,
+                is_mixed=not has_whole_text,
             )
     return None
 

@@ -157,10 +157,10 @@ class Outline:
                 arguments. If None, all parameters are compared.
 
         Returns:
-            The differing parameters for each planned call: ``[[], ["to"]]`` if the call equals a
-            planned call, and differs in ``to`` from another. Each answer of the model lists all
-            planned calls again, so equal planned calls are counted in one answer only: the answer
-            with the most of them.
+            A list for each planned call, with the names of the parameters that differ. The result
+            is ``[[], ["to"]]`` if the call equals a planned call, and differs in ``to`` from
+            another. Each answer of the model lists all planned calls again. So the empty lists of
+            only one answer are returned: of the answer with the most empty lists.
         """
 
         def differing_from(planned_call: ast.Call) -> Sequence[str]:
@@ -652,7 +652,7 @@ def _all_but_literals_may_differ(_path: str, _text: str) -> bool:
 
 
 def _nothing_may_differ(_path: str, _text: str) -> bool:
-    """Return False: no value is content, in which equal calls may differ."""
+    """Return False: equal calls may not differ in any value."""
     return False
 
 

@@ -73,14 +73,16 @@ def mentions(text: str, value: str, *, is_script: bool = False) -> bool:
     ``1,250``, except in a script, where the comma separates two numbers.
     """
     # People write ``example.com`` for ``https://example.com/``.
-    words = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip()).split()
+    short_value = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip())
+    words = short_value.split()
     if not words:
         return False
     if len(value) > _MAX_PATTERN_LENGTH:
         return value.strip() in text
-    has_digit = any(map(str.isdigit, value))  # then people may write other spaces in the value
-    words_pattern = r"\s+".join(map(re.escape, words))
-    pattern = _code_pattern("".join(words)) if has_digit else words_pattern
+    pattern = r"\s+".join(map(re.escape, words))
+    has_digit = any(map(str.isdigit, value))
+    if has_digit:  # such as an account number, which people write with other spaces
+        pattern = _code_pattern("".join(words))
     # ``ada`` is not mentioned in ``adam``, ``ada@b.de``, ``ada+x`` or ``co.ada``.
     no_word_before = r"(?<![\w@])(?<!\w[.+-])"
     no_word_after = r"(?![\w@]|[.+-]\w)"

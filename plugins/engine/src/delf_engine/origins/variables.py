@@ -76,7 +76,7 @@ class Variables:
         return {*names} - self._modules
 
     def sources_of(self, name: str) -> Sources:
-        """Return the sources of a variable's value, without those of changes of any variable."""
+        """Return the sources of a variable's value, apart from changes that any object may have."""
         return self._sources.get(name, frozenset())
 
     def sources_of_object(self, name: str) -> Sources:
@@ -89,7 +89,7 @@ class Variables:
         return ANY_VARIABLE in self._contained.get(name, ())
 
     def add_sources(self, name: str, sources: Sources) -> None:
-        """Add sources of a variable's value, which no condition around the statement decides."""
+        """Add sources of a variable's value, but not those of the conditions around a statement."""
         self._sources.setdefault(name, set()).update(sources)
 
     def assign(self, name: str, sources: Sources) -> None:
@@ -99,7 +99,7 @@ class Variables:
         known.update(sources, *self._blocks.conditions_revealed_by(name))
 
     def add_contained(self, name: str, contained: Iterable[str]) -> None:
-        """Record that the value of a variable or function may be or contain others' objects."""
+        """Record the variables whose objects a variable's or function's value may be or contain."""
         self._contained[name].update(contained)
 
     def add_alias(self, name: str) -> None:
@@ -127,7 +127,7 @@ class Variables:
             self.add_alias(name)  # ``name.append(x)`` changes the objects, too
 
     def share_any_object(self, names: Iterable[str]) -> None:
-        """Record names of which only this is known: they may refer to any variable's object."""
+        """Record that names may refer to the objects of any variables."""
         self.share_objects(names, {UNKNOWN}, [ANY_VARIABLE])
 
     def exchange_objects(self, names: AbstractSet[str]) -> None:
