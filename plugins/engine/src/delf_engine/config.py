@@ -470,7 +470,7 @@ class AgentConfig(FixedAttributes, BaseModel):
 
     def with_main_llm(self, model: str, providers: Providers) -> AgentConfig:
         """Return a copy with another main model, resolved by :meth:`chosen_llm`."""
-        field = "llm" if self.heavy_llm is None else "heavy_llm"  # the one that main_llm returns
+        field = "llm" if self.heavy_llm is None else "heavy_llm"  # the field that main_llm returns
         return self.model_copy(update={field: self.chosen_llm(model, providers)})
 
     def chosen_llm(self, choice: str | LLMConfig, providers: Providers) -> LLMConfig:
@@ -708,14 +708,15 @@ def explain(
         path = tuple(str(part) for part in item["loc"])
         key = ".".join(path)
         message = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            *tables, last = path
-            if tables:  # as in ``memory_config.top``
-                known = list(getattr(model.model_fields[tables[0]].annotation, "model_fields", ()))
-                suggestion = did_you_mean(last, known)
+        is_unknown_key = item["type"] == "extra_forbidden"
+        if is_unknown_key:
+            is_in_table = len(path) > 1  # as in ``memory_config.top``
+            if is_in_table:
+                known = _keys_of_table(model, path[0])
+                suggestion = did_you_mean(path[-1], known)
             else:
                 known = option_names
-                suggestion = suggest_agent_key(last, known)
+                suggestion = suggest_agent_key(key, known)
             problems.append(f"{where}: unknown key {key!r}{suggestion}")
             hints[f"known keys: {', '.join(known)}"] = None
         else:
@@ -726,6 +727,11 @@ def explain(
         if key.startswith(("confirm", "approval")):
             kind = AgentConfirmationError
     return kind("; ".join(problems), hint="; ".join(hints))
+
+
+def _keys_of_table(model: type[BaseModel], field: str) -> list[str]:
+    """Return the keys that a setting such as ``memory_config`` may have; empty if unknown."""
+    return list(getattr(model.model_fields[field].annotation, "model_fields", ()))
 
 
 def _hint_for_setting(model: type[BaseModel], path: tuple[str, ...]) -> str:

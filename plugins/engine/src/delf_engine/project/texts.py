@@ -109,14 +109,14 @@ def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...
             f"{label}{key!r} is not KEY=VALUE", hint=f"as in {label}agent.timeout=30"
         )
     location = f"{label}{key}"
-    if section in ("connections", "plugins"):
-        if len(names) < 2:
-            raise ConfigurationError(
-                f"{location}: a section cannot be set as a whole",
-                hint=f"{label}{section}.NAME.KEY=…",
-            )
-        if section == "plugins":
-            return section, tuple(names), scalar(value)
+    if section in ("connections", "plugins") and len(names) < 2:
+        raise ConfigurationError(
+            f"{location}: a section cannot be set as a whole",
+            hint=f"{label}{section}.NAME.KEY=…",
+        )
+    if section == "plugins":
+        return section, tuple(names), scalar(value)
+    if section == "connections":
         instance, option, *_ = names
         check_instance_name(location, instance)
         check_connection_key(location, option)

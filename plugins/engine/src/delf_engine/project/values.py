@@ -211,7 +211,7 @@ def _resolve_reference(match: re.Match[str], environ: Mapping[str, str], origin:
 
 
 def _begins_with(path: KeyPath, start: KeyPath) -> bool:
-    """Return True if the first keys of ``path`` are the keys of ``start``, or all its keys are."""
+    """Return True if ``path`` equals ``start``, or begins with the keys of ``start``."""
     return path[: len(start)] == start
 
 
