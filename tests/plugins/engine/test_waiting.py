@@ -141,9 +141,9 @@ async def test_task_ending_meanwhile_reacquires_no_permit(places: asyncio.Semaph
 async def test_time_is_up_only_after_the_pauses() -> None:
     clock = TaskClock(0)
     work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    with clock.stopped():
+    with clock.paused():
         waiting = asyncio.create_task(clock.wait(work))
-        with clock.stopped():
+        with clock.paused():
             assert await is_waiting(waiting)
         assert await is_waiting(waiting)
         assert not clock.is_over
@@ -164,7 +164,7 @@ async def test_second_wait_has_only_the_seconds_that_are_left() -> None:
 
 async def test_clock_that_ignores_pauses_goes_on_in_a_pause() -> None:
     clock = TaskClock(0, ignores_pauses=True)
-    with clock.stopped():
+    with clock.paused():
         await clock.wait(asyncio.get_running_loop().create_future())
     assert clock.is_over
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_REQUESTS: Final = 100_000
 """The maximum number of requests that are read for the states of tasks, and for lists."""
 
-Waiting = Callable[[], Awaitable[Collection[str]]]
+ReadWaitingIds = Callable[[], Awaitable[Collection[str]]]
 """Returns the ids of the tasks that wait for a person."""
 
 
@@ -46,7 +46,7 @@ async def find_tasks(
     journal: SharedJournal,
     limit: int,
     *,
-    waiting: Waiting | None = None,
+    read_waiting_ids: ReadWaitingIds | None = None,
     **conditions: Unpack[Conditions],
 ) -> list[TaskRecord]:
     """Return the newest tasks, each with its exact state.
@@ -57,10 +57,11 @@ async def find_tasks(
     Args:
         journal: The journal with the tasks.
         limit: The maximum number of tasks to return.
-        waiting: Returns the ids of the tasks that wait for a person; None to ask the journal.
+        read_waiting_ids: Returns the ids of the tasks that wait for a person; None to ask the
+            journal.
         conditions: The conditions for tasks.
     """
-    states = _States(journal, waiting)
+    states = _States(journal, read_waiting_ids)
     tasks: list[TaskRecord] = []
     for stored_state in _stored_state_filters(conditions.get("state")):
         tasks += await _tasks_with_stored_state(journal, stored_state, limit, conditions, states)
@@ -94,7 +95,7 @@ async def _tasks_with_stored_state(
     # running tasks may have few waiting tasks.
     while has_more and len(tasks) < limit:
         page = await journal.find(limit, **page_conditions)
-        exact_page = await states.exact(page)
+        exact_page = await states.with_exact_states(page)
         tasks += [task for task in exact_page if is_any_wanted or task.state == wanted_state]
         has_more = len(page) == limit
         if page:
@@ -107,7 +108,7 @@ async def search_tasks(
     conditions: TaskFilter,
     limit: int,
     before: str | None = None,
-    waiting: Waiting | None = None,
+    read_waiting_ids: ReadWaitingIds | None = None,
 ) -> Found:
     """Search tasks as ``SharedJournal.search`` does, and return each with its exact state.
 
@@ -118,12 +119,13 @@ async def search_tasks(
         conditions: The conditions.
         limit: The maximum number of tasks to return.
         before: Only tasks older than the task with this id.
-        waiting: Returns the ids of the tasks that wait for a person; None to ask the journal.
+        read_waiting_ids: Returns the ids of the tasks that wait for a person; None to ask the
+            journal.
 
     Raises:
         ConfigurationError: If the journal has no search.
     """
-    states = _States(journal, waiting)
+    states = _States(journal, read_waiting_ids)
     found: list[FoundTask] = []
     unindexed_count = 0  # of tasks that are not yet in the search index
     # One task more than the limit, to know whether there are more.
@@ -162,7 +164,7 @@ async def _found_with_stored_state(
     # Read further pages if too few tasks of a page have the wanted exact state.
     while True:
         page = await journal.search(page_conditions, limit, cursor)
-        tasks = await states.exact([match.task for match in page.tasks])
+        tasks = await states.with_exact_states([match.task for match in page.tasks])
         for match, task in zip(page.tasks, tasks, strict=True):
             if conditions.state is None or task.state == conditions.state:
                 found.append(replace(match, task=task))
@@ -186,12 +188,12 @@ class _States:
     Reads the pending requests, which show the waiting tasks, at most once.
     """
 
-    def __init__(self, journal: SharedJournal, waiting: Waiting | None) -> None:
-        self._read_waiting_ids = waiting or partial(waiting_tasks, journal)
+    def __init__(self, journal: SharedJournal, read_waiting_ids: ReadWaitingIds | None) -> None:
+        self._read_waiting_ids = read_waiting_ids or partial(waiting_tasks, journal)
         # The ids of the waiting tasks; None before they are read.
         self._waiting_ids: Collection[str] | None = None
 
-    async def exact(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
+    async def with_exact_states(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
         """Return the tasks, with the state ``waiting`` for running tasks that wait for a person."""
         has_running_task = any(task.state is TaskState.RUNNING for task in tasks)
         if self._waiting_ids is None and has_running_task:

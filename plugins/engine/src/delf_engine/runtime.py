@@ -145,7 +145,7 @@ class Runtime:
         work.add_done_callback(self._accepted.discard)
         # Claim the task before the work begins, so that a concurrent resume finds the task claimed.
         self._claims.claimed.add(request.task_id)
-        with self._stops.stoppable(request.task_id, work) as stop:
+        with self._stops.stoppable(request.task_id, work) as stoppable_work:
             try:
                 async with self.permit_of_caller_released(request):
                     return await work
@@ -154,7 +154,7 @@ class Runtime:
                     raise
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
-                if stop.is_requested:  # a person or program has stopped this task
+                if stoppable_work.is_stop_requested:  # a person or program has stopped this task
                     return await self._outcome_of_stopped_task(request.task_id)
                 raise  # code of the task has cancelled the task
             finally:

@@ -180,9 +180,9 @@ class TaskClock:
         return self._parent is not None and self._parent.is_over
 
     @contextmanager
-    def stopped(self) -> Generator[None]:
+    def paused(self) -> Generator[None]:
         """Pause the clock while the block runs; pauses may overlap."""
-        parent_pause = nullcontext() if self._parent is None else self._parent.stopped()
+        parent_pause = nullcontext() if self._parent is None else self._parent.paused()
         with parent_pause:
             if self._ignores_pauses:
                 yield
@@ -294,13 +294,13 @@ class StoppableWork:
     """The work of a task that a person can stop, and who asked to stop it."""
 
     work: asyncio.Task[Any]
-    is_requested: bool = False
+    is_stop_requested: bool = False
     by: StoppedBy | None = None
 
     def cancel(self, by: StoppedBy | None) -> None:
         """Cancel the work at a person's request; later requests have no effect."""
-        if not self.is_requested:
-            self.is_requested = True
+        if not self.is_stop_requested:
+            self.is_stop_requested = True
             self.by = by
             self.work.cancel()
 
@@ -327,13 +327,13 @@ class Stops:
         """Let the work of a task be stopped while the block runs."""
         # One timer polls the journal for all tasks; a timer for each task would multiply the
         # queries.
-        stop = self._tasks[task_id] = StoppableWork(work)
+        stoppable_work = self._tasks[task_id] = StoppableWork(work)
         # A poll in progress starts the next timer itself.
         is_polling = self._polling is not None and not self._polling.done()
         if self._next_poll is None and not is_polling and self._journal is not None:
             self._poll_later(self._journal)
         try:
-            yield stop
+            yield stoppable_work
         finally:
             del self._tasks[task_id]
             if not self._tasks and self._next_poll is not None:
@@ -346,15 +346,15 @@ class Stops:
         Returns:
             False if the task does not run in this process.
         """
-        stop = self._tasks.get(task_id)
-        if stop is not None:
-            stop.cancel(by)
-        return stop is not None
+        work = self._tasks.get(task_id)
+        if work is not None:
+            work.cancel(by)
+        return work is not None
 
     def author_of(self, task_id: str) -> StoppedBy | None:
         """Return the person who stopped a task; None if nobody did or the person is unknown."""
-        stop = self._tasks.get(task_id)
-        return None if stop is None else stop.by
+        work = self._tasks.get(task_id)
+        return None if work is None else work.by
 
     def _poll_later(self, journal: SharedJournal) -> None:
         def poll() -> None:

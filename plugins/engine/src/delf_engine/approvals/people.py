@@ -88,7 +88,7 @@ class PeopleJudge:
         """Ask people about a request; journal the request and return the recorded answer."""
         asking = Asking(self._approvals, self._task, self._log, request)
         # While a person decides, the task's time stops and other tasks may use its permit.
-        with self._clock.stopped():
+        with self._clock.paused():
             async with self._watched_inbox(), self._permit.released():
                 async with record.closed_on_cancellation():
                     # Not awaited here: answer() first gets ready to accept answers, because a

@@ -75,7 +75,7 @@ class TaskViews:
             since=since,
             users=caller.visible_users,
             after=None if after is None else _decode_cursor(after),
-            waiting=self._pending_requests.by_task,
+            read_waiting_ids=self._pending_requests.by_task,
         )
         pending_requests = await self._pending_requests.by_task()
         page = records[:limit]
