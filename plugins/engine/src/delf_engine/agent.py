@@ -394,7 +394,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     @property
     def started(self) -> bool:
         """True if the agent has started and was not stopped."""
-        return self._runtime_loop.bound
+        return self._runtime_loop.is_bound
 
     def __enter__(self) -> Self:
         return self.start()

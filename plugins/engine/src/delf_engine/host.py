@@ -87,7 +87,7 @@ class TaskHost:
         self._gate = gate
         self.scripts = scripts
         self._children = children
-        self.stopped: DelfError | None = None
+        self.interruption: DelfError | None = None
         """The first error that interrupted the task so that the task can be resumed, else None.
 
         If there is such an error, the journal gets no ``TaskFinished`` event.
@@ -284,7 +284,7 @@ class TaskHost:
                 work.exception()  # retrieved, so that asyncio does not log it
             raise
         except TaskLeftError as error:
-            self.stopped = self.stopped or error
+            self.interruption = self.interruption or error
             raise
         finally:
             self._open_calls -= 1
@@ -361,13 +361,13 @@ class TaskHost:
     def _script_running(self) -> Generator[None]:
         """Refuse calls of the strategy while the block asks about a script and runs the script.
 
-        If the block has to leave the task unfinished, keep its error in ``stopped``.
+        If the block has to leave the task unfinished, keep its error in ``interruption``.
         """
         self._is_script_running = True
         try:
             yield
         except TaskLeftError as error:
-            self.stopped = self.stopped or error
+            self.interruption = self.interruption or error
             raise
         finally:
             self._is_script_running = False

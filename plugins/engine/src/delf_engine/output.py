@@ -91,7 +91,7 @@ class OutputFolder:
         return str(path)
 
     def _parent_of(self, name: str, existing_path: str | None) -> Path:
-        """Return the folder for a file.
+        """Return the folder for a file; create a temporary output folder if none is configured.
 
         Args:
             name: The relative name.
@@ -265,7 +265,7 @@ class OutputFiles:
                 task.cancel()
 
     async def failures(self) -> list[str]:
-        """Wait for all files; return the failures, each of them once."""
+        """Wait for all files; return the failures since the last call of this method."""
         await self.wait()
         problems, self._problems = self._problems, []
         return problems

@@ -449,7 +449,7 @@ class RuntimeLoop:
         return "stopped" if self._stopped else "new"
 
     @property
-    def bound(self) -> bool:
+    def is_bound(self) -> bool:
         """True if the runtime has an event loop that runs."""
         bound = self._bound
         return bound is not None and not bound.loop.is_closed()

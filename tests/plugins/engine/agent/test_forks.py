@@ -24,7 +24,7 @@ from delf.messages import ModelReply
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from delf_engine.journal.forks import forked
+from delf_engine.journal.forks import events_of_fork
 from delf_engine.journal.in_process import InProcessJournal
 
 
@@ -66,7 +66,7 @@ class Shop:
         return list(await self.journal.read(task_id))
 
     async def fork(self, events: list[Event], at: int, name: str) -> None:
-        for event in forked(events, at, name):
+        for event in events_of_fork(events, at, name):
             await self.journal.append(event)
 
 
@@ -87,10 +87,10 @@ async def test_incompletely_copied_fork_is_not_resumed() -> None:
     shop = Shop()
     events = await first(shop)
     last = seq_of(events, ScriptFinished)
-    whole = forked(events, last, "task_torn")
+    whole = events_of_fork(events, last, "task_torn")
     for count in range(1, len(whole)):
         name = f"task_torn_{count}"
-        for event in forked(events, last, name)[:count]:
+        for event in events_of_fork(events, last, name)[:count]:
             await shop.journal.append(event)
         async with shop.agent() as agent:
             response = await agent.aresume(name)
@@ -178,7 +178,7 @@ async def test_fork_copies_no_approval_of_an_interrupted_call(cancellation: Canc
     shop = Shop()
     events, at = interrupted(await first(shop), cancellation)
     without_end = events[:at]
-    made = forked(without_end, at, "task_fork")
+    made = events_of_fork(without_end, at, "task_fork")
     assert any(isinstance(event, ApprovalDecided) for event in without_end)
     assert not any(isinstance(event, (ApprovalDecided, ApprovalRequested)) for event in made)
 
@@ -186,7 +186,7 @@ async def test_fork_copies_no_approval_of_an_interrupted_call(cancellation: Canc
 async def test_fork_copies_no_end_of_a_call_that_starts_later() -> None:
     shop = Shop()
     events, second_start = interrupted(await first(shop), "not_started")
-    made = forked(events, second_start - 1, "task_fork")
+    made = events_of_fork(events, second_start - 1, "task_fork")
     assert [e.cancellation for e in made if isinstance(e, CallFinished)] == ["not_started"]
 
 
@@ -206,7 +206,7 @@ async def test_invalid_fork_event_is_refused() -> None:
     events = await first(shop)
     for at in (0, events[-1].seq + 1, -1):
         with pytest.raises(UnknownTaskError, match="cannot be forked at event") as caught:
-            forked(events, at, "task_fork")
+            events_of_fork(events, at, "task_fork")
         assert "has events from 1 to" in str(caught.value.hint)
 
 
@@ -215,7 +215,7 @@ def test_fork_renames_requests_and_numbers_events_without_gaps() -> None:
 
     events = list(every_event("task_whole"))
     began = next(e.seq for e in events if isinstance(e, TaskStarted))
-    made = forked(events, max(began, events[-1].seq), "task_fork")
+    made = events_of_fork(events, max(began, events[-1].seq), "task_fork")
     assert [event.seq for event in made] == list(range(1, len(made) + 1))
     assert {event.task_id for event in made} == {"task_fork"}
     old = {e.request_id for e in events if hasattr(e, "request_id")}
@@ -230,7 +230,7 @@ def test_fork_by_another_person_has_no_options_of_the_command(
 ) -> None:
     setup = {"folder": "/shop", "flags": {"approval_mode": "approve_all"}, "overrides": []}
     start = TaskStarted(task_id="task_local", seq=1, at=1.0, task="Pay", setup=setup)
-    made = forked([start], 1, "task_fork", user)
+    made = events_of_fork([start], 1, "task_fork", user)
     assert isinstance(made[0], TaskStarted)
     assert made[0].setup["flags"] == flags
 

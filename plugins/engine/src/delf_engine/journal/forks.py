@@ -75,9 +75,9 @@ async def fork(
     if at is None:
         at = number_before_last_model_call(events)
     # Check ``at`` before any file is copied; the result of this call is not used.
-    forked(events, at, new_id, user, setup, script)
+    events_of_fork(events, at, new_id, user, setup, script)
     events = await asyncio.to_thread(copy_output_files, events, at)
-    for event in forked(events, at, new_id, user, setup, script):
+    for event in events_of_fork(events, at, new_id, user, setup, script):
         await journal.append(event)
     if isinstance(journal, SharedJournal):
         await journal.release(new_id)  # the process that resumes the fork claims it again
@@ -142,7 +142,7 @@ def _copies_of_files(paths: Iterable[str]) -> Mapping[str, str]:
     return copies
 
 
-def forked(
+def events_of_fork(
     events: Sequence[Event],
     at: int,
     task_id: str,

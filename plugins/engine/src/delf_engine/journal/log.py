@@ -114,7 +114,7 @@ class TaskLog:
         self._accepts_only_outcomes = False
         # True after aclose() or the task's last event: no event is recorded any more.
         self._is_ended = False
-        self.lost: UnrecordedEventError | None = None
+        self.write_failure: UnrecordedEventError | None = None
         """The error of the first required event that the journal did not store, if any.
 
         Further events are not recorded then, and the task has to stop.
@@ -123,7 +123,7 @@ class TaskLog:
         # no limit. Set by limit_waits().
         self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
-        self.prompted: dict[str, tuple[Message, ...]] = {}
+        self.last_prompts: dict[str, tuple[Message, ...]] = {}
         """By purpose, the messages of the latest model request for that purpose.
 
         The event of the next request records only messages that differ from these.
@@ -175,8 +175,8 @@ class TaskLog:
         """
         if self._is_ended or (self._accepts_only_outcomes and not is_outcome):
             raise self._ended_error(kind)
-        if self.lost is not None and not issubclass(kind, _NOT_REQUIRED):
-            raise self.lost
+        if self.write_failure is not None and not issubclass(kind, _NOT_REQUIRED):
+            raise self.write_failure
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, unredacted_fields)
         # Record copies of the fields, because the caller may change its objects later. A thread
@@ -230,8 +230,9 @@ class TaskLog:
             reason = (
                 failure.message if isinstance(failure, DelfError) else describe_exception(failure)
             )
-            self.lost = UnrecordedEventError(f"the journal did not store {kind.__name__}: {reason}")
-            raise self.lost from failure
+            message = f"the journal did not store {kind.__name__}: {reason}"
+            self.write_failure = UnrecordedEventError(message)
+            raise self.write_failure from failure
 
     @asynccontextmanager
     async def step(self, name: str, attempt: int = 1) -> AsyncGenerator[None]:

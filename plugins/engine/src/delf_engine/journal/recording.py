@@ -359,14 +359,14 @@ class Recording:
             recorded_call.repeat_decision = None
             return
         previous_request = recorded_call.request
-        previous_answer = recorded_call.decision
+        previous_decision = recorded_call.decision
         if (
             previous_request is not None
-            and previous_answer is not None
-            and previous_answer.decision == "edited"
+            and previous_decision is not None
+            and previous_decision.decision == "edited"
         ):
             # The new request asks for approval of the edited call. Keep the edit.
-            recorded_call.edits.append((previous_request, previous_answer))
+            recorded_call.edits.append((previous_request, previous_decision))
         recorded_call.request = event
         recorded_call.decision = None
 

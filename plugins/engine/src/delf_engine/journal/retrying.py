@@ -40,10 +40,10 @@ def seconds_until_retry(
         first_pause: The seconds until the first retry; each further pause is twice as long, up to
             an hour.
     """
-    attempts = sum(isinstance(event, ev.TaskPostponed) for event in events)
+    earlier_retries = sum(isinstance(event, ev.TaskPostponed) for event in events)
     # If a script fails at a call, its error has the service's error as its cause.
     is_temporary = _is_temporary(error) or _is_temporary(error.__cause__)
-    if attempts >= max_retries or not is_temporary:
+    if earlier_retries >= max_retries or not is_temporary:
         return None
     # The call may have been made: a person has to say whether to make it again.
     if _has_unknown_write(events) or isinstance(error, UnrecordedCallError):
@@ -54,7 +54,7 @@ def seconds_until_retry(
         repeats_read = _index_of_failed_read(events) is not None
         if not repeats_read:
             return None
-    doublings = min(attempts, _MAX_DOUBLINGS)
+    doublings = min(earlier_retries, _MAX_DOUBLINGS)
     return min(first_pause * 2.0**doublings, _MAX_PAUSE_SECONDS)
 
 

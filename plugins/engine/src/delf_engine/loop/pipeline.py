@@ -126,8 +126,8 @@ class TaskPipeline:
             work = asyncio.ensure_future(convert_exits_to_errors(self._work))
             work.add_done_callback(_retrieve_exception)
             await self._run.clock.wait(work)
-            if isinstance(self._host.stopped, SandboxDied):
-                leaving = self._leave_for_restart(self._host.stopped)
+            if isinstance(self._host.interruption, SandboxDied):
+                leaving = self._leave_for_restart(self._host.interruption)
                 return await await_despite_cancellation(leaving)
             result = await self._result(work)
             if isinstance(result, str) and self._run.config.learn:
@@ -276,7 +276,7 @@ class TaskPipeline:
         if not work.done():
             return await self._time_out(work)
         # A strategy may have caught the first two errors, and failed with another one later.
-        failure = host.stopped or self._log.lost or work.exception()
+        failure = host.interruption or self._log.write_failure or work.exception()
         is_of_journal = isinstance(failure, JournalFailedError | JournalUnavailableError)
         if is_of_journal and failure.is_outage:
             # The task itself has not failed: the journal could not be read, for example for the
@@ -336,8 +336,8 @@ class TaskPipeline:
 
     def _failed_model_or_function(self, error: BaseException) -> str:
         """Return the name of the model or the function in which an error happened."""
-        if self._run.models.unexpected is not None:
-            model_error, model_name = self._run.models.unexpected
+        if self._run.models.unexpected_failure is not None:
+            model_error, model_name = self._run.models.unexpected_failure
             if model_error is error:
                 return model_name
         return _failed_function(error)

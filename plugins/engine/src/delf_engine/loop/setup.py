@@ -56,10 +56,10 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
 
 
 async def _run_setup(connection: SupportsSetup, ask: SetupAsk) -> bool:
-    """Call ``setup`` within this coroutine, so that all of ``setup`` runs in this context.
+    """Call ``setup`` inside a coroutine, so that all of ``setup`` runs in the coroutine's context.
 
-    ``setup`` may be a plain function that returns an awaitable. Outside of this coroutine, the
-    function itself would run in the caller's context, and only the awaitable in this one.
+    ``setup`` may be a plain function that returns an awaitable. If the caller itself called this
+    function, only the awaitable would run in the coroutine's context.
     """
     return await connection.setup(ask)
 

@@ -93,7 +93,7 @@ class ModelClient:
     _unavailable_until: dict[_Account, float] = field(
         default_factory=dict[_Account, float], init=False
     )
-    unexpected: tuple[Exception, str] | None = field(default=None, init=False)
+    unexpected_failure: tuple[Exception, str] | None = field(default=None, init=False)
     """The latest model failure that is not a ``DelfError``, with the model's name."""
 
     async def ask(
@@ -337,7 +337,7 @@ class ModelClient:
             return cut_reply
         except Exception as error:
             name = self.pool.name_of(config)
-            self.unexpected = error, name
+            self.unexpected_failure = error, name
             error.add_note(name)  # the traceback does not name the model
             raise
         reply = self.redactor.redact_value(reply)
@@ -395,8 +395,8 @@ class ModelClient:
         prompt = None
         if self.keep_prompts:
             # Only new messages are stored: else each turn would store the conversation again.
-            before = self.log.prompted.get(request.purpose, ())
-            self.log.prompted[request.purpose] = request.messages
+            before = self.log.last_prompts.get(request.purpose, ())
+            self.log.last_prompts[request.purpose] = request.messages
             size = sum(len(message.text) for message in request.messages)
             if size <= _MAX_INLINE_BYTES:
                 shared_count, prompt = pack(request.messages, before)
