@@ -426,9 +426,9 @@ def _require_waiting(record: RequestRecord) -> None:
     raise _not_pending_error(request_id, f"its task is over ({task.state})")
 
 
-def _not_pending_error(request_id: str, became: str) -> UnknownRequestError:
+def _not_pending_error(request_id: str, reason: str) -> UnknownRequestError:
     return UnknownRequestError(
-        f"the request {request_id!r} is not pending any more: {became}",
+        f"the request {request_id!r} is not pending any more: {reason}",
         hint="an answer that comes late has no effect",
     )
 

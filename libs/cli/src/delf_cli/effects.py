@@ -94,7 +94,7 @@ class _YamlLimit:
     def __init__(self) -> None:
         self._remaining_bytes = _MAX_YAML_BYTES
 
-    def is_exceeded_by(self, path: Path) -> bool:
+    def add(self, path: Path) -> bool:
         """Add a file's size to those of earlier files; return True if the sum exceeds the limit."""
         if is_file(path):
             self._remaining_bytes -= path.stat().st_size
@@ -130,12 +130,12 @@ def _effects_by_type(
     elif suffix in (".json", ".toml"):
         yield from _file_effects(name, path, folder, exceeds_yaml_limit=False)
     elif suffix in (".yaml", ".yml"):
-        is_exceeded = yaml_limit.is_exceeded_by(path)
+        is_exceeded = yaml_limit.add(path)
         yield from _file_effects(name, path, folder, exceeds_yaml_limit=is_exceeded)
     elif _has_front_matter(path, folder.root):
         # The file describes a worker: a program with settings in YAML.
         yield Effect(kind="run", what=name, where=name)
-        is_exceeded = yaml_limit.is_exceeded_by(path)
+        is_exceeded = yaml_limit.add(path)
         yield from _file_effects(name, path, folder, exceeds_yaml_limit=is_exceeded)
     elif name not in folder.named_files:  # no setting names the file
         yield Effect(kind="set", what=name, where=name)

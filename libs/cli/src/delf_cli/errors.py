@@ -185,7 +185,11 @@ def say(label: str, message: str) -> None:
         head_width = len(f"{label}: ")
     text = visible(message).rstrip("\n")
     text = head + streams.wrap_text(text, indent=INDENT, head=head_width, stream=sys.stderr)
-    # While rich shows a live status, sys.stderr is rich's stream, which writes above the status;
-    # with err=True alone, click would write to the terminal itself. Without a colour choice, click
-    # would read the choice from a context that may not exist yet.
-    click.echo(text, file=sys.stderr, color=colours.explicit_choice())
+    click.echo(
+        text,
+        # While rich shows a live status, sys.stderr is rich's stream, which writes above the
+        # status. With err=True, click would write to the terminal itself.
+        file=sys.stderr,
+        # By default, click looks up the choice in a context, which may not exist yet.
+        color=colours.explicit_choice(),
+    )

@@ -35,8 +35,7 @@ def run_until_done(
 
     The first signal cancels the coroutine and lets it clean up, so that no sandbox is left when
     this function returns. A second signal ends the process at once, together with its sandboxes,
-    even if code of a plugin blocks the event loop. Nobody waits for work that ignores its
-    cancellation.
+    even if code of a plugin blocks the event loop. Work that ignores its cancellation is abandoned.
 
     Ctrl-C stops the task. Other signals come from a closed terminal or a shutdown; with a durable
     journal the task then stays resumable.
@@ -65,7 +64,7 @@ def run_until_done(
         stop.close()  # after _close(), during which a signal is still written to the pipe
 
 
-def _keep_terminal_mode() -> Callable[[], None]:
+def _make_terminal_restorer() -> Callable[[], None]:
     """Return a function that restores the present mode of the terminal on standard input."""
     try:
         import termios
@@ -124,7 +123,7 @@ class _Stop:
         self.signal_number: int | None = None
         self._signal_count = 0  # including signals that the event loop has not handled yet
         self._task: asyncio.Task[Any] | None = None  # the task to cancel
-        self._restore_terminal = _keep_terminal_mode()
+        self._restore_terminal = _make_terminal_restorer()
         # A signal handler may interrupt code that holds a lock. The handler therefore starts no
         # thread and takes no lock, but writes to this pipe, from which a thread reads.
         self._pipe_reader, self._pipe_writer = os.pipe()
@@ -149,7 +148,7 @@ class _Stop:
             self._add_counting_handler(number)
 
     def _add_counting_handler(self, number: int) -> None:
-        # asyncio has installed a handler that does nothing, and that can be replaced: asyncio
+        # Replace the handler that asyncio has installed. The handler does nothing, because asyncio
         # receives signals through a file descriptor.
         signal.signal(number, self._count_signal)
         # signal.signal() makes the signal interrupt system calls. Undo this, as asyncio does.

@@ -75,11 +75,9 @@ class LazyGroup(BareGroup):
         plugin_summaries = {self._own_name(spec): spec.summary for spec in specs}
         own_summaries = {name: item.get_short_help_str(200) for name, item in self.commands.items()}
         lazy_summaries = {name: summary for name, (_, summary) in self._lazy_commands.items()}
-        return {
-            name: line
-            for name, line in {**plugin_summaries, **lazy_summaries, **own_summaries}.items()
-            if name  # empty for a command of another group
-        }
+        summaries = {**plugin_summaries, **lazy_summaries, **own_summaries}
+        summaries.pop("", None)  # _own_name() of the commands of other groups
+        return summaries
 
     def _own_name(self, spec: CommandSpec) -> str:
         """Return a plugin command's name within this group; empty for another group's command."""

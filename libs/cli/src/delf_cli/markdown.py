@@ -61,8 +61,9 @@ def _rows_as_blocks(heads: list[Text], rows: list[list[Text]]) -> Iterator[Text]
         if number > 0:
             yield Text("")  # an empty line between two blocks
         for heading, cell in zip(heads, row, strict=True):
-            name = Text(f"{heading.plain.strip()}: " if heading.plain.strip() else "", style="bold")
-            yield Text.assemble(name, cell)
+            name = heading.plain.strip()
+            label = Text(f"{name}: " if name else "", style="bold")
+            yield Text.assemble(label, cell)
 
 
 class _CodeBlock(CodeBlock):

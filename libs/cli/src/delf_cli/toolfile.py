@@ -122,13 +122,11 @@ def _make_importable(folder: Path, reader: Read | None) -> None:
     With ``reader``, only verified source text is imported from the folder.
     """
     entry = str(folder)
-    if entry in sys.path:
-        # A folder that the user put on the path keeps Python's finder.
-        was_added_by_delf = isinstance(sys.path_importer_cache.get(entry), _VerifiedSources)
-    else:
+    if entry not in sys.path:
         sys.path.insert(0, entry)
-        was_added_by_delf = True
-    if reader is not None and was_added_by_delf:
+    elif not isinstance(sys.path_importer_cache.get(entry), _VerifiedSources):
+        return  # the user put the folder on the path, so it keeps Python's finder
+    if reader is not None:
         sys.path_importer_cache[entry] = cast("Any", _VerifiedSources(folder, reader))
 
 
