@@ -176,7 +176,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
 
         state.discover().spec(ConnectionSpec, value)  # raises for an unknown type
     file = _write_setting(project, (section, *path), value_to_write)
-    overriding = _overriding(state, file, path) if section == "agent" else None
+    overriding = _overriding_origin(state, file, path) if section == "agent" else None
     full_key = ".".join((section, *path))
     text = f"{file}: {full_key} is set"
     if overriding is not None:
@@ -219,7 +219,7 @@ def _write_setting(project: Project, path: Sequence[str], value: Any) -> Path:
     return file
 
 
-def _overriding(state: State, file: Path, path: tuple[str, ...]) -> str | None:
+def _overriding_origin(state: State, file: Path, path: tuple[str, ...]) -> str | None:
     """Return the origin of an agent's setting if another value overrides the file's value.
 
     The origin is, for example, the name of an environment variable. Return None if the file's value

@@ -30,7 +30,7 @@ from delf_console.soundness import (
     licence_warnings,
     unsupported_features,
 )
-from delf_console.sources import sources
+from delf_console.sources import Item, sources
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -147,19 +147,8 @@ def install(
     uses_index = any(item.origin.startswith("from the index") for item in items)
     hint = _NOT_ON_INDEX_HINT if uses_index else None
     installer.run(command, doing, constraints=constraints, redact=state.redact, hint=hint)
-    invalidate_caches()
-    if any(item.argument.startswith("--editable") for item in items):
-        for folder in getsitepackages():
-            addsitedir(folder)  # Python reads path files only at its start
-    packages = {item.name for item in items}
-    # Show also the plugins that were installed because a named package requires them.
-    shown_names = {
-        record.name
-        for record in state.discover().records()
-        if record.distribution in packages or record.name not in names_before
-    }
-    # Without names, _check_plugins() would check all plugins.
-    checked = list(_check_plugins(state, shown_names, release=False)) if shown_names else []
+    _make_importable(items)
+    checked = _check_installed(state, items, names_before)
     if as_json:
         installed = [{"name": item.name, "origin": item.origin} for item in items]
         data = _InstalledRow(installed=installed, plugins=list(map(asdict, checked)))
@@ -167,6 +156,35 @@ def install(
     else:
         _print_results(checked)
     ctx.exit(0 if all(result.ok for result in checked) else 1)
+
+
+def _make_importable(items: Sequence[Item]) -> None:
+    """Let this process import packages that were installed after its start."""
+    invalidate_caches()
+    if any(item.argument.startswith("--editable") for item in items):
+        for folder in getsitepackages():
+            addsitedir(folder)  # Python reads path files only at its start
+
+
+def _check_installed(
+    state: State, items: Sequence[Item], names_before: Collection[str]
+) -> list[CheckResult]:
+    """Check the plugins of the packages, and the plugins that were installed because of them.
+
+    Args:
+        state: The state of the command.
+        items: The installed packages.
+        names_before: The plugins that were there before.
+    """
+    packages = {item.name for item in items}
+    names = {
+        record.name
+        for record in state.discover().records()
+        if record.distribution in packages or record.name not in names_before
+    }
+    if not names:  # without names, _check_plugins() would check all plugins
+        return []
+    return list(_check_plugins(state, names, release=False))
 
 
 @click.command("uninstall")
