@@ -88,8 +88,8 @@ class People:
         return next((person for person in await self._everybody() if person.name == name), None)
 
     async def sees(self, person: Person, user: str | None) -> bool:
-        """Return whether a person may see the tasks of a user, who is None for the local user."""
-        active = [one for one in await self._everybody() if one.revoked_at is None]
+        """Return whether a person may see a user's tasks; ``user`` is None for the local user."""
+        active = [each for each in await self._everybody() if each.revoked_at is None]
         return sees(person, active, user)
 
     async def decider(self, client: Any, user: Mapping[str, Any]) -> Decider:

@@ -135,7 +135,8 @@ class Answer:
 
     def _tool_call(self, index: int) -> ToolCall:
         # The fields of the message, outside of its calls, are sent back with the first call.
-        return self._calls[index].to_tool_call({} if index else self.fields_to_send_back)
+        message_fields = self.fields_to_send_back if index == 0 else {}
+        return self._calls[index].to_tool_call(message_fields)
 
     @property
     def has_no_text_or_call(self) -> bool:

@@ -182,11 +182,11 @@ def _indicated_index(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
 
 def _calls_in(message: Any) -> list[Any]:
     """Return the calls of a message, also in the old format with a single ``function_call``."""
-    fields_of_message = fields(message)
-    single_call = fields_of_message.get("function_call")
-    return items(fields_of_message.get("tool_calls")) or (
-        [{"function": single_call}] if fields(single_call) else []
-    )
+    calls = items(fields(message).get("tool_calls"))
+    single_call = fields(fields(message).get("function_call"))
+    if single_call and not calls:
+        return [{"function": single_call}]
+    return calls
 
 
 def _fields_to_send_back(call: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 from delf_web.document import lxml_html
@@ -133,7 +133,7 @@ def _date_of_element(element: Any) -> str | None:
     # The search reads the element as a page of its own, without the text that follows it.
     copied = copy.deepcopy(element)
     copied.tail = None
-    return _find_date(body=copied)
+    return _find_date("body", copied)
 
 
 def _parse_date(text: str) -> str | None:
@@ -149,7 +149,7 @@ def _parse_date(text: str) -> str | None:
     meta: Any = lxml_html().Element("meta")
     meta.set("property", "article:published_time")
     meta.set("content", "".join(c for c in text if c.isprintable()))
-    return _find_date(head=meta)
+    return _find_date("head", meta)
 
 
 def _is_ambiguous(text: str) -> bool:
@@ -163,16 +163,16 @@ def _is_ambiguous(text: str) -> bool:
     return can_both_be_month and first != second
 
 
-def _find_date(**parts: Any) -> str | None:
+def _find_date(parent_tag: Literal["head", "body"], element: Any) -> str | None:
     """Put an HTML element into an empty page, and return the date that htmldate finds in the page.
 
     Args:
-        parts: ``head`` or ``body``, the element that is put there.
+        parent_tag: The part of the page into which the element is put.
+        element: The element.
     """
     from htmldate import find_date
 
     page: Any = lxml_html().document_fromstring("<html><head></head><body></body></html>")
-    for parent_tag, element in parts.items():
-        page.find(parent_tag).append(element)
+    page.find(parent_tag).append(element)
     date = find_date(page, extensive_search=False, original_date=True)
     return str(date) if date else None
