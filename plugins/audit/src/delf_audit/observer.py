@@ -74,12 +74,11 @@ class AuditObserver:
         if fields is None:
             return
         record = {"at": _time(event.at), "task": event.task_id, **fields}
-        is_first_of_read = fields.get("effect") == "read"
-        is_last_of_read = fields["what"] == "read"
-        # A sync to disk is slow. Records of reads go without it: a crash may lose them, but a read
-        # changes nothing.
-        is_durable = not (is_first_of_read or is_last_of_read)
-        await asyncio.to_thread(self._trail.append, record, durable=is_durable)
+        # The record of a call's start has the effect. The record of a read call's end is a "read".
+        is_of_read_call = fields.get("effect") == "read" or fields["what"] == "read"
+        # Waiting for the disk is slow. A crash may lose the records of a read call, which changes
+        # nothing.
+        await asyncio.to_thread(self._trail.append, record, durable=not is_of_read_call)
 
     async def observe_person(self, change: PersonChange) -> None:
         """Write a record for a change of a person's rights or keys."""

@@ -92,15 +92,14 @@ def demo(
     is_temporary = make is None and keep is None
     with _shop_folder(make or keep) as folder:
         tables, rows = make_shop(folder / "shop.db")
-        shop = f"A small tea shop: {tables} tables, {rows:,} rows of SQLite"
-        text = shop_config(model, folder)
+        config = shop_config(model, folder)
         if web or is_temporary:
             # A journal of its own keeps the demo's tasks out of the user's list of tasks, and the
             # user's tasks off the page.
-            text += _journal_section(folder)
-        config_options = _write_config(folder, text, is_temporary=is_temporary)
+            config += _journal_section(folder)
+        config_options = _write_config(folder, config, is_temporary=is_temporary)
         place = "" if is_temporary else f" in {_relative_path(folder)}"
-        echo(f"{shop}{place}.")
+        echo(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite{place}.")
         if make is not None:
             echo(f"\nNext:\n  cd {shlex.quote(_relative_path(folder))}")
             echo(f'  delf run "{SHORT_QUESTION}"')
@@ -116,7 +115,8 @@ def demo(
                 echo(
                     "\nNobody could be asked here: delf demo --approve all says yes to the change."
                 )
-            for line in _next_steps(folder if keep is not None else None, model):
+            kept_folder = None if is_temporary else folder
+            for line in _next_steps(kept_folder, model):
                 echo(line)
     ctx.exit(status)
 

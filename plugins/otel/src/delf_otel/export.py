@@ -105,7 +105,7 @@ class Export:
     def close(self, seconds: float) -> None:
         """Flush queued spans and metrics, and stop OpenTelemetry's threads.
 
-        OpenTelemetry may take longer than the given seconds. Return then, even if spans are left.
+        Return after the given seconds at the latest, even if OpenTelemetry has not sent all spans.
         """
         # A daemon thread does not block the end of the process.
         closing = threading.Thread(target=self._close, daemon=True, name="delf-otel-close")
