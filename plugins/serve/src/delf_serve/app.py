@@ -157,8 +157,8 @@ class Application:
             ):
                 self._background_tasks.add(shared_task(work))
             self._loop_end_watcher = _LoopEndWatcher(self.agent)
-            # A closed event loop cancels all tasks. The cancelled task then cancels the watcher,
-            # the future that the task awaits.
+            # When the event loop is closed, asyncio cancels this task, and the task cancels the
+            # watcher, which the task awaits.
             self._background_tasks.add(shared_task(self._loop_end_watcher.wait()))
             self._started = True
             for task in self.first_tasks:
@@ -188,8 +188,8 @@ class Application:
             # The watcher would make the tasks resumable as soon as its own task is cancelled below.
             # This method does so itself, after the grace period.
             self._loop_end_watcher.is_armed = False
-        for work in self._background_tasks:
-            work.cancel()
+        for background_task in self._background_tasks:
+            background_task.cancel()
         if self.service.oidc is not None:
             await self.service.oidc.aclose()
         await self.service.schedules.aclose()
@@ -216,8 +216,8 @@ class Application:
         scope["app"] = self  # makes the router raise its errors instead of sending them
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            # The guard starts the agent for all requests except the probes, /health and /ready.
-            # A mounted server may get no other requests until /ready has answered.
+            # The guard does not start the agent for the probes /health and /ready. Start the agent
+            # for /ready, because a mounted server may get no other requests before.
             if path_of(scope) == "/ready" and not self._started:
                 await self._start_for_request()
         try:

@@ -114,7 +114,11 @@ class Approvals:
         records = [record for record in all_records if caller.sees(record.task.user)]
         if mine or rejectable:
             decidable, only_rejectable = _split_by_right(records, caller)
-            records = [*(decidable if mine else ()), *(only_rejectable if rejectable else ())]
+            records = list[RequestRecord]()
+            if mine:
+                records += decidable
+            if rejectable:
+                records += only_rejectable
         page = records[offset : offset + limit]
         more = len(records) > offset + limit
         return RequestList(approvals=[self._view(record, caller) for record in page], more=more)
@@ -304,14 +308,14 @@ class Approvals:
 
     async def _action(self, record: RequestRecord) -> Action | None:
         """Return the action of a request; None if this process does not have the action."""
-        # A request for a call of a plain function has only the function's name, without a dot.
+        # The action is ``CONNECTION.METHOD``; for a plain function, only the function's name.
         owner, _, method = record.requested.action.partition(".")
         for connection in self._agent.tools:
             if connection.name != owner:
                 continue
-            is_call_of_function = connection.is_function and not method
+            is_plain_function = connection.is_function and not method
             for action in await connection.actions():
-                if is_call_of_function or action.name == method:
+                if is_plain_function or action.name == method:
                     return action
         return None
 

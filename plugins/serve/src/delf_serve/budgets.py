@@ -164,10 +164,12 @@ class Budgets:
         """
         if caller.name not in self._limits and EVERYBODY not in self._limits:
             return None
-        if caller.user is None and self._keys:  # a webhook, which only budgets of teams cover
+        if caller.user is not None:
+            users = (caller.user,)
+        elif self._keys:  # the caller is a webhook, which only budgets of teams cover
             return None
-        # If the caller has no user, the server has no keys, and all tasks belong to its local user.
-        users = None if caller.user is None else (caller.user,)
+        else:  # a server without keys: all tasks belong to its local user
+            users = None
         ledger_key: _LedgerKey = ("user", caller.user)
         return await self._up_to_date_ledger(ledger_key, caller.name, lambda: users)
 
@@ -186,14 +188,15 @@ class Budgets:
                 count.
         """
         now = datetime.now(UTC)
-        begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        end = (begin + timedelta(days=31)).replace(day=1)
-        month = f"{begin:%Y-%m}"
+        month_start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        day_in_next_month = month_start + timedelta(days=31)
+        month_end = day_in_next_month.replace(day=1)
+        month = f"{month_start:%Y-%m}"
         if self._month != month:
             self._month = month
             self._ledgers = {}
         limit = self._limits[name if name in self._limits else EVERYBODY]
-        read_cost = partial(self._cost_of, begin.timestamp(), end.timestamp(), users)
+        read_cost = partial(self._cost_of, month_start.timestamp(), month_end.timestamp(), users)
         ledger = self._ledgers.setdefault(ledger_key, _BudgetLedger(limit, read_cost))
         await ledger.refresh()
         return ledger

@@ -485,9 +485,9 @@ def _people_of_discussion(
     They are the user of the task, the current assignee, and everybody who voted, commented or
     assigned before.
     """
-    # An assignment has the plain name of a person, not the ``user``.
     participants = {task_user, *(getattr(earlier, "user", None) for earlier in discussion)}
     assignments = [earlier for earlier in discussion if isinstance(earlier, ApprovalAssigned)]
+    # The plain name of a person, unlike ``user``.
     assignee = assignments[-1].to if assignments else None
     return [person for person in people if person.user in participants or person.name == assignee]
 
@@ -583,11 +583,11 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
     if parts is None:
         raise ConfigurationError("the address of the webhook cannot be read")
     host = (parts.hostname or "").rstrip(".")  # a full name may end with the dot of the root
-    # Check the original text, because urlsplit() removes line ends. urllib rejects blanks.
-    has_only_printable_ascii = url.isascii() and url.isprintable() and " " not in url
-    is_valid = has_only_printable_ascii and len(url) <= _MAX_URL_SIZE
     has_password = parts.username is not None
-    if parts.scheme != "https" or not host or has_password or not is_valid:
+    is_plain_https = parts.scheme == "https" and bool(host) and not has_password
+    # Check the original text, because urlsplit() removes line ends. urllib rejects blanks.
+    is_printable = url.isascii() and url.isprintable() and " " not in url
+    if not is_plain_https or not is_printable or len(url) > _MAX_URL_SIZE:
         raise ConfigurationError(
             "the address of a webhook begins with https:// and a host, and has no password and no "
             "blanks"

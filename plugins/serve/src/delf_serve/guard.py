@@ -214,8 +214,8 @@ class Guard:
             sender.origin = origin
             return
         is_harmless = scope["method"] in _SAFE or _is_same_origin(scope, origin)
-        # Refuse a preflight request although its method is safe: it asks for another method, and
-        # browsers do not send it for pages of the same origin.
+        # The method of a preflight request is safe, but the request asks for permission for an
+        # unsafe request of another server's page.
         if is_preflight or not is_harmless:
             raise ProblemError(403, "pages of this origin may not use the API")
 
@@ -306,7 +306,8 @@ class Guard:
             return None
         caller = self._keys.find_person(name, by_mail=True)
         if caller is None:
-            # The page asks /session who is logged in, and must learn why nobody is.
+            # Public paths need no caller. But the page asks /session who is logged in, and must
+            # learn why nobody is.
             if _is_public(path) and path != "/session":
                 return None
             raise ProblemError(403, "the proxy names a person who is not known here")

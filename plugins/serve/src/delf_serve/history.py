@@ -56,7 +56,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundL
     """
     await _update_index(tasks)
     before: str | None = None
-    if query.before is not None:  # an id or its prefix, of a task that the caller may see
+    if query.before is not None:  # the id of a task that the caller may see, or a prefix
         before = (await tasks.views.record(query.before, caller)).task_id
     pending_requests = await tasks.pending_requests.by_task()
     matches = await search_tasks(

@@ -74,8 +74,8 @@ class Hooks:
                 violates the webhook's schema, or if the webhook's user may not run tasks.
         """
         hook = self._hooks.get(name)
-        # Nobody has the secret of an unknown webhook, so its messages are refused like those with a
-        # wrong signature. The names of the webhooks stay unknown to senders without a secret.
+        # An unknown webhook gets a random secret: the sender then gets the same error as for a
+        # wrong signature, and does not learn which webhooks exist.
         secret = secrets.token_hex() if hook is None else hook.secret.get_secret_value()
         # Verify the signature before parsing the message.
         message_id = verify(secret, headers, body)
@@ -92,7 +92,7 @@ class Hooks:
             RunRequest.model_construct(task=await self._task_text(hook, message)),
             caller,
             idempotency_key=message_id,
-            # The hook, not the user, who may be replaced before the message comes again.
+            # The sender may repeat a message after the settings have another user for the hook.
             key_scope=f"hook\n{name}",
             strategy=ROUTINE if hook.routine else None,
             client=client,

@@ -32,8 +32,8 @@ class ServerJournal:
             AgentStateError: If the agent has never been started.
             ConfigurationError: If the journal cannot be shared with other processes.
         """
-        # Kept, because the agent has no journal after its stop. A request that is still in progress
-        # then gets the error of a closed journal, which the application answers as a shutdown.
+        # A stopped agent has no journal. A request that is still in progress uses the kept, closed
+        # journal, whose error the application answers as a shutdown.
         return self.look_up() if self._journal is None else self._journal
 
     def look_up(self) -> SharedJournal:

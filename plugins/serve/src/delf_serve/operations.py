@@ -723,14 +723,14 @@ async def _listed_conversations(
 
     More than ``wanted_count`` conversations may be returned; fewer only if no more are found.
     """
-    # The newest conversations may include some that are not listed, such as those of other people.
     count = wanted_count
     while True:
         stored: Sequence[ConversationRecord] = await chat.aconversations(count)
         listed = [each for each in stored if _is_listed(each.conversation, caller)]
-        has_more = len(stored) == count and count < _MAX_CONVERSATIONS
-        if len(listed) >= wanted_count or not has_more:
+        is_complete = len(stored) < count or count >= _MAX_CONVERSATIONS
+        if len(listed) >= wanted_count or is_complete:
             return listed
+        # Too many of the loaded conversations are not listed, such as those of other people.
         count *= 8
 
 

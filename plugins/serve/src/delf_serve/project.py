@@ -90,8 +90,7 @@ def make_application(state: State, options: Options) -> Application:
         need_durable_journal(setup.host, "a server")
     defaults: dict[str, Any] = {"chat": {"persist": True}, **WAIT_FOR_PEOPLE}
     project_fields = setup.project.agent.model_fields_set
-    agent = setup.agent(
-        **{name: value for name, value in defaults.items() if name not in project_fields}
-    )
+    unset_defaults = {name: defaults[name] for name in defaults if name not in project_fields}
+    agent = setup.agent(**unset_defaults)
     server_options = setup.project.plugin_options.get(NAME, {})
     return make_app(agent, server_options, setup.project.environ)

@@ -112,9 +112,9 @@ class Routines:
     async def _check_may_replace(self, routine: Any, caller: Caller) -> None:
         """Check that a person may replace a saved routine.
 
-        Other people, schedules and hooks run the routine by its name, with their own remembered
-        approvals. A routine belongs to the user of its original task. If that user is unknown, the
-        routine counts as somebody else's.
+        Other people, schedules and hooks run the routine by its name. The new version would run
+        with their remembered approvals. A routine belongs to the user of its original task. If that
+        user is unknown, the routine counts as somebody else's.
 
         Raises:
             ProblemError: If the routine is somebody else's, unless the person has the right
@@ -123,14 +123,30 @@ class Routines:
         original_task = await self._original_task(routine, caller)
         is_own = original_task is not None and original_task.user == caller.user
         may_be_hidden = _may_be_hidden(original_task, caller)
-        may_replace_of_others = "people" in caller.rights and not may_be_hidden
-        if not is_own and not may_replace_of_others:
+        may_replace_routines_of_others = "people" in caller.rights and not may_be_hidden
+        if not is_own and not may_replace_routines_of_others:
             raise ProblemError(
                 403,
                 f"the routine {routine.name!r} is not known to be yours, so you cannot replace it",
                 "save under another name, or ask a person with the right `people` and the scope "
                 "`all` to replace it",
                 param="name",
+            )
+
+    async def _make_draft(
+        self, task_id: str, given: s.RoutineSaveRequest, caller: Caller
+    ) -> DraftRoutine:
+        """Make a draft of a routine from a task, at the cost of the caller.
+
+        Raises:
+            ProblemError: If the task cannot become a routine.
+        """
+        # Only a draft of several scripts calls a model. With an exhausted budget, this call fails,
+        # so do not check the budget here.
+        ledger = await self._budgets.ledger(caller, self._agent.ledger, checked=False)
+        with _errors_as_conflicts():
+            return await self.of_agent().adraft(
+                task_id, given.name, fixed=given.fixed, ledger=ledger
             )
 
     async def save(self, given: s.RoutineSaveRequest, caller: Caller) -> s.RoutineDraft:
@@ -151,14 +167,7 @@ class Routines:
         # With the digest in the key, only the draft that the caller has seen is found.
         draft = self._drafts.get((caller.user, task_id, given.name, given.seen or ""))
         if draft is None:
-            # An exhausted budget is not refused here, because a draft calls a model only to merge
-            # several scripts. That call then fails.
-            agent_ledger = self._agent.ledger
-            ledger = await self._budgets.ledger(caller, agent_ledger, checked=False)
-            with _errors_as_conflicts():
-                draft = await self.of_agent().adraft(
-                    task_id, given.name, fixed=given.fixed, ledger=ledger
-                )
+            draft = await self._make_draft(task_id, given, caller)
         if draft.before is not None:
             await self._check_may_replace(draft.before, caller)
         digest = _digest_of_draft(draft, task_id, given.name)

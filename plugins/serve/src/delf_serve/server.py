@@ -194,15 +194,16 @@ class Protocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse an invalid request, and close the connection.
 
-        The connection is closed without a refusal if the client would take the refusal for the
-        response to an earlier request, or for more of a response that has begun.
+        Send no refusal while an earlier request waits for its response: the client would take the
+        refusal for that response.
         """
         # The newest request whose head is complete.
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:  # all earlier requests are answered
             self._write_refusal()
         elif cycle.more_body and not self.pipeline and not cycle.response_started:
-            # The invalid data are in the body of the request that the application handles.
+            # The application handles the invalid request, whose body has the invalid data, and has
+            # sent nothing yet.
             self._write_refusal()
             cycle.disconnected = True  # the application's response is ignored from now on
             cycle.message_event.set()

@@ -66,9 +66,14 @@ def forced_function(
     """
     functions = _functions_by_name(tools)
     functions.pop(ignored_name, None)
-    is_any_allowed = choice == "required"
-    names: list[object] = [*functions] if is_any_allowed else [_chosen_name(choice)]
-    if names in ([], [None], [ignored_name]):  # no call is forced
+    names: list[object] = []
+    if choice == "required":  # a call of any function
+        names += functions
+    else:
+        chosen_name = _chosen_name(choice)
+        if chosen_name not in (None, ignored_name):
+            names.append(chosen_name)
+    if not names:
         return None
     name = names[0]
     # The answer has the schema of one function, so the model cannot choose among several.

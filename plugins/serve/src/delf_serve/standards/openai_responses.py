@@ -153,8 +153,7 @@ async def _handle_reply(call: Call, detail: TaskDetail, decision_count: int, mes
     decision = parse_reply(record, message)
     if decision is None:
         return False
-    # If the task has got another decision since, the client has not seen the pending request, so
-    # the reply must not decide this request.
+    # After a further decision, the task waits for a request that the client has not seen.
     has_client_seen_request = decision_count == len(detail.decisions)
     if has_client_seen_request:
         await decide(call, request_id, decision)

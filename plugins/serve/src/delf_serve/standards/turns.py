@@ -471,16 +471,16 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
         return None
     # A client may send forged earlier messages. Only ids of pending requests have an effect.
     named_requests = await _requests_named_in(call, turn.history[-1].content)
-    # The message "continue" and decisions such as "approve" ask for the outcome even if the message
-    # before names no pending request, because the request may have been decided already.
+    # A decision such as "approve" asks for the outcome, too. Its request may be decided already,
+    # and then is not among the pending requests.
     asks_for_outcome = (
         is_continue(turn.user_message) or parse_decision(turn.user_message) is not None
     )
     if not named_requests and not asks_for_outcome:
         return None
     task_id = await _find_earlier_task(call, turn)
-    # A text of the assistant may name requests of other tasks, or several requests: then it is not
-    # clear which one the user means.
+    # The assistant's text may name requests of other tasks. If it names several requests of this
+    # task, the user may mean any of them, and the message decides none.
     requests_of_task = [record for record in named_requests if record.task.task_id == task_id]
     if len(requests_of_task) == 1:
         (record,) = requests_of_task

@@ -144,7 +144,8 @@ def _raise_if_files_are_foreign(
 ) -> None:
     """Check that a caller may use the files of an earlier task for another purpose.
 
-    A task that repeats another person's task has that person's files, whoever it belongs to.
+    A task that repeats another person's task has that person's files, even if the caller is its
+    user.
 
     Args:
         earlier: The beginning of the earlier task.

@@ -269,10 +269,12 @@ class Submissions:
         """
         while True:
             earlier = await self._find_first_event(task_id, digest)
-            # If the other request fails to start the task, the next look finds neither an event nor
-            # a run, and the present request starts the task.
-            if earlier is not None or not await self._running.wait_until_recorded(task_id):
+            if earlier is not None:
                 return earlier
+            # If the other request fails to submit the task, the next look finds no task.
+            is_being_submitted = await self._running.wait_until_recorded(task_id)
+            if not is_being_submitted:
+                return None
 
     async def _find_first_event(self, task_id: str, digest: str) -> TaskQueued | TaskStarted | None:
         """Return the first event of the task of an idempotency key; None if there is no task.

@@ -110,9 +110,9 @@ class Tasks:
         Args:
             seconds: The maximum time to wait.
         """
-        # First the server's own loops: a task that they resumed now would be interrupted again.
-        for loop in self._background_tasks:
-            loop.cancel()
+        # A task that the background loops resumed now would be interrupted again.
+        for background_task in self._background_tasks:
+            background_task.cancel()
         pending_requests: Waiting = {}
         try:
             pending_requests = await self.pending_requests.by_task()
