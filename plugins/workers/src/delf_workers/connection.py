@@ -296,7 +296,8 @@ class Workers(Connection[WorkersSettings]):
                 retry_count=definition.limits.retries,
                 rerun_count=definition.limits.reruns,
                 output=definition.result,
-                # The text is an argument of this call, or the fixed default: see ChildTask.trust.
+                # The text is an argument of this call or a fixed text, so the child task trusts it
+                # as much as the call's arguments.
                 trust="own",
             )
         finally:
@@ -390,8 +391,9 @@ def _check_maker_has(names: Sequence[str], tools: Mapping[str, Any]) -> None:
 def _strategy_of_worker(context: CallContext, trust: Trust) -> str | None:
     """Return the name of the strategy for a called worker's task; None for the caller's strategy.
 
-    A caller with the strategy ``worker`` only passes its task on to the called worker, whose task
-    gets the strategy of the project's configuration; ``codegen`` if that strategy is ``worker``.
+    A caller with the strategy ``worker`` only passes its task on, so the called worker gets the
+    strategy of the project's configuration. If that strategy is ``worker``, too, the called worker
+    gets ``codegen``.
 
     Args:
         context: The context of the call.
@@ -410,10 +412,8 @@ def _accept_input_data(
 ) -> dict[str, Any]:
     """Validate arguments of ``call``, and accept ``input_data`` as another name of ``task``."""
     if "input_data" in arguments and "task" not in arguments:
-        renamed: dict[str, Any] = {}
-        for name, value in arguments.items():
-            accepted_name = "task" if name == "input_data" else name
-            renamed[accepted_name] = value
+        renamed = dict(arguments)
+        renamed["task"] = renamed.pop("input_data")
         return validate(renamed)
     return validate(arguments)
 

@@ -191,12 +191,12 @@ class WorkerDefinition(_Part):
         used_model = caller_model if config is None else config
         return used_model.with_settings(server_side_tools=list(self.server_side_tools))
 
-    def check_model(self, model: str, names: Collection[str] = ()) -> None:
+    def check_model(self, model: str, spellings: Collection[str] = ()) -> None:
         """Check that a model is one of the worker's compatible models.
 
         Args:
             model: The model's name.
-            names: All spellings of the model's name, in lower case.
+            spellings: All spellings of the model's name, in lower case.
 
         Raises:
             ToolRefusedError: If the model is not compatible. The message has the patterns.
@@ -204,7 +204,7 @@ class WorkerDefinition(_Part):
         patterns = self.compatible_models
         if not patterns:
             return
-        for spelling in (model.lower(), *names):
+        for spelling in (model.lower(), *spellings):
             if any(fnmatchcase(spelling, pattern.lower()) for pattern in patterns):
                 return
         raise ToolRefusedError(

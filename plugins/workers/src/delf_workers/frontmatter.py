@@ -184,12 +184,12 @@ def _record_lines(
     elif isinstance(node, yaml.MappingNode):
         for key, item in node.value:
             key_line = key.start_mark.line + _FIRST_YAML_LINE
-            path_of_key = (*keys, str(key.value))
+            keys_of_item = (*keys, str(key.value))
             if not isinstance(key, yaml.ScalarNode):
                 raise ConfigurationError(f"{path}, line {key_line}: a key is not a word")
             # YAML would silently use the last value.
-            if path_of_key in lines:
-                name = ".".join(path_of_key)
+            if keys_of_item in lines:
+                name = ".".join(keys_of_item)
                 raise ConfigurationError(f"{path}, line {key_line}: {name} is there twice")
-            lines[path_of_key] = key_line
-            _record_lines(path, item, path_of_key, lines, visited)
+            lines[keys_of_item] = key_line
+            _record_lines(path, item, keys_of_item, lines, visited)
