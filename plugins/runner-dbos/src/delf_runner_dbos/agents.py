@@ -118,13 +118,13 @@ class Agents:
             # The project may have been moved here since the task was submitted.
             setup_here = {**task_setup, "folder": str(Path.cwd())}
             options = restore_options(state, options, setup_here)
-        agent_setup = Setup.of(state, options)
-        fields_in_project = agent_setup.project.agent.model_fields_set
+        session = Setup.of(state, options)
+        fields_in_project = session.project.agent.model_fields_set
         parameters = {
             name: value for name, value in self._defaults.items() if name not in fields_in_project
         }
         parameters.update(self._fixed_options)
-        return agent_setup.agent(**parameters)
+        return session.agent(**parameters)
 
     async def aclose(self) -> None:
         """Stop all agents. Other runners can resume the interrupted tasks."""

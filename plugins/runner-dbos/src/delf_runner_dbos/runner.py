@@ -354,6 +354,7 @@ class Runner:
                 **user_options,
             )
         except (ConfigurationError, BudgetExceededError):
+            # The agent may have recorded the task as failed before it raised the error.
             record = await self._journal.task(queued.task_id)
             is_recorded_as_failed = record.state.is_terminal
             if not is_recorded_as_failed:
@@ -646,10 +647,9 @@ class Runner:
             _log.warning("a task of a schedule is not started: %s", error.message)
             return False
         await self._queue.enqueue(queued)
-        return (
-            isinstance(first_event, TaskQueued)
-            and first_event.setup.get(_FIRING_ID) == queued.setup[_FIRING_ID]
-        )
+        if not isinstance(first_event, TaskQueued):
+            return False
+        return first_event.setup.get(_FIRING_ID) == queued.setup[_FIRING_ID]
 
     # -- what dead processes left -------------------------------------------------------
 

@@ -236,8 +236,9 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
     firing = _run_with_schedules(ctx, run_test)
     write_result(_firing_line(firing), _firing_data(firing), as_json=as_json)
-    has_started_no_task = firing.state is TaskState.FAILED and not firing.task_ids
-    if has_started_no_task:  # a started task may also fail because the test denies its changes
+    # The failure of a started task is no error of the test, which denies the task's changes.
+    has_started_no_task = not firing.task_ids
+    if firing.state is TaskState.FAILED and has_started_no_task:
         ctx.exit(1)
 
 

@@ -249,8 +249,8 @@ async def delete_idle_firings(queue: DbosQueue) -> Collection[str]:
     """
     newest_ids: set[str] = set()
     for row in await queue.call(_schedules):
-        completed = partial(_workflows, schedule_name=row["schedule_name"], status="SUCCESS")
-        newest_first = await queue.call(completed)
+        find_completed = partial(_workflows, schedule_name=row["schedule_name"], status="SUCCESS")
+        newest_first = await queue.call(find_completed)
         if newest_first:
             newest_ids.add(newest_first[0].workflow_id)
         old_rows = newest_first[_MAX_IDLE_FIRINGS:]

@@ -141,9 +141,9 @@ def _merge_digests(current: Sequence[str], known: Collection[str]) -> list[str]:
 
 
 def _check_id_field(items: Sequence[Any], id_field: str | None) -> None:
-    """Check that the field which identifies items exists.
+    """Check that the field which identifies items exists in at least one item.
 
-    An item without the field, among items with the field, is identified by its whole content.
+    The items without the field are identified by their whole content.
 
     Raises:
         ConfigurationError: If no item has the field.
