@@ -82,8 +82,7 @@ class Asking:
         outcome = "cancelled"
         try:
             await announced
-            await self._ask_until_timeout(pending_answer, was_asked_before=was_asked_before)
-            answer = await pending_answer
+            answer = await self._first_answer(pending_answer, was_asked_before=was_asked_before)
             kind = answer.decision.kind
             outcome = DECISION_WORDS[kind]
             # The caller records the answer next, and the journal must have earlier remarks before
@@ -94,54 +93,41 @@ class Asking:
             # A person who answers later gets an error that names the outcome.
             self._pending.close(self._request.request_id, outcome)
 
-    async def _ask_until_timeout(
+    async def _first_answer(
         self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
-    ) -> None:
-        """Ask people until the request is decided; after the timeout, decide that it has expired.
+    ) -> Answer:
+        """Ask the channels; return the first answer from a channel, the program or elsewhere.
 
-        An answer that a person gives at the moment of the timeout still counts.
+        If nobody answers in time, the answer is an expiry. If nobody can answer at all, the answer
+        is a rejection.
         """
+        asking_channels = asyncio.create_task(self._ask_channels(was_asked_before=was_asked_before))
         seconds = self._approvals.config.approval_timeout
         try:
             async with asyncio.timeout(seconds):
-                await self._ask_until_decided(pending_answer, was_asked_before=was_asked_before)
+                await asyncio.wait(
+                    {asking_channels, pending_answer}, return_when=asyncio.FIRST_COMPLETED
+                )
+                if asking_channels.cancelled():
+                    _log.error("an approval channel cancelled the task that asked it")
+                elif asking_channels.done():
+                    asking_channels.result()  # raises the error of a failed journal
+                # The votes may add up to a decision, so there is no rejection before the count.
+                await self._ballot.wait_until_counted()
+                if not self._can_be_answered_later:
+                    self._reject_unless_decided()
+                # The timeout cancels this wait. It would cancel the future as well if the future
+                # was awaited directly.
+                await asyncio.wait({pending_answer})
         except TimeoutError:
+            # An answer that a person gives at the moment of the timeout still counts.
             await self._ballot.wait_until_counted()
             expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
             self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
-
-    async def _ask_until_decided(
-        self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
-    ) -> None:
-        """Ask the channels, and wait until a channel, the program or another process decides.
-
-        If no channel decides and no answer can come another way, the request is rejected.
-        """
-        await self._wait_for_channels(pending_answer, was_asked_before=was_asked_before)
-        # The votes may add up to a decision, so the request is not rejected before the count.
-        await self._ballot.wait_until_counted()
-        if not self._can_be_answered_later:
-            self._reject_unless_decided()
-        # After a rejection above, this returns at once. If the request times out, this coroutine is
-        # cancelled, and ``await pending_answer`` would cancel the future as well.
-        await asyncio.wait({pending_answer})
-
-    async def _wait_for_channels(
-        self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
-    ) -> None:
-        """Ask the channels until all were asked, or until the request is decided another way."""
-        asking_channels = asyncio.create_task(self._ask_channels(was_asked_before=was_asked_before))
-        try:
-            await asyncio.wait(
-                {asking_channels, pending_answer}, return_when=asyncio.FIRST_COMPLETED
-            )
-            if asking_channels.cancelled():
-                _log.error("an approval channel cancelled the task that asked it")
-            elif asking_channels.done():
-                asking_channels.result()  # raises the error of a failed journal
         finally:
             # If the program or another process has decided, the channel must remove its prompt.
             asking_channels.cancel()
+        return await pending_answer
 
     def _reject_unless_decided(self) -> None:
         """Reject the request because nobody can answer; no effect if a channel has answered."""
