@@ -427,7 +427,7 @@ class ScriptRunner(ScriptHost):
 
 
 def _recorded_loss(recorded_end: ScriptFinished) -> Crashed | LimitReached:
-    """Return the outcome of a script that, as the journal records, ended as its sandbox died."""
+    """Return the outcome of a script whose sandbox died, from its recorded end."""
     message = recorded_end.error or "the sandbox is gone"
     if recorded_end.status == "limit":
         return LimitReached(

@@ -60,7 +60,7 @@ def why_refused(
             "a person who changed what is done, or gave the reason for it, does not approve it: "
             "another person has to"
         )
-    return _why_no_decider(decider, rule) or _why_unknown(decider, rule)
+    return _why_no_decider(decider, rule) or _why_local_user_refused(decider, rule)
 
 
 def _is_task_user(decider: Decider, task_user: str | None) -> bool:
@@ -82,10 +82,11 @@ def _why_no_decider(decider: Decider, rule: ApprovalRule) -> str | None:
     return None
 
 
-def _why_unknown(decider: Decider, rule: ApprovalRule) -> str | None:
-    """Return why a person whom delf does not know may not approve; None for a person who may."""
-    is_local_user = decider.user is None  # delf knows only people with a key
-    # For four eyes, delf must know that the decider is another person than the asker.
+def _why_local_user_refused(decider: Decider, rule: ApprovalRule) -> str | None:
+    """Return why the local user, who has no key, may not approve; None for a person who may."""
+    is_local_user = decider.user is None
+    # With four eyes, the decider must be another person than the asker. The local user may be any
+    # person, even the asker.
     if is_local_user and rule.four_eyes and LOCAL not in rule.deciders:
         return (
             "delf does not know who uses this machine: this may be the person who asked; add "

@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from delf.protocols.strategy import ScriptCall
 from delf.records import dataclass
 from delf.values.encoding import UnsupportedValueError, dumps
 from delf_engine.bound_action import BoundAction
+from delf_engine.journal.recording import RecordedCall
+from delf_engine.tolerance import validate_arguments
 
 
 @dataclass(slots=True)
@@ -65,6 +68,54 @@ class Call:
             digest.update(f"{name}\n".encode("utf-8", "surrogatepass"))
             digest.update(hashlib.sha256(data).digest())
         return digest.hexdigest()
+
+    @property
+    def script_call(self) -> ScriptCall:
+        """The read-only record of the call for a strategy's guard."""
+        return ScriptCall(
+            name=self.bound.name,
+            effect=self.bound.action.effect,
+            arguments=self.arguments,
+            built_in=self.bound.built_in,
+        )
+
+    @classmethod
+    def validated(
+        cls, number: int, bound: BoundAction, keywords: Mapping[str, Any], description: str | None
+    ) -> Call:
+        """Validate the arguments of a call, and return the call.
+
+        Raises:
+            ToolRefusedError: If the arguments do not fit the action.
+        """
+        # ``script_arguments`` has the values as the script passed them, ``validated_arguments`` has
+        # the same values as the types that the action declares.
+        script_arguments, validated_arguments = validate_arguments(bound.action, keywords)
+        # The digest is made from the script's values. A declared type may hide parts of a value,
+        # such as a secret, so its values could give two different calls the same digest.
+        digest = identity(bound.name, script_arguments, bound.action.defaults)
+        return cls(number, bound, validated_arguments, description, digest)
+
+    def edit(self, arguments: Mapping[str, Any]) -> None:
+        """Validate arguments that a person edited, and set them.
+
+        Raises:
+            ToolRefusedError: If the arguments do not fit the action; the call is then unchanged.
+        """
+        edited = Call.validated(self.number, self.bound, arguments, self.description)
+        self.edited |= {
+            name
+            for name, value in edited.arguments.items()
+            if name not in self.arguments or self.arguments[name] != value
+        }
+        self.arguments = edited.arguments
+        self.digest = edited.digest
+
+    def continue_from(self, recorded_call: RecordedCall) -> None:
+        """Continue a call that an earlier process recorded and did not end."""
+        # Further events of the call must have the number under which the journal knows it.
+        self.number = recorded_call.call_id
+        self.has_start_event = self.was_begun_before = recorded_call.started is not None
 
 
 def call_digest(name: str, arguments: Mapping[str, Any]) -> str:

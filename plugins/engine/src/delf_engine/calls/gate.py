@@ -4,7 +4,8 @@ known → allowed → arguments valid → checked → approval → call → reco
 
 The way of a call that needs a person, with the names that hold on all of it:
 
-1. ``Gate._ask`` gives the ``call`` and its ``verdict`` to ``TaskApprovals.decide`` (``policy.py``).
+1. The gate checks the ``call`` (``checks.py``). ``CallReviews.ask`` (``reviews.py``) gives the call
+   and the ``verdict`` of its check to ``TaskApprovals.decide`` (``policy.py``).
 2. ``decide`` makes a ``case`` of them, and passes the case to one judge after the other
    (``judges.py``). A judge sets the ``answer`` of the case, or removes the answer of another judge.
 3. The last judge, ``PeopleJudge`` (``people.py``), takes the ``request`` that people see from the
@@ -12,61 +13,46 @@ The way of a call that needs a person, with the names that hold on all of it:
 4. Every source gives its ``answer`` to ``PendingRequests.answer``: a channel, the program, the
    journal's inbox and the votes of a team (``ballot.py``). An answer is a ``decision`` and its
    author. The first valid answer wakes ``Asking.answer``; ``PeopleJudge`` records that answer.
-5. ``decide`` returns the answer of the case. ``Gate._ask`` checks the call once more, and asks
-   again if its effect has changed; an edited call is validated like a new one.
+5. ``decide`` returns the answer of the case. ``CallReviews.ask`` checks the call once more, and
+   asks again if its effect has changed; an edited call is validated like a new one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import functools
-import inspect
 import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from delf.errors import (
-    TaskLeftError,
-    ToolRefusedError,
-    UnrecordedCallError,
-)
+from delf.errors import TaskLeftError, ToolRefusedError, UnrecordedCallError
 from delf.events import ANSWER, ASK, CallFinished
 from delf.protocols.approval import (
     AlreadyDone,
     Answered,
     Approved,
     ChangesRequested,
-    Edited,
     Expired,
     Rejected,
 )
-from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-from delf.protocols.sandbox import (
-    REJECTED,
-    CallAnswer,
-    CallRequest,
-    Raised,
-    Returned,
-)
-from delf.protocols.strategy import CallGuard, ScriptCall
+from delf.protocols.connection import Allowed, NeedsApproval, Refused
+from delf.protocols.sandbox import REJECTED, CallAnswer, CallRequest, Raised, Returned
+from delf.protocols.strategy import CallGuard
 from delf.values.encoding import UnsupportedValueError
 from delf.values.sizes import is_large
-from delf_engine.approvals.decision import Answer, RefusedByCheck, why_not_made, with_secrets
+from delf_engine.approvals.decision import Answer, RefusedByCheck, why_not_made
 from delf_engine.bound_action import BoundAction
-from delf_engine.calls.call import Call, identity
+from delf_engine.calls.call import Call
+from delf_engine.calls.checks import CallChecks
 from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.making import CallMaker, describe_failure
 from delf_engine.calls.records import CallRecords
 from delf_engine.calls.results import Results
+from delf_engine.calls.reviews import CallReviews, restore_edited_arguments
 from delf_engine.calls.threads import ToolThreads
 from delf_engine.journal.recording import RecordedCall
 from delf_engine.task_run import TaskRun
-from delf_engine.tolerance import validate_arguments
 from delf_engine.toolset import Toolset
-from delf_engine.waiting import is_cancelled
 
 # The maximum number of characters of an error message, because scripts can make it long.
 _MAX_MESSAGE_LENGTH = 4000
@@ -74,8 +60,6 @@ _MAX_MESSAGE_LENGTH = 4000
 _MAX_NAME_LENGTH = 200
 # The bytes reserved for the rest of the wire frame that carries a result.
 _FRAME_OVERHEAD_BYTES = 1024
-# The maximum number of questions to a person about one call whose effect keeps changing.
-_MAX_QUESTIONS = 20
 
 
 class Gate:
@@ -92,15 +76,12 @@ class Gate:
         self._approvals = run.approvals
         self._permit = run.permit
         self._log = run.log
-        self._threads = threads
         self._redactor = run.log.redactor
         self._replay = run.replay
         self._contexts = contexts
         self._numbers = itertools.count(self._replay.highest_call_id + 1)
         self.answer: Returned | None = None
         """The result of the latest call of the script's function ``answer``."""
-        # The names of the connections' checks in flight, for messages.
-        self._running_checks: list[str] = []
         # True after close(): the task is over in this process, so new calls are refused.
         self._is_closed = False
         # True if the task will be resumed: the refused calls then raise TaskLeftError instead of
@@ -111,8 +92,9 @@ class Gate:
         self._records = CallRecords(run.log)
         frame_bytes = run.resources.limits.frame_bytes
         results = Results(self._redactor, frame_bytes - _FRAME_OVERHEAD_BYTES)
+        self._checks = CallChecks(contexts, threads, self._records)
+        self._reviews = CallReviews(run.approvals, self._checks, contexts, self._records)
         self._maker = CallMaker(run.log, self._records, threads, results, self._redactor, contexts)
-        self._guard: CallGuard | None = None
         # True while a script runs; without a script, calls come from the strategy itself.
         self._runs_script = False
         # True if a person has asked for another script. All further calls of the running script are
@@ -130,7 +112,7 @@ class Gate:
             guard: The strategy's additional rules for the script's calls.
         """
         self._records.unregister_calls()
-        self._guard = guard
+        self._checks.guard = guard
         self._runs_script = True
         self._rejects_calls = False
         if guard is not None:
@@ -141,13 +123,13 @@ class Gate:
         self._runs_script = False
         self._rejects_calls = False
 
-    def abandon(self, request: int) -> None:
+    def abandon(self, call_id: int) -> None:
         """Record that the script stopped waiting for a call.
 
         Args:
-            request: The sandbox session's request number of the call.
+            call_id: The number of the call in the sandbox session.
         """
-        self._records.abandon(request)
+        self._records.abandon(call_id)
 
     def close(self, *, without_answers: bool = False) -> None:
         """Refuse new calls from now on.
@@ -192,7 +174,7 @@ class Gate:
     def under_way(self) -> list[str]:
         """Descriptions of the calls and connections' checks in flight, for messages."""
         return [
-            *self._running_checks,
+            *self._checks.running,
             *(f"the call {call.bound.name}" for call in self._records.under_way),
         ]
 
@@ -252,7 +234,7 @@ class Gate:
             ToolRefusedError: If the arguments do not fit the action.
         """
         arguments, description = bound.bind(request.args, request.kwargs)
-        validate = functools.partial(self._validated_call, number, bound, arguments, description)
+        validate = functools.partial(Call.validated, number, bound, arguments, description)
         # The validation of a large value would block the event loop, so run it in a thread.
         call = await asyncio.to_thread(validate) if is_large(arguments) else validate()
         call.blocks_script = request.alone
@@ -261,10 +243,10 @@ class Gate:
 
     async def _make_under_guard(self, call: Call, request: CallRequest) -> CallAnswer:
         """Make a valid call, unless the strategy's guard answers the call itself."""
-        guard = self._guard
+        guard = self._checks.guard
         if guard is None:
             return await self._make_or_replay(call, request)
-        script_call = _script_call(call)
+        script_call = call.script_call
         early_answer = guard.before_call(script_call)
         if early_answer is not None:
             return early_answer
@@ -277,32 +259,23 @@ class Gate:
             recorded_call = await self._replay.wait_for_turn(
                 call.digest, blocks_script=call.blocks_script
             )
-        if recorded_call is None:
-            # Register the call, so that abandon() can record that its script abandoned it.
-            self._records.register(request.call_id, call)
-            return await self._make_new(call)
-        if recorded_call.finished is not None:
+        if recorded_call is not None and recorded_call.finished is not None:
             return self._replay_answer(recorded_call)
-        # The earlier process died before the call ended, perhaps even before the call started.
-        start = recorded_call.started
-        # Further events of this call must have the number under which the journal knows it.
-        call.number = recorded_call.call_id
-        call.has_start_event = start is not None
-        call.was_begun_before = start is not None
+        # From now on, abandon() can find the call.
         self._records.register(request.call_id, call)
-        may_have_taken_effect = start is not None and start.effect != "read"
-        if may_have_taken_effect:
-            return await self._repeat_or_ask(call, recorded_call)
-        # If an equal earlier call may have taken effect, a person decides whether to make this
-        # call. An earlier process may already have asked.
-        was_asked = recorded_call.repeat_request is not None
-        if was_asked or self._has_unknown_outcome(call):
+        was_asked_whether_to_repeat = False
+        if recorded_call is not None:
+            # The earlier process died before the call ended, perhaps even before the call started.
+            call.continue_from(recorded_call)
+            if recorded_call.may_have_taken_effect:
+                return await self._repeat_or_ask(call, recorded_call)
+            was_asked_whether_to_repeat = recorded_call.repeat_request is not None
+        elif self._rejects_calls:
+            return await self._reject(call, "changes to the script were requested")
+        # If an equal earlier call may have taken effect, a person decides whether to make this one.
+        if was_asked_whether_to_repeat or call.digest in self._maker.unknown_outcomes:
             return await self._ask_after_unknown_outcome(call, recorded_call)
-        return await self._ask_and_make(call, recorded_call)
-
-    def _has_unknown_outcome(self, call: Call) -> bool:
-        """Return whether the outcome of an earlier equal call of the task is unknown."""
-        return call.digest in self._maker.unknown_outcomes
+        return await self._make_when_ready(call, recorded_call)
 
     def _replay_answer(self, recorded_call: RecordedCall) -> CallAnswer:
         """Return the recorded answer of a call.
@@ -313,14 +286,6 @@ class Gate:
         if decision_event is not None and decision_event.decision == "changes_requested":
             self._reject_further_calls_of_script()
         return recorded_call.answer()
-
-    async def _make_new(self, call: Call) -> CallAnswer:
-        """Make a call that no earlier process knew, if allowed."""
-        if self._rejects_calls:
-            return await self._reject(call, "changes to the script were requested")
-        if self._has_unknown_outcome(call):
-            return await self._ask_after_unknown_outcome(call)
-        return await self._ask_and_make(call)
 
     def _reject_further_calls_of_script(self) -> None:
         """Reject all further calls of the running script, because a person requested changes."""
@@ -339,9 +304,7 @@ class Gate:
             raise TaskLeftError("this process no longer works on the task, which will be resumed")
         return Raised("ToolError", "the task is over; no call is made any more")
 
-    async def _ask_and_make(
-        self, call: Call, recorded_call: RecordedCall | None = None
-    ) -> CallAnswer:
+    async def _make_when_ready(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
         """Ask for approval and make a call, once the task is ready for the call."""
         try:
             # An earlier call may have given the task's permit back while waiting for a person, and
@@ -353,8 +316,7 @@ class Gate:
                 return await self._approve_and_make_with_child(call, recorded_call)
             return await self._approve_and_make(call, recorded_call)
         except asyncio.CancelledError:
-            # No-op if the end of the call is recorded already: _ask() and _make() record a
-            # cancellation themselves.
+            # No-op if the end of the call is recorded already, by the review or by _make().
             await self._records.record_not_started(call)
             raise
 
@@ -385,7 +347,7 @@ class Gate:
         If the call starts child tasks, the caller has already reserved a place for a child, and
         releases the place afterwards.
         """
-        verdict = await self._verdict(call)
+        verdict = await self._checks.verdict(call)
         if isinstance(verdict, Refused):
             return await self._refuse_validated(call, _refusal_message(call, verdict.message))
         if call.bound.name == ASK:
@@ -398,7 +360,7 @@ class Gate:
                 # that request, which would otherwise stay open forever.
                 await self._approvals.close(recorded_call, "the action needs no approval any more")
             return await self._make(call)
-        answer = await self._ask(call, recorded_call, verdict)
+        answer = await self._reviews.ask(call, recorded_call, verdict)
         match answer.decision:
             case Approved():
                 return await self._make(call)
@@ -423,61 +385,6 @@ class Gate:
         reason = f"the question has no answer: {why_not_made(answer.decision)}"
         return await self._reject(call, reason, can_retry=_can_retry(answer))
 
-    async def _verdict(self, call: Call) -> Verdict:
-        """Return the stricter verdict of the strategy's guard and the connection's check."""
-        guard_verdict = Allowed() if self._guard is None else self._guard.check(_script_call(call))
-        if isinstance(guard_verdict, Refused):
-            return guard_verdict
-        verdict = await self._connection_verdict(call)
-        if isinstance(guard_verdict, NeedsApproval) and not isinstance(verdict, Refused):
-            reasons = [guard_verdict.reason]
-            if isinstance(verdict, NeedsApproval):
-                reasons.append(verdict.reason)
-            # Keep the verdict of the check, because it has the preview for the person.
-            return verdict.with_reason_to_ask("; ".join(reasons))
-        return verdict
-
-    async def _connection_verdict(self, call: Call) -> Verdict:
-        """Return the verdict of the connection's check; Refused if the check raises an error."""
-        check = call.bound.check
-        if check is None:
-            return Allowed()
-        # The journal does not record checks. This list lets an error message name a check that
-        # hangs.
-        self._running_checks.append(f"the check of {call.bound.name}")
-        try:
-            verdict = await self._run_check(check, call)
-        except asyncio.CancelledError:
-            if is_cancelled():
-                await self._records.record_not_started(call)
-                raise
-            return Refused(message="it could not be checked: its check cancelled itself")
-        except (Exception, SystemExit) as error:
-            # A check is a plugin's code: a sys.exit() in it must refuse the call and not end the
-            # host.
-            return Refused(message=f"it could not be checked: {describe_failure(error)}")
-        finally:
-            self._running_checks.remove(f"the check of {call.bound.name}")
-        if isinstance(verdict, (Allowed, NeedsApproval, Refused)):
-            return verdict
-        return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
-
-    async def _run_check(self, check: Callable[[ProposedCall], Any], call: Call) -> Any:
-        """Return what a connection's check returns for a call; run a plain function in a thread."""
-        proposed_call = ProposedCall(
-            action=call.bound.action.name,
-            # The check gets a copy. If it changed the call's own arguments, the call would differ
-            # from what a person is asked about.
-            arguments=copy.deepcopy(call.arguments),
-            description=call.description,
-            context=self._contexts.of(call),
-        )
-        if inspect.iscoroutinefunction(check):
-            return await check(proposed_call)
-        check_call = functools.partial(check, proposed_call)
-        verdict = await self._threads.run(check_call, lambda: call.abandoned)
-        return await verdict if inspect.isawaitable(verdict) else verdict
-
     async def _refuse_validated(
         self, call: Call, reason: str, kind: str = "ToolNotAllowed"
     ) -> Raised:
@@ -494,21 +401,21 @@ class Gate:
         be restored. Even an approved call is not repeated if its arguments could not be restored,
         or if the connection's check refuses the call.
         """
-        obstacle = self._restore_edited_arguments(call, recorded_call)
+        obstacle = restore_edited_arguments(call, recorded_call)
         recorded_children = self._contexts.children.recorded_children(call.number)
         works_in_children = call.bound.action.resumes or bool(recorded_children)
         if obstacle is None and works_in_children:
             return await self._make_after_previous_process(call)
         shown_verdict: Allowed | NeedsApproval = Allowed()  # has no preview
         if obstacle is None:
-            verdict = await self._verdict(call)
+            verdict = await self._checks.verdict(call)
             if isinstance(verdict, Refused):
                 obstacle = f"it is refused: {verdict.message}"
             else:
                 shown_verdict = verdict
         # Ask even about a call that cannot be repeated: the person may know that it was done.
         shown_verdict = self._with_warning_of_previous_process(shown_verdict)
-        answer = await self._ask(call, recorded_call, shown_verdict, outcome_unknown=True)
+        answer = await self._reviews.ask(call, recorded_call, shown_verdict, outcome_unknown=True)
         decision = answer.decision
         if isinstance(decision, AlreadyDone):
             return await self._record_stated_result(call, decision.result)
@@ -518,26 +425,6 @@ class Gate:
         if obstacle is not None:
             return await self._reject(call, obstacle)
         return await self._make_after_previous_process(call)
-
-    def _restore_edited_arguments(self, call: Call, recorded_call: RecordedCall) -> str | None:
-        """Give a repeated call the arguments that a person had edited, if any.
-
-        Returns:
-            None if the call can be made with these arguments; otherwise the reason why not.
-        """
-        misfit = None
-        start = recorded_call.edited_start
-        if start is not None:
-            try:
-                self._edit(call, start.arguments)
-            except ToolRefusedError as error:
-                misfit = f"its recorded arguments do not fit: {error.message}"
-                # A person is asked about these arguments anyway: the call was started with them.
-                call.arguments, call.digest = dict(start.arguments), start.digest
-        # The placeholder of a secret may fit the action, but must not be sent.
-        if recorded_call.has_lost_arguments:
-            return "its edited arguments held a secret, which the journal does not have"
-        return misfit
 
     def _with_warning_of_previous_process(
         self, verdict: Allowed | NeedsApproval
@@ -558,18 +445,18 @@ class Gate:
         return await self._make(call)
 
     async def _ask_after_unknown_outcome(
-        self, call: Call, recorded_call: RecordedCall | None = None
+        self, call: Call, recorded_call: RecordedCall | None
     ) -> CallAnswer:
         """Ask a person whether to repeat a call of this task with an unknown outcome."""
-        verdict = await self._verdict(call)
+        verdict = await self._checks.verdict(call)
         if isinstance(verdict, Refused):
             return await self._refuse_validated(call, _refusal_message(call, verdict.message))
-        digest_before_edit = call.digest  # _ask() changes call.digest if the person edits the call
+        digest_before_edit = call.digest  # an edit by the person changes call.digest
         reason = "the same call was made before, and its answer was lost: it may have been done"
         if recorded_call is not None:  # close the request that only asked whether to make the call
             await self._approvals.close(recorded_call, reason)
         approval = verdict.with_reason_to_ask(reason)
-        answer = await self._ask(call, recorded_call, approval, outcome_unknown=True)
+        answer = await self._reviews.ask(call, recorded_call, approval, outcome_unknown=True)
         match answer.decision:
             case AlreadyDone(result=result):
                 # The outcome is known now, so an identical later call needs no such question.
@@ -601,22 +488,6 @@ class Gate:
         except UnsupportedValueError as error:
             return await self._reject(call, f"its result cannot be passed on: {error}")
 
-    def _validated_call(
-        self, number: int, bound: BoundAction, keywords: Mapping[str, Any], description: str | None
-    ) -> Call:
-        """Validate the arguments of a call, and return the call.
-
-        Raises:
-            ToolRefusedError: If the arguments do not fit the action.
-        """
-        # ``script_arguments`` has the values as the script passed them, ``validated_arguments`` has
-        # the same values as the types that the action declares.
-        script_arguments, validated_arguments = validate_arguments(bound.action, keywords)
-        # The digest is made from the script's values. A declared type may hide parts of a value,
-        # such as a secret, so its values could give two different calls the same digest.
-        digest = identity(bound.name, script_arguments, bound.action.defaults)
-        return Call(number, bound, validated_arguments, description, digest)
-
     async def _refuse_invalid(
         self,
         number: int,
@@ -643,131 +514,6 @@ class Gate:
         )
         return Raised(kind, message)
 
-    async def _ask(
-        self,
-        call: Call,
-        recorded_call: RecordedCall | None,
-        verdict: Allowed | NeedsApproval,
-        *,
-        outcome_unknown: bool = False,
-    ) -> Answer:
-        """Ask people for approval of a call, and apply their edits.
-
-        People are asked again if the call changed while they decided, or if a rule demands that
-        another person approves an edited call.
-
-        Args:
-            call: The call.
-            recorded_call: The record of the call from an earlier process, if any.
-            verdict: The verdict of the connection's check, with the preview to show.
-            outcome_unknown: Whether the call may have taken effect already.
-
-        Returns:
-            The answer. Its decision is never ``Edited``; the decision is ``RefusedByCheck`` if the
-            check refuses an approved call.
-        """
-        # Whether the call has changed since the previous request; the next request says so.
-        has_changed = self._reapply_edits_of_unstarted_call(call, recorded_call)
-        for _ in range(_MAX_QUESTIONS):
-            answer = await self._ask_once(
-                call,
-                recorded_call,
-                verdict,
-                outcome_unknown=outcome_unknown,
-                has_changed=has_changed,
-            )
-            if not _needs_second_check(answer, verdict):
-                return answer
-            if isinstance(answer.decision, Edited):
-                try:
-                    self._edit(call, answer.decision.arguments)
-                except ToolRefusedError as error:
-                    reason = f"the edited arguments do not fit: {error.message}"
-                    return replace(answer, decision=Rejected(reason=reason))
-            verdict_now = await self._verdict(call)
-            if isinstance(verdict_now, Refused):
-                return replace(answer, decision=RefusedByCheck(reason=verdict_now.message))
-            if _is_still_approved(answer, verdict, verdict_now):
-                call.basis = verdict_now.basis
-                return replace(answer, decision=Approved())
-            # Ask again, about the call as it is now.
-            verdict = verdict_now
-            recorded_call = None  # its decision has been used
-            has_changed = True
-        return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
-
-    async def _ask_once(
-        self,
-        call: Call,
-        recorded_call: RecordedCall | None,
-        verdict: Allowed | NeedsApproval,
-        *,
-        outcome_unknown: bool,
-        has_changed: bool,
-    ) -> Answer:
-        """Ask people about a call as it is now.
-
-        If this method is cancelled before an answer, the call is recorded as cancelled.
-        """
-        try:
-            # Files are read before the question, so that the person's answer is about the bytes to
-            # be sent.
-            await self._contexts.freeze(call)
-            return await self._approvals.decide(
-                call,
-                verdict,
-                recorded_call=recorded_call,
-                outcome_unknown=outcome_unknown,
-                has_changed_since_request=has_changed,
-            )
-        except asyncio.CancelledError:
-            await self._records.cancel(call, "cancelled before it was decided")
-            raise
-
-    def _reapply_edits_of_unstarted_call(
-        self, call: Call, recorded_call: RecordedCall | None
-    ) -> bool:
-        """Apply the recorded edits to a call that no earlier process started.
-
-        If an edit does not fit the action any more, all edits are dropped, and the person is asked
-        about the script's arguments.
-
-        Returns:
-            Whether any edit was applied.
-        """
-        # The start event of a started call has the edited arguments.
-        if recorded_call is None or recorded_call.started is not None:
-            return False
-        original_arguments = call.arguments
-        for request_event, decision_event in recorded_call.edits:
-            recorded_edit = Edited(arguments=decision_event.arguments or {})
-            # The journal has placeholders for secrets. The script's secrets are in call.arguments;
-            # a secret that the person wrote is lost, which makes the edit invalid.
-            edit = with_secrets(recorded_edit, request_event, call.arguments)
-            assert isinstance(edit, Edited)  # noqa: S101 - with_secrets() keeps the decision's type
-            try:
-                self._edit(call, edit.arguments)
-            except ToolRefusedError:
-                # Undo the earlier edits, too: nobody has seen the call with only these.
-                self._edit(call, original_arguments)
-                return False
-        return bool(recorded_call.edits)
-
-    def _edit(self, call: Call, arguments: Mapping[str, Any]) -> None:
-        """Validate edited arguments, and set them on a call.
-
-        Raises:
-            ToolRefusedError: If the arguments are invalid; the call is then unchanged.
-        """
-        checked = self._validated_call(call.number, call.bound, arguments, call.description)
-        call.edited |= {
-            name
-            for name, value in checked.arguments.items()
-            if name not in call.arguments or call.arguments[name] != value
-        }
-        call.arguments = checked.arguments
-        call.digest = checked.digest
-
     async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
         """Record that a call was rejected, and return the error that the script gets."""
         message = f"{call.bound.name} was rejected: {reason}"
@@ -786,43 +532,6 @@ def _can_retry(answer: Answer) -> bool:
     # Without a reason, the model cannot know what to change in another script.
     is_rejected_without_reason = answer.decision == Rejected()
     return not is_unanswered and not is_rejected_without_reason
-
-
-def _needs_second_check(answer: Answer, verdict: Allowed | NeedsApproval) -> bool:
-    """Return whether a call must be checked again after an answer, before it is made."""
-    if isinstance(answer.decision, Edited):
-        return True
-    # The person may have taken hours, so that the effect is no longer that of the preview.
-    has_preview = verdict.digest is not None
-    return isinstance(answer.decision, Approved) and answer.was_shown and has_preview
-
-
-def _is_still_approved(
-    answer: Answer, shown: Allowed | NeedsApproval, now: Allowed | NeedsApproval
-) -> bool:
-    """Return whether an approval still covers a call that was checked again after the answer.
-
-    Args:
-        answer: The answer, which approved or edited the call.
-        shown: The verdict of the check before the question, with the preview that the person saw.
-        now: The verdict of the check after the answer.
-    """
-    is_basis_same = now.basis == shown.basis  # the state from which the preview was made
-    is_preview_same = now.digest == shown.digest
-    # A person who edits the arguments knows that the preview changes.
-    is_preview_approved = is_preview_same or isinstance(answer.decision, Edited)
-    return is_basis_same and is_preview_approved and not answer.needs_other_approver
-
-
-def _script_call(call: Call) -> ScriptCall:
-    """Convert a call to the read-only record that a :class:`CallGuard` gets."""
-    bound_action = call.bound
-    return ScriptCall(
-        name=bound_action.name,
-        effect=bound_action.action.effect,
-        arguments=call.arguments,
-        built_in=bound_action.built_in,
-    )
 
 
 def _refusal_message(call: Call, reason: str) -> str:

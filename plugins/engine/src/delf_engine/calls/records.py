@@ -32,8 +32,8 @@ class CallRecords:
         self._log = log
         # The started calls that have not ended, by call number.
         self._under_way: dict[int, Call] = {}
-        # The registered calls by their request number, until the next script begins.
-        self._calls_by_request: dict[int, Call] = {}
+        # The registered calls by their number in the sandbox session, until the next script begins.
+        self._calls_by_id: dict[int, Call] = {}
         # The numbers of the calls that wait in let_other_calls_end().
         self._waiting: set[int] = set()
         # Set when a call leaves ``_under_way``, to wake the calls in let_other_calls_end().
@@ -66,28 +66,28 @@ class CallRecords:
         finally:
             self._waiting.discard(call.number)
 
-    def register(self, request: int, call: Call) -> None:
-        """Register a call under its request number, for :meth:`abandon`.
+    def register(self, call_id: int, call: Call) -> None:
+        """Register a call under its number in the sandbox session, for :meth:`abandon`.
 
         Args:
-            request: The sandbox session's request number.
+            call_id: The number of the call in the sandbox session.
             call: The call. A call that is answered from the journal need not be registered.
         """
-        self._calls_by_request[request] = call
+        self._calls_by_id[call_id] = call
 
     def unregister_calls(self) -> None:
         """Unregister all calls, because their script has ended."""
-        self._calls_by_request.clear()
+        self._calls_by_id.clear()
 
-    def abandon(self, request: int) -> None:
+    def abandon(self, call_id: int) -> None:
         """Record that the script stopped waiting for a call.
 
         The tool continues, so the end of the call may be recorded before or after this event.
 
         Args:
-            request: The sandbox session's request number.
+            call_id: The number of the call in the sandbox session.
         """
-        call = self._calls_by_request.pop(request, None)
+        call = self._calls_by_id.pop(call_id, None)
         if call is not None:
             call.abandoned = True
             self._log.record_soon(CallAbandoned, call_id=call.number, action=call.bound.name)

@@ -73,6 +73,11 @@ class RecordedCall:
         return self.was_interrupted and self.is_script_over
 
     @property
+    def may_have_taken_effect(self) -> bool:
+        """True if the call was started and can change something."""
+        return self.started is not None and self.started.effect != "read"
+
+    @property
     def edited_start(self) -> ev.CallStarted | None:
         """The start event of the call if a person had edited the call's arguments, else None."""
         started = self.started
