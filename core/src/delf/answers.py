@@ -157,7 +157,7 @@ def may_be_reasoning(text: str) -> bool:
     start = text.lstrip()
     if start and start[0] not in "<[◁":
         return False
-    if len(start) >= _LONGEST_MARK or "\n" in start:
+    if len(start) >= _LONGEST_MARK or "\n" in start:  # more than a mark
         return False
     if start.startswith("<|channel"):
         return True  # this mark of the harmony format consists of several tags
@@ -166,10 +166,9 @@ def may_be_reasoning(text: str) -> bool:
 
 
 def _find_unopened_closing(text: str) -> tuple[int, int] | None:
-    """Return the span of the last closing tag, such as ``</think>``, if no tag opens before it.
+    """Return the span of the last closing tag, such as ``</think>``; None if a tag opens before.
 
-    Closing tags in the middle of a line and in a fenced code block do not count. None if there is
-    no such tag.
+    Closing tags in the middle of a line and in a fenced code block do not count.
     """
     last: tuple[int, int] | None = None
     fence_positions = [fence.start() for fence in _FENCE.finditer(text)]
@@ -250,10 +249,10 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
     if text == reply.text and not thoughts:
         return reply
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
-    finish_reason = reply.finish_reason
-    is_marked_as_truncated = reply.broken_by is not None
     # A complete tool call is used even if the reasoning before the call has no closing mark.
-    if not is_complete and not reply.calls and not is_marked_as_truncated:
+    is_truncated = not is_complete and not reply.calls
+    finish_reason = reply.finish_reason
+    if is_truncated and reply.broken_by is None:  # else the reply is marked already
         finish_reason = "cut"
     return replace(reply, text=text, reasoning=reasoning, finish_reason=finish_reason)
 

@@ -32,8 +32,8 @@ class FixedAttributes:
             """Set an attribute; raise for a public attribute that is fixed or unknown.
 
             Raises:
-                FixedAttributeError: If the object has the public attribute already, or if no class
-                    declares the attribute and no method of the object makes the assignment.
+                FixedAttributeError: If the object has the public attribute already, or if code
+                    outside of its methods sets an attribute that the class does not declare.
             """
             is_public = not name.startswith("_")
             if is_public and self._is_fixed(name):

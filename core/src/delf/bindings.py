@@ -12,7 +12,7 @@ def name_bound_by(node: ast.AST) -> str | None:
     ``text``. To get all names that a script binds, call this function for each node of
     :func:`ast.walk`. ``del`` and ``global`` bind no names.
     """
-    # The module symtable reads only whole scripts as text, and no single statements.
+    # The module symtable cannot be used, because it reads only the text of whole scripts.
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
             return name

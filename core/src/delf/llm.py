@@ -149,13 +149,16 @@ class LLMConfig:
         object.__setattr__(self, "fallbacks", fallbacks)
         settings = normalise_settings(self.settings or {})
         object.__setattr__(self, "settings", FixedTable(settings))
-        # A fallback that is equal to an earlier model would only fail again.
+        self._check_models_differ()
+
+    def _check_models_differ(self) -> None:
+        """Raise if a fallback is equal to an earlier model, because it would only fail again."""
         earlier_models: list[list[Any]] = []
-        for each in (self, *fallbacks):
+        for each in (self, *self.fallbacks):
             values = _values_without_fallbacks(each)
             if values in earlier_models:
                 raise ModelConfigurationError(
-                    f"the model {model!r} has a fallback twice, or itself as a fallback",
+                    f"the model {self.model!r} has a fallback twice, or itself as a fallback",
                     hint="a fallback is another model, or the same model with another key",
                 )
             earlier_models.append(values)

@@ -320,24 +320,24 @@ def _check_addresses(
 ) -> None:
     """Refuse to send a secret from the environment to an address from a project's file."""
     fields_from_environment = [key for key, source in sources.items() if source == "environment"]
-    keys_from_project = [key for key, source in sources.items() if source == "project"]
-    for field in fields_from_environment:
-        if not _is_secret(cls, field):
+    fields_from_project = [key for key, source in sources.items() if source == "project"]
+    for secret in fields_from_environment:
+        if not _is_secret(cls, secret):
             continue
-        declared_fields = _declared_addresses(cls, field)
-        for key in keys_from_project:
-            if declared_fields is None:  # judge by the setting's name and value
-                is_address = _is_address(key, values[key])
+        address_fields = _declared_addresses(cls, secret)
+        for field in fields_from_project:
+            if address_fields is None:  # judge by the field's name and value
+                is_address = _is_address(field, values[field])
             else:
-                is_address = key in declared_fields
+                is_address = field in address_fields
             if not is_address:
                 continue
-            variable = f"{prefix}{field.upper()}"
+            variable = f"{prefix}{secret.upper()}"
             raise KeyAddressError(
-                f"{name}: {field} is set in the environment ({variable}), and {key} in a file of "
-                f"the project: {field} would be sent to an address that somebody else gave",
-                hint=f'write it in the file, {field} = "${{{variable}}}", or give the address by '
-                f"{prefix}{key.upper()}",
+                f"{name}: {secret} is set in the environment ({variable}), and {field} in a file "
+                f"of the project: {secret} would be sent to an address that somebody else gave",
+                hint=f'write it in the file, {secret} = "${{{variable}}}", or give the address by '
+                f"{prefix}{field.upper()}",
             )
 
 
@@ -422,7 +422,7 @@ def _explain(
     cls: type[PluginSettings],
     name: str,
     prefix: str,
-    values: Mapping[str, Any],
+    given_values: Mapping[str, Any],
     error: ValidationError,
 ) -> ConnectionConfigurationError:
     """Convert a validation error to an error that names settings and variables."""
@@ -438,7 +438,7 @@ def _explain(
             problems.append(f"setting {path!r} is missing (or set {variable})")
         elif not item["loc"]:  # a problem of the settings as a whole
             problems.append(message)
-        elif str(item["loc"][0]) in values:
+        elif str(item["loc"][0]) in given_values:
             problems.append(f"{path}: {message}")
         else:  # the value comes from an environment variable
             problems.append(f"{variable}: {message}")

@@ -177,8 +177,9 @@ def _display_address(match: re.Match[str]) -> str:
     host = match["host"]
     has_scheme_or_user = before != ""
     is_bare_host = re.search(_BARE_HOST, host) is not None  # such as www.example or example.com
-    if not has_scheme_or_user and not is_bare_host and not _mixes_letters(host):
-        return match[0]  # an ordinary word
+    is_address = has_scheme_or_user or is_bare_host or _mixes_letters(host)
+    if not is_address:  # an ordinary word
+        return match[0]
     # A Cyrillic user part before a Latin host is misleading: test them together, as two labels.
     if match["user"] and _is_lookalike(f"{match['user']}.{host}"):
         before = "".join(map(_escape_letter, before))
@@ -250,7 +251,7 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
         stream: The output stream; stdout when omitted.
 
     Returns:
-        The text; if the stream is no terminal, only indented.
+        The wrapped text; the text is only indented if the stream is no terminal.
     """
     next_line = f"\n{' ' * indent}"
     if not (stream or sys.stdout).isatty():

@@ -57,18 +57,18 @@ class Outage:
         if "interpreter shutdown" in str(error):
             return
         self.failures += 1
-        is_first = self.failures == 1
-        if is_first:
+        level = logging.DEBUG
+        if self.failures == 1:
             self._since = time.monotonic()
             self.shared_failures = 0
-            # This object becomes the reporter, unless the service has one already.
+            # This object becomes the reporter, unless the service has a reporter already.
             reporter = _reporting_outages.setdefault(self._service, self)
+            if reporter is self:
+                level = logging.WARNING
         else:
-            # A reporter is removed when it records a success. Without a reporter, use this object.
+            # A reporter that has recorded a success is gone. This object then counts for itself.
             reporter = _reporting_outages.get(self._service, self)
         reporter.shared_failures += 1
-        begins_outage = is_first and reporter is self
-        level = logging.WARNING if begins_outage else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect_text, self.failures, error)
 
     def record_success(self) -> None:

@@ -378,9 +378,9 @@ def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) ->
 def _score_for_provider(spec: ModelSpec, provider: str, pattern_scores: Sequence[float]) -> float:
     """Return the score of a spec for a model whose provider the user names.
 
-    The score is infinite for a spec with this provider, the length of the longest matching pattern
-    for any other spec, and -1 if no pattern matches. A fallback spec that fits, by its provider or
-    by a pattern, gets ``_FALLBACK_SCORE``.
+    The score is infinite if the spec has this provider. Otherwise, the score is the length of the
+    longest pattern that matches the model's name, or -1 if none matches. A fallback spec gets
+    ``_FALLBACK_SCORE`` instead of any score but -1.
 
     Args:
         spec: The spec.

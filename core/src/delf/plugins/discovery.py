@@ -274,7 +274,7 @@ def _entry_points(text: str) -> _EntryPoints:
         ValueError: If a line is invalid.
     """
     entry_points: dict[str, list[tuple[str, str]]] = {}
-    points: list[tuple[str, str]] = []  # of the current section; any before it are dropped
+    points: list[tuple[str, str]] = []  # of the current section; those before a section are dropped
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
             points = entry_points.setdefault(line[1:-1].strip(), [])

@@ -74,8 +74,18 @@ def make(
             hint=f"its factory {spec.factory} is called with {offered_names} and its options, "
             "as keywords",
         ) from None
-    subject = f"the {spec.kind} {spec.name!r}"
-    failure = f"{subject} of {host.origin(spec)} cannot be made"
+    instance = _call_factory(host, spec, factory, arguments)
+    check_protocol(spec.kind, instance, f"the {spec.kind} {spec.name!r}")
+    return instance
+
+
+def _call_factory(host: PluginHost, spec: Spec, factory: Any, arguments: Mapping[str, Any]) -> Any:
+    """Call the factory of a spec, and return the object.
+
+    Raises:
+        PluginError: If the factory fails or returns None.
+    """
+    failure = f"the {spec.kind} {spec.name!r} of {host.origin(spec)} cannot be made"
     try:
         # Tasks share the object. In an empty context, an asyncio task that the object starts does
         # not see the ContextVars of the task for which the object is made.
@@ -92,7 +102,6 @@ def make(
             f"{failure}: {spec.factory} returned None",
             hint="its author has to return the object",
         )
-    check_protocol(spec.kind, instance, subject)
     return instance
 
 

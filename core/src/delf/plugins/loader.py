@@ -301,14 +301,14 @@ _ANY_TYPE: Final[tuple[Callable[[Any], bool], str]] = (lambda _: True, "")
 
 def _hook_warnings(plugin: object) -> Iterator[str]:
     """Yield a warning for each function that looks like a hook but is never called."""
-    home = getattr(plugin, "__name__", type(plugin).__module__)
+    own_module = getattr(plugin, "__name__", type(plugin).__module__)
     for name, member in inspect.getmembers(plugin, inspect.isroutine):
         # The options of @hookimpl, which pluggy stores on the function; empty without @hookimpl.
         hook_options: dict[str, Any] = getattr(member, f"{_PROJECT}_impl", None) or {}
         is_marked = bool(hook_options)
         # A function that the plugin's module only imports is no hook.
         has_hook_name = (
-            name.startswith(f"{_PROJECT}_") and getattr(member, "__module__", None) == home
+            name.startswith(f"{_PROJECT}_") and getattr(member, "__module__", None) == own_module
         )
         if not is_marked and not has_hook_name:
             continue

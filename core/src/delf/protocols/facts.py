@@ -298,6 +298,11 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[RequestFact]:
             label="why approval is needed",
             text=visible(request.reason),
         )
+    yield from _hidden_characters_in_texts(request)
+
+
+def _hidden_characters_in_texts(request: ApprovalRequest) -> Iterator[RequestFact]:
+    """Yield a fact for each text of a request, except the arguments, with hidden characters."""
     labelled_fields = {name: value_text(getattr(request, name) or "") for name in labels()}
     texts_by_name = {
         "the task": request.task,

@@ -62,9 +62,9 @@ def scored_matches(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[
 def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
     """Score actions by how well they match a task and its steps.
 
-    The score of an action is the mean of two relative scores, multiplied by the best score for the
-    whole task. The first is relative to the best action for the whole task; the second, to the best
-    action for the step that the action matches best. All scores are low if no action fits the task.
+    The best action for the task, or for a step, has the relative score 1. The score of an action is
+    the mean of two relative scores, for the task and for the step that the action matches best,
+    multiplied by the best score for the task. All scores are low if no action fits the task.
 
     Args:
         catalog: The actions.
@@ -86,7 +86,6 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
         task_score = task_scores.get(position, 0.0)
         highest_score = max(each.get(position, 0.0) for each in relative_scores)
         mean_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * highest_score
-        # The mean is relative to the best match, so it does not show how good that match is.
         scores[position] = best_task_score * mean_score
     best_first = sorted(scores, key=lambda position: (-scores[position], position))
     return {position: scores[position] for position in best_first}
@@ -100,7 +99,7 @@ def _divide_by_best_score(matches: Sequence[tuple[int, float]]) -> dict[int, flo
 def _best_score(matches: Sequence[tuple[int, float]]) -> float:
     """Return the score of the first match, which is the best one.
 
-    Without a match, return 1, which changes no score that is multiplied or divided by it.
+    Without a match, return 1: multiplying or dividing a score by 1 changes nothing.
     """
     return matches[0][1] if matches else 1.0
 

@@ -88,8 +88,8 @@ class _Context(NamedTuple):
     def enter_record(self, record: Any) -> _Context:
         """Return a copy for the fields of a record."""
         # Forget the aliases around the record. With ``type Tree = Node``, the field ``left: Tree``
-        # of ``Node`` then leads to a recursive record, which is written as ``dict``, instead of to
-        # a recursive alias, which would be written as the unknown name ``Tree``.
+        # of ``Node`` is then a record inside itself, written as ``dict``. As an alias inside
+        # itself, the field would be written as ``Tree``, a name that scripts do not know.
         return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
 
     def enter_alias(self, alias: Any) -> _Context:

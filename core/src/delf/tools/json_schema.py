@@ -165,7 +165,8 @@ class Checker:
 
         try:
             size = _count_parts(value)
-            if not self._is_quick_for_any_value and not self._takes_few_steps(value, size):
+            is_quick = self._is_quick_for_any_value or self._takes_few_steps(value, size)
+            if not is_quick:
                 return [Fault((), "it would take too long to check", unchecked=True)]
             if self._validator.is_valid(value):
                 return []

@@ -161,7 +161,6 @@ def named_by(text: str) -> Callable[[str], bool]:
         if not words:
             return False
         missing_words = words - stems_of_text()
-        # People shorten long names: *start time* stands for ``start_time_utc``.
         max_missing = 1 if len(words) >= _LONG_NAME_WORDS else 0
         return len(missing_words) <= max_missing
 
@@ -293,9 +292,9 @@ class Ranking:
                 scores[number] = scores.get(number, 0.0) + weight * score
         if self._names:
             for number in scores:
-                found_share = _found_share(self._names[number], weights)  # of the name's words
-                # Divide, so that the factor is 1 if the search has all words of the name.
-                scores[number] *= (1 + _NAME_BONUS * found_share) / (1 + _NAME_BONUS)
+                share_of_name = _found_share(self._names[number], weights)
+                # The factor is 1 if the search has all words of the name, and less otherwise.
+                scores[number] *= (1 + _NAME_BONUS * share_of_name) / (1 + _NAME_BONUS)
         ideal_score = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / ideal_score) for number in best]

@@ -24,7 +24,7 @@ from delf.tools.resources import (
     resource_of,
     shared_words,
 )
-from delf.tools.results import NamedRecord, Results, named_results
+from delf.tools.results import NamedRecord, Result, Results, named_results
 from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import NameTest, mentions_no_name, shorten
 
@@ -334,7 +334,7 @@ def _lines(
     for connection, methods in tools_by_connection.items():
         if connection:
             yield _class_line(methods[0])
-        # The descriptions in the connection's stubs so far: equal ones are written once.
+        # The descriptions in the connection's stubs so far, because each is written only once.
         described: set[str] = set()
         for tool in methods:
             result = results.get(tool.name)
@@ -503,19 +503,8 @@ def _stub_within(
         types = FullTypes(parameters=tool.parameters, returns=tool.returns)
     else:
         types = tool.full_types()
-    result_notes = types.notes
     named_result = results.get(tool.name)
-    if named_result is not None:
-        # The definitions of the records have the notes.
-        record_notes = map(_record_notes, named_result.records)
-        if named_result.is_record or result_notes in record_notes:
-            result_notes = ""
-    if named_result is not None and len(named_result.text) <= limits.result:
-        return_type = named_result.text
-    else:
-        return_type = shorten(
-            types.returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values
-        )
+    return_type, result_notes = _result_type_and_notes(types, named_result, limits, is_mentioned)
     doc_by_name: dict[str, str] = {}
     for parameter in types.parameters:
         is_described = limits.is_detailed or parameter.required or is_mentioned(parameter.name)
@@ -533,6 +522,26 @@ def _stub_within(
     docs = (*doc_by_name.items(), ("returns", result_doc))
     descriptions = tuple(f"{name}: {doc}" for name, doc in docs if doc)
     return _Stub(indent, head, summary, descriptions)
+
+
+def _result_type_and_notes(
+    types: FullTypes, named_result: Result | None, limits: StubLimits, is_mentioned: NameTest
+) -> tuple[str, str]:
+    """Return the result type to show in a stub, and the notes on the result.
+
+    There are no notes if the definition of a record has these notes.
+    """
+    if named_result is not None and len(named_result.text) <= limits.result:
+        return_type = named_result.text
+    else:
+        return_type = shorten(
+            types.returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values
+        )
+    if named_result is None:
+        return return_type, types.notes
+    record_notes = map(_record_notes, named_result.records)
+    is_in_definition = named_result.is_record or types.notes in record_notes
+    return return_type, "" if is_in_definition else types.notes
 
 
 def _describe(doc: str, notes: str, limits: StubLimits) -> str:

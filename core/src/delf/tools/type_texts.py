@@ -155,7 +155,7 @@ def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) ->
 
 def _complete_text(parts: _Parts) -> str:
     """Format a parsed type, without shortening it."""
-    # Without limits, nothing is left out, so no name has to stay because a task mentions it.
+    # Without limits, nothing is left out, whatever names the task mentions.
     return _format_type(parts, _UNLIMITED, mentions_no_name)
 
 

@@ -120,7 +120,7 @@ class RootSchema:
 
     def resolve(self, node: Any) -> dict[str, Any]:
         """Return the schema that a node's references lead to, with the node's other keywords."""
-        for _ in range(100):
+        for _ in range(100):  # more references in a row must be a circle
             if node is False:
                 return {"not": {}}  # accepts no value
             if not isinstance(node, Mapping):
@@ -174,7 +174,8 @@ class Shapes:
         self._recursive_names: dict[str, str] = {}
         # The references whose types are being formatted, the outermost first.
         self._open_refs: list[str] = []
-        # The open references that occur inside their own type, where only the type's name is shown.
+        # The open references that were found again inside their own type. There, only the type's
+        # name is shown.
         self._refs_with_name: set[str] = set()
         self._visits_of_current_type = 0
 
@@ -340,10 +341,10 @@ class Shapes:
         self._remaining_schemas -= reader.visits
         if objects is None:
             return None
-        has_alternatives = len(objects) > 1
-        if not parts and not has_alternatives:
-            return None
-        if len(objects) == 1 and not objects[0].properties:
+        is_single = len(objects) == 1
+        is_ordinary_object = is_single and not parts
+        has_no_properties = is_single and not objects[0].properties
+        if is_ordinary_object or has_no_properties:
             return None
         texts = [self._object_text(o.properties, o.required, depth, mode) for o in objects]
         return _union(texts, self._extent.choices, nullable=False)
@@ -783,4 +784,5 @@ def _only_requires(choice: Any) -> bool:
     if not isinstance(choice, dict):
         return False
     # ``not`` excludes values, and adds no property that the merged object would have to show.
-    return not (set(cast("dict[str, Any]", choice)) - {"required", "title", "description", "not"})
+    keywords = cast("dict[str, Any]", choice).keys()
+    return keywords <= {"required", "title", "description", "not"}
