@@ -177,9 +177,9 @@ class Turns:
         Only the calls of callers with more running time are considered. None if there is no such
         call.
         """
-        max_seconds = self._total_seconds(waiting_call.key)
+        seconds_of_waiting = self._total_seconds(waiting_call.key)
         calls_of_others = (call for call in self._running if call.key != waiting_call.key)
         busier_calls = [
-            call for call in calls_of_others if self._total_seconds(call.key) > max_seconds
+            call for call in calls_of_others if self._total_seconds(call.key) > seconds_of_waiting
         ]
         return min(busier_calls, key=lambda call: call.preemption_time, default=None)

@@ -58,8 +58,8 @@ class Budget:
             # For the frame of one call, whose bytes count here until count_call() subtracts them.
             + limits.frame_bytes
         )
-        # At least two frames, whatever the memory limit: the largest allowed answer must not end a
-        # session in which another answer is still unread.
+        # At least two frames, even with a low memory limit: an answer of the largest allowed size
+        # may arrive while another answer is unread.
         self.max_held_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
         """The maximum number of bytes that the host holds for the guest: unread data and open
         calls.

@@ -109,8 +109,8 @@ class OpenCalls:
             # Cancel before the guest's next message is handled, which may start another call.
             call.abandon()
         else:
-            # Cancel only after the call's first step, which may journal the call: a task that is
-            # cancelled before its first step runs none of its code. The step is scheduled already.
+            # A task that is cancelled before its first step runs none of its code, so nothing would
+            # journal the call. The step is scheduled already, and so runs before this callback.
             self._loop.call_soon(call.abandon)
 
     def skip_queued_calls(self) -> None:

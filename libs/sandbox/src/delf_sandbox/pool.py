@@ -104,7 +104,7 @@ class SessionPool(Generic[S, K]):
     async def aclose(
         self, finish: Callable[[Collection[asyncio.Task[Any]]], Awaitable[bool]] | None = None
     ) -> None:
-        """Close all sessions. Idempotent. The next opening of a session opens the pool again.
+        """Close all sessions. Idempotent. The next :meth:`take` opens the pool again.
 
         Args:
             finish: Waits for the given background tasks, and returns False to have the rest

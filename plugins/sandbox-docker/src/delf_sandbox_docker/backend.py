@@ -249,7 +249,7 @@ class DockerBackend:
             lambda: ContainerSession(process, limits.frame_bytes, forget_session),
             sock=process.stream,
         )
-        await self.engine.run(self._start_container, process.container)
+        await self.engine.run(self._start_container, process.container_id)
         return session
 
     def _start_container(self, container: str) -> None:

@@ -5,13 +5,14 @@ Runs in the container with the standard library only::
     python3 -I -S -X utf8 boot.py BYTES SECONDS PROCESSORS   run a guest
     python3 -I -S -X utf8 boot.py --compile                  when the image is built
 
-BYTES is how much memory the guest may take, a little less than the container has, so that
-Python can say what happened. SECONDS is how much time of the processors all processes of the
-container may use together. The wire is on standard input and output.
+BYTES is the guest's memory limit, a little below that of the container, so that Python can still
+raise MemoryError. SECONDS is the limit on the processor time of all processes of the container
+together. PROCESSORS is the number of processors of the container. The wire is on standard input
+and output.
 
-The kernel keeps every signal of its own namespace away from process 1, so no script can stop
-it. Standard input is watched for its end only: Docker closes it when the host lets go. What is
-known of the guest's end goes to standard error as a line of JSON.
+The kernel keeps signals of processes in the container away from process 1, so no script can stop
+process 1. Standard input is watched for its end only: Docker closes the stream when the host
+disconnects. The guest's exit status is reported on standard error as a line of JSON.
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ def _supervise(child: int, processor_time: _ProcessorTime) -> NoReturn:
     no_data = 0  # poll() reports the end of a connection even if no event is requested
     poll.register(host_connection, no_data)
     poll.register(child_ends, select.POLLIN)
-    _exit_if_guest_ended(child, processor_time)  # it may have ended before _watch_child_processes()
+    _exit_if_guest_ended(child, processor_time)  # the guest may have ended before the watch began
     while True:
         remaining = processor_time.milliseconds_left()
         if remaining is not None and remaining <= 0:

@@ -164,7 +164,7 @@ class ContainerProcess:
 
     Args:
         engine: The Docker engine.
-        container: The id of the container.
+        container_id: The id of the container.
         stream: The socket of the container's standard streams; closing it ends the container.
         folder: The folder that the host shares with the container, if any. The folder is removed
             together with the container.
@@ -174,12 +174,12 @@ class ContainerProcess:
     def __init__(
         self,
         engine: Engine,
-        container: str,
+        container_id: str,
         stream: socket.socket,
         folder: Path | None,
         limits: Limits,
     ) -> None:
-        self.container = container
+        self.container_id = container_id
         self.folder = folder
         self._engine = engine
         self.stream = stream
@@ -258,7 +258,7 @@ class ContainerProcess:
 
     async def _remove(self) -> None:
         """Remove the container and its folder; log if the container could not be removed."""
-        removal = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container))
+        removal = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container_id))
         try:
             # track() logs a DelfError and does not raise it: the next process removes a container
             # that is left over.

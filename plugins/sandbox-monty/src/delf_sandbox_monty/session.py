@@ -300,22 +300,20 @@ class MontySession:
     def _outcome_of_error(self, error: BaseException) -> Outcome:
         from pydantic_monty import MontyCrashedError, MontyError
 
-        if isinstance(error, MontyCrashedError):
+        if isinstance(error, MontyCrashedError) or not isinstance(error, MontyError):
             return Crashed(message=f"the interpreter is gone: {error}")
-        if isinstance(error, MontyError):
-            if ended_itself(error):
-                return Done()
-            limits = self._spec.limits
-            modules = modules_of(self._spec)
-            outcome = describe(error, self._sources, self._tools, modules, limits)
-            if isinstance(outcome, Failed):
-                call_id = self._script.call_ids_by_exception.get((outcome.kind, outcome.message))
-                if outcome.kind == "FileNotFoundError":
-                    message = with_input_path(outcome.message, SCRATCH, self._input_paths)
-                    outcome = replace(outcome, message=message)
-                return replace(outcome, call_id=call_id)
+        if ended_itself(error):
+            return Done()
+        limits = self._spec.limits
+        modules = modules_of(self._spec)
+        outcome = describe(error, self._sources, self._tools, modules, limits)
+        if not isinstance(outcome, Failed):
             return outcome
-        return Crashed(message=f"the interpreter is gone: {error}")
+        call_id = self._script.call_ids_by_exception.get((outcome.kind, outcome.message))
+        if outcome.kind == "FileNotFoundError":
+            message = with_input_path(outcome.message, SCRATCH, self._input_paths)
+            outcome = replace(outcome, message=message)
+        return replace(outcome, call_id=call_id)
 
     async def _watch_scratch(self, running: asyncio.Task[Any]) -> None:
         """End the script if its scratch folder on the host's disk grows beyond the limit."""

@@ -82,7 +82,9 @@ class Rule:
         allows_further_words = allows_any_word or allows_files
         pattern_words = self.words[:-1] if allows_further_words else self.words
         further_words = command[len(pattern_words) :]
-        if len(command) < len(pattern_words) or (further_words and not allows_further_words):
+        has_missing_words = len(command) < len(pattern_words)
+        has_surplus_words = bool(further_words) and not allows_further_words
+        if has_missing_words or has_surplus_words:
             return False
         if not all(map(_matches_word, pattern_words, command)):
             return False

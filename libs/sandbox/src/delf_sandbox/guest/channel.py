@@ -153,7 +153,7 @@ class Channel:
                 self._spin.record_success()
                 return data
             self._spin.record_failure()
-            self._sleep_until_readable()
+            self._sleep_until_readable()  # the spin has just found no bytes
         while (data := self._read_available()) is None:
             self._sleep_until_readable()
         return data

@@ -83,6 +83,7 @@ def hide_own_frames(own_path_part: str) -> None:
         return walk_script_frames
 
     module: Any = traceback
+    # The module finds the frames of an exception by these functions; not every Python has both.
     for name in ("walk_tb", "_walk_tb_with_full_positions"):
         if hasattr(module, name):
             setattr(module, name, without_own_frames(getattr(module, name)))

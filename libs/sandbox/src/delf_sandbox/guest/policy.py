@@ -51,8 +51,7 @@ def make_builtins(
     """Return the builtins that scripts get, as a mapping from name to object.
 
     Args:
-        modules: The names of the modules that scripts may import. A top-level name includes all
-            submodules; a dotted name stands for one module.
+        modules: The names of the modules that scripts may import, with their submodules.
         stand_ins: A mapping from module name to the module that scripts get instead.
         open_file: The function that scripts see as ``open``.
     """
@@ -222,7 +221,7 @@ class RestrictedOpen:
 
 
 def _file_name(file: Any) -> str:
-    """Return the path that a script passed to ``open`` as a text."""
+    """Return the path that a script passed to ``open``, as a text."""
     if isinstance(file, int):
         raise PermissionError("open() takes a path, not a descriptor")
     name = cast("str | bytes", os.fspath(file))

@@ -241,7 +241,7 @@ class GuestSession:
             raise ToolArgumentError(f"the arguments are too large: {error}") from None
 
     def _initialise(self, spec: dict[str, Any]) -> None:
-        """Set up the tools, names, limits and files that the host specified for the session."""
+        """Set up the limits, files, time zone and names that the host specified for the session."""
         limits = spec["limits"]
         self._channel.limit = limits["frame_bytes"]
         self._printer.limits = PrintLimits(limits)
@@ -256,6 +256,11 @@ class GuestSession:
         # a template process, so each session sets the variable.
         os.environ["TZ"] = spec["zone"]
         time.tzset()
+        link_inputs(spec["links"], spec["scratch"])
+        self._define_names(spec)
+
+    def _define_names(self, spec: dict[str, Any]) -> None:
+        """Define the tools, helper functions and builtins in the namespace of the scripts."""
         methods: dict[str, list[str]] = {}
         write_actions: set[str] = set()
         for name, method_names, write_methods in spec["tools"]:
@@ -280,7 +285,6 @@ class GuestSession:
             is_bound=self._namespace.__contains__,
             is_async=lambda name: _is_async(self._namespace.get(name)),
         )
-        link_inputs(spec["links"], spec["scratch"])
         restricted_open = RestrictedOpen(spec["readable"], [spec["scratch"]])
         self._namespace["__name__"] = "__main__"
         self._namespace["__builtins__"] = make_builtins(modules, replacements, restricted_open)
@@ -341,8 +345,7 @@ class GuestSession:
         value = _final_value(value)
         if error is None:
             # Report unfinished calls first: a call that was never made may explain other errors.
-            error = self._unfinished_call_error() or misuse_in(value)
-            error = error or self._send_written_files()
+            error = self._unfinished_call_error() or misuse_in(value) or self._send_written_files()
         with self._lock:
             self._send_buffered()
             self._printer.end()
