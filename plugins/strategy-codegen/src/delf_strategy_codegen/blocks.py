@@ -142,7 +142,8 @@ class _BlockParser:
         for closing in self._closing_fences(opened):
             if not self._is_in_string(opened, closing):
                 return self._close(opened, closing)
-        # No fence is outside of a string: there is none, or a string without an end has the first.
+        # All fences are within strings, so a string has no end: close at the first fence. Without
+        # a fence, the block ends with the text.
         first_closing = next(self._closing_fences(opened), None)
         return self._close(opened, first_closing)
 

@@ -92,8 +92,8 @@ def find_script(text: str) -> Reading:
     may_be_json = bare_script.lstrip().startswith("[{")
     if has_call(bare_script) and not may_be_json:
         return Reading(bare_script)
-    # The bare script had to be the whole answer. The other forms may be followed by text after the
-    # end of the turn, which is left out here.
+    # Unlike a bare script, the other forms may be followed by text after the end of the model's
+    # turn: drop this text.
     text = _answer_text(text)
     marked_script = _marked_script(text)
     if marked_script is not None:
@@ -191,7 +191,8 @@ def _answer_text(text: str) -> str:
     for mark in _TURN_END.finditer(text):
         is_before_answer = mark.start() == 0
         if not is_before_answer and not _is_within(scripts, mark.start()):
-            return _without_reasoning(text[: mark.start()], scripts)
+            text = text[: mark.start()]
+            break
     return _without_reasoning(text, scripts)
 
 
@@ -237,7 +238,9 @@ def _ranges_of_code(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     Python reports a syntax error, the next range ends before the line with the error.
     """
     for start, first_line in enumerate(lines):
-        end = len(lines) if _CODE_START.match(first_line) else start
+        if not _CODE_START.match(first_line):
+            continue
+        end = len(lines)
         while end > start:
             yield start, end
             error = tree_or_syntax_error("\n".join(lines[start:end]))

@@ -84,7 +84,7 @@ class TurnRunner:
         return replace(turn, calls=calls, results=results)
 
     async def _cancel_running_calls(self) -> None:
-        """Cancel the started calls after a failure, and wait for their end.
+        """Cancel the calls that still run, such as after a failure, and wait for their end.
 
         Nobody would read the results of these calls.
         """
