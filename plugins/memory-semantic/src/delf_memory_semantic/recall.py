@@ -305,9 +305,9 @@ def _excerpt(text: str, query: str) -> str:
         if not words_of_query.isdisjoint(words_of(word.group())):
             match_start = word.start()
             break
-    # The match stands in the first quarter of the excerpt, or nearer to the end of the text.
-    last_start = len(text) - _MAX_SHOWN_CHARS
-    start = min(max(0, match_start - _MAX_SHOWN_CHARS // 4), last_start)
+    # Show some text before the match. Near the end of the text, begin earlier to fill the excerpt.
+    start_before_match = max(0, match_start - _MAX_SHOWN_CHARS // 4)
+    start = min(start_before_match, len(text) - _MAX_SHOWN_CHARS)
     end = start + _MAX_SHOWN_CHARS
     excerpt = text[start:end].strip()
     if start > 0:

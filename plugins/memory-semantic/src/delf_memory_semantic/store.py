@@ -203,10 +203,11 @@ class SemanticStore:
         if not query.strip() or top_k < 1:
             return []
         query = storable_text(query)
-        word_scores, (vector, similarities) = await asyncio.gather(
+        word_scores, vector_and_similarities = await asyncio.gather(
             self._in_thread(self._database.with_words, query, RANKING_SIZE),
             self._nearest_facts(query),
         )
+        vector, similarities = vector_and_similarities
         if vector is not None:
             found_by_words_only = word_scores.keys() - similarities.keys()
             similarities |= await self._in_thread(

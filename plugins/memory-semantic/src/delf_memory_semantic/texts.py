@@ -78,7 +78,7 @@ def split_into_pieces(text: str, longest: int = _MAX_PIECE_CHARS) -> list[str]:
     pieces: list[str] = []
     prefix = ""  # the last heading
     for paragraph in (part.strip() for part in _PARAGRAPH.split(text)):
-        # A longer line leaves too little room for the text below it, and is a paragraph itself.
+        # A heading is repeated in each piece below it, so a long one is stored as a paragraph.
         is_short_line = "\n" not in paragraph and len(paragraph) <= longest // 2
         if paragraph.startswith("#") and is_short_line:
             heading = paragraph.lstrip("# ")
