@@ -27,7 +27,9 @@ def write_rows(
     Returns:
         The unique name and the DuckDB type of each column.
     """
-    names = unique_names(columns) or ["column_1"]  # the keys of the rows
+    names = unique_names(columns)  # the keys of the rows
+    if not names:
+        names = ["column_1"]  # DuckDB needs a column
     sql_names = unique_names(names, str.lower)  # SQL ignores case: "ID" beside "id" gets a number
     kinds = {name: _duckdb_type([row.get(name) for row in rows]) for name in names}
     # Lone surrogates cannot be encoded as UTF-8, and become question marks.

@@ -489,8 +489,8 @@ def _describe_text(
         max_characters: The maximum number of characters of the description.
     """
     is_whole = len(data) >= size
-    is_sampled = not is_whole and kind != "json"  # a JSON value cannot be read in pieces
-    beginning = _complete_lines(data[:_BEGINNING_BYTES]) if is_sampled else data
+    is_read_in_pieces = not is_whole and kind != "json"  # a piece of a JSON value is not valid
+    beginning = _complete_lines(data[:_BEGINNING_BYTES]) if is_read_in_pieces else data
     text = decode_if_text(beginning) if kind == "other" else decode(beginning, None, name)
     if text is None:
         return _Description(f"{size:,} bytes, not text")

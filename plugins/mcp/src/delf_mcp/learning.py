@@ -60,9 +60,9 @@ class Results:
         Nothing is recorded if the setting ``sample`` is off, or after enough results of the tool.
 
         Returns:
-            A report of the types that contradict the schema, such as ``None at a.b, str at c``.
-            The report omits types that an earlier result had. It also omits types that the stub
-            does not show, except None. The report is empty if the tool has no schema.
+            A report of the types that contradict the schema, and that no earlier result had, such
+            as ``None at a.b, str at c``. In fields that the stub does not show, only None is
+            reported. The report is empty if the tool has no schema.
         """
         if not self._settings.sample:
             return ""

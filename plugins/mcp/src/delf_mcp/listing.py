@@ -140,7 +140,7 @@ class InvalidItemFilter:
 
 async def whole_list(
     ask: Callable[..., Awaitable[Any]],
-    items: str,
+    attribute: str,
     max_items: int,
     hint: str | None = None,
     **options: Any,
@@ -149,7 +149,7 @@ async def whole_list(
 
     Args:
         ask: Returns the page that begins at ``cursor``.
-        items: The name of the attribute that holds the items of a page, such as ``resources``.
+        attribute: The name of the attribute that holds the items of a page, such as ``resources``.
         max_items: The maximum number of items.
         hint: The hint of the error for too many items.
         options: Further keyword arguments for ``ask``.
@@ -164,9 +164,8 @@ async def whole_list(
     while cursor not in cursors:  # a repeated cursor would lead to the same page again
         cursors.add(cursor)
         page = await ask(cursor=cursor, **options)
-        page_items = getattr(page, items)
+        all_items += getattr(page, attribute)
         size += len(page.model_dump_json())
-        all_items += page_items
         if len(all_items) > max_items:
             raise ListError(f"it has more than {max_items:,} entries", hint)
         if size > MAX_LIST_CHARACTERS:

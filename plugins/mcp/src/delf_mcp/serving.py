@@ -80,12 +80,12 @@ class Work:
         """
         self.refuse("the client left the question unanswered")
         while True:
-            next_question = asyncio.ensure_future(self.questions.get())
-            await asyncio.wait({next_question, self.task}, return_when=asyncio.FIRST_COMPLETED)
-            if not next_question.done():
-                next_question.cancel()
+            from_queue = asyncio.ensure_future(self.questions.get())
+            await asyncio.wait({from_queue, self.task}, return_when=asyncio.FIRST_COMPLETED)
+            if not from_queue.done():
+                from_queue.cancel()
                 return None
-            self.open_question = next_question.result()
+            self.open_question = from_queue.result()
             request, future_decision = self.open_question
             if not future_decision.done():  # a request may have expired in the queue
                 return request

@@ -237,8 +237,8 @@ def propose(
     used_names |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
     # The first pass collects names for the parameters, and the second pass uses them: a literal may
-    # occur before the place that suggests a name, such as a keyword argument. ``fixed`` has names
-    # of the second pass. The first pass may give these names to other literals, so it gets none.
+    # occur before the place that suggests a name, such as a keyword argument. The names in
+    # ``fixed`` are names that the second pass gives, so only the second pass gets them.
     first_pass = _LiteralFinder(task, used_names, frozenset(), signatures)
     first_pass.visit(tree)
     finder = _LiteralFinder(
