@@ -101,6 +101,18 @@ def test_google_commands_log_in_and_out(google: GoogleServer, project: DelfProje
     assert row == {"account": "default", "logged_out": False, "revoked": False}
 
 
+def test_logout_reports_an_unconfirmed_revocation(
+    google: GoogleServer, project: DelfProject
+) -> None:
+    """Google is reachable, but refuses to revoke a login that is revoked already."""
+    project.spawn("google", "login").succeeded()
+    google.logins.revoke_all()
+    done = project.run("google", "logout").succeeded()
+    assert "Logged out" in done.stdout
+    assert "Google did not confirm that the login is revoked" in done.stderr
+    assert kept(project) is None
+
+
 def test_refused_scopes_are_reported(google: GoogleServer, project: DelfProject) -> None:
     google.logins.declined = frozenset({SCOPE_URL_PREFIX + "drive.file"})
     done = project.spawn("google", "login").succeeded()

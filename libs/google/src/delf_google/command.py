@@ -183,7 +183,7 @@ def logout_command(
         click.echo(f"Logged out of {login.account!r}.", err=as_json)
         if not row["revoked"]:
             click.echo(
-                "Google could not be reached; revoke the permission at "
+                "Google did not confirm that the login is revoked; check the permission at "
                 "https://myaccount.google.com/connections",
                 err=True,
             )
