@@ -80,10 +80,11 @@ class Outage:
         if not self.failures:
             return
         seconds = time.monotonic() - self._since
-        level, failure_count = logging.DEBUG, self.failures
-        if _reporting_outages.get(self._service) is self:
+        is_reporter = _reporting_outages.get(self._service) is self
+        if is_reporter:
             _reporting_outages.pop(self._service, None)
-            level, failure_count = logging.WARNING, self.shared_failures
+        level = logging.WARNING if is_reporter else logging.DEBUG
+        failure_count = self.shared_failures if is_reporter else self.failures
         # Such as "new events are not found by search: works again after 3 failures in 2 s".
         message = "%s: works again after %d failures in %.0f s"
         self._log.log(level, message, self._effect_text, failure_count, seconds)

@@ -38,11 +38,11 @@ def without_login(url: str) -> str:
 
     For ``https://name:key@host/v1?version=2``, this is ``https://host/v1``.
     """
-    # A login ends before "?": a request to ``https://host?@other`` goes to ``host``, and people
-    # must see that host. Only in an invalid URL may the "?" be a part of the password.
+    # The login of a valid URL ends before "?": a request to ``https://host?@other`` goes to
+    # ``host``, and people must see that host. The password of an invalid URL may contain "?".
     is_valid = split_url(url if "://" in url else f"//{url}") is not None
     login = _LOGIN if is_valid else _LOGIN_OF_INVALID_URL
-    address = login.sub(lambda match: match[1] or "", url)
+    address = login.sub(r"\1", url)  # keeps the scheme, if any
     return re.split("[?#]", address, maxsplit=1)[0]
 
 

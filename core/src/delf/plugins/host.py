@@ -353,11 +353,15 @@ def _load_error(subject: str, error: BaseException) -> PluginError:
 
 def _export_error(name: str, needed_by: str, exporting: Sequence[Candidate]) -> Exception:
     """Return the error for a public name that no usable plugin exports."""
-    package = exporting[0].distribution if exporting else package_of("exports", name)
+    if exporting:
+        package = exporting[0].distribution
+        state_and_reason = loader.why_not_imported(exporting[0])
+    else:
+        package = package_of("exports", name)
+        state_and_reason = None
     if package is None:
         return AttributeError(name)
-    state_and_reason = loader.why_not_imported(exporting[0]) if exporting else None
-    if state_and_reason is None:  # no plugin has the name
+    if state_and_reason is None:
         return OptionalDependencyError(
             f"{needed_by}: the package {package} is not installed", package=package
         )

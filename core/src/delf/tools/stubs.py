@@ -206,8 +206,8 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
         tools = [tool for name, tool in by_name.items() if name in shown_names]
         return _size(tools, limits, is_mentioned, max_size) > max_size
 
-    # Making the complete types of a tool takes long. Because the count is doubled from 1, the types
-    # of only a few tools are made in vain.
+    # Find the largest count that fits. Making the complete types of a tool takes long: because the
+    # count is doubled from 1, the types of only a few tools are made in vain.
     max_count = 1
     while max_count < len(wanted_names) and not is_too_long(max_count):
         max_count = min(2 * max_count, len(wanted_names))

@@ -128,16 +128,16 @@ class Trust:
         Raises:
             FolderNotTrustedError: If a file or setting is not trusted; the error lists the files.
         """
-        real = root.resolve()
-        if not items or self._is_fully_trusted(real):
+        real_root = root.resolve()
+        if not items or self._is_fully_trusted(real_root):
             return
-        trusted = load_trusted(real)
+        trusted = load_trusted(real_root)
         if trusted is None:
-            raise FolderNotTrustedError(real, tuple(items), changed=False)
+            raise FolderNotTrustedError(real_root, tuple(items), changed=False)
         # List only the changed files: the user has reviewed all others.
         changed_files = dict.fromkeys(change.file for change in trusted.changes(items))
         if changed_files:
-            raise FolderNotTrustedError(real, tuple(changed_files), changed=True)
+            raise FolderNotTrustedError(real_root, tuple(changed_files), changed=True)
 
     def keep(self, root: Path, items: Items) -> None:
         """Update the trust record after delf changed a trusted file on the user's behalf.
@@ -149,10 +149,10 @@ class Trust:
         Raises:
             ConfigurationError: If the record cannot be written.
         """
-        real = root.resolve()
+        real_root = root.resolve()
         # A folder that is trusted with all its contents needs no record.
-        if items and not self._is_fully_trusted(real):
-            remember(real, items)
+        if items and not self._is_fully_trusted(real_root):
+            remember(real_root, items)
 
     def _is_fully_trusted(self, real: Path) -> bool:
         return any(real.is_relative_to(folder) for folder in self.fully_trusted)
@@ -300,10 +300,10 @@ def _extended_record(root: Path, items: Items) -> str:
 def revoke(root: Path) -> bool:
     """Remove a folder's trust record; return False if there was none."""
     folder = store()
-    real = root.resolve()
-    was_trusted = load_trusted(real) is not None
+    real_root = root.resolve()
+    was_trusted = load_trusted(real_root) is not None
     if was_trusted:
-        record_file = _file(folder, real)
+        record_file = _file(folder, real_root)
         with locked(record_file):  # else a process that extends the record would write it again
             record_file.unlink(missing_ok=True)
     return was_trusted

@@ -153,14 +153,14 @@ def read_file(path: Path, root: Path, max_bytes: int = MAX_BYTES) -> bytes | Non
     """
     if not has_file(path.parent, path.name):
         return None
-    real = path.resolve()
-    if not real.is_relative_to(root.resolve()):
+    real_path = path.resolve()
+    if not real_path.is_relative_to(root.resolve()):
         raise ConfigurationError(
             f"{path} is a link out of its folder",
             hint="put the file itself there; a file elsewhere is named with --config",
         )
     try:
-        with os.fdopen(os.open(real, READ_FLAGS), "rb") as file:
+        with os.fdopen(os.open(real_path, READ_FLAGS), "rb") as file:
             # Since the check above, the file may have been replaced, for example by a pipe.
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
@@ -180,10 +180,9 @@ def parse_toml(text: str) -> dict[str, Any]:
     """
     import tomllib
 
-    # The parser needs quadratic time and memory for a key with many dots.
-    #
-    # Dots in quoted strings do not count. With multi-line strings, a quote may end a string of an
-    # earlier line; then it is unknown what is quoted, and all dots count.
+    # The parser needs quadratic time and memory for a key with many dots. Dots in quoted strings do
+    # not count. But in a text with multi-line strings, all dots count, because a quote may end a
+    # string that an earlier line has begun.
     has_multiline = '"""' in text or "'''" in text
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") <= _MAX_DOTS:

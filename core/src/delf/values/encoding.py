@@ -158,7 +158,7 @@ def estimate_size(value: Any, max_size: int) -> int:
             kind = _type_of(part)
             if kind is str or kind is bytes:
                 total += len(part)
-            elif kind not in PLAIN:  # a number or None takes only its unit, counted above
+            elif kind not in PLAIN:  # unlike a number, which takes only the unit counted above
                 pending.append(part)
     return total
 
