@@ -29,6 +29,6 @@ BOUND = {
 
 
 @pytest.mark.parametrize("code", BOUND)
-def test_bound_names_of_each_kind_of_syntax(code):
+def test_name_bound_by_each_kind_of_syntax_is_found(code):
     names = [name for node in ast.walk(ast.parse(code)) if (name := name_bound_by(node))]
     assert sorted(names) == sorted(BOUND[code].split())

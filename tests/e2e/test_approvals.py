@@ -320,7 +320,7 @@ def test_answer_of_another_process_ends_the_terminal_question(here):
     assert sent(here) == ["ada 2"]
 
 
-def test_approval_by_another_process_after_the_terminals_is_refused(here):
+def test_approval_by_a_second_process_is_refused_after_a_decision(here):
     with on_terminal(here, SEND) as terminal:
         terminal.expect("? help\n> ")
         name = waiting()

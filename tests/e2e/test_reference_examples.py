@@ -239,7 +239,7 @@ def test_reference_example_runs_with_delf_connections(
 
 
 @pytest.mark.services
-def test_reference_examples_for_docker_run(tmp_path: Path, docker_engine: DockerEngine) -> None:
+def test_docker_reference_examples_run(tmp_path: Path, docker_engine: DockerEngine) -> None:
     repository, _, tag = DEFAULT_BASE.partition(":")
     docker_engine.client().tag(docker_engine.base_image, repository, tag)  # as if it was pulled
     prepared(

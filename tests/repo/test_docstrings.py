@@ -140,7 +140,9 @@ def test_banned_prose_finds_every_word(word: str) -> None:
         ('def __len__(self):\n    """The number."""', False),
     ],
 )
-def test_weak_openings_depend_on_the_kind(source: str, is_weak: bool) -> None:
+def test_weak_docstring_openings_are_found_for_each_kind_of_object(
+    source: str, is_weak: bool
+) -> None:
     assert bool([*weak_openings(ast.parse(source))]) == is_weak
 
 

@@ -14,7 +14,7 @@ def test_url_with_invalid_host_or_port_is_not_split(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "a:80", "ftp://a", "http://", "http:///b", "//a/b"])
-def test_other_texts_are_no_http_urls(url: str) -> None:
+def test_url_of_another_scheme_or_without_host_is_no_http_url(url: str) -> None:
     assert split_url(url) is not None
     assert split_http_url(url) is None
 

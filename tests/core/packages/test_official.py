@@ -35,11 +35,11 @@ def test_missing_package_is_installed_with_the_available_installer(monkeypatch):
         ("google-gla/gemini-x", "http"),
     ],
 )
-def test_model_package_is_known_by_model_name(model, name):
+def test_model_name_determines_the_recommended_package(model, name):
     assert recommended_client(model) == name
 
 
-def test_default_packages_by_kind():
+def test_kind_of_plugin_determines_the_recommended_package():
     assert (
         recommended_plugin("journal"),
         recommended_plugin("sandbox"),

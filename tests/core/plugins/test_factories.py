@@ -172,7 +172,7 @@ def test_factory_that_makes_nothing_is_refused(factory, says):
     assert says in caught.value.message
 
 
-def test_strategy_answers_with_text(scripted_model, delf_host):
+def test_strategy_that_answers_without_text_is_reported(scripted_model, delf_host):
     with (
         Agent(llm="scripted", host=delf_host, strategy=Silent()) as agent,
         pytest.raises(PluginError, match="strategy Silent answered with NoneType in place of text"),

@@ -28,7 +28,7 @@ def hook(body, head="from delf.hookspecs import hookimpl\nfrom delf.specs import
     return f"{head}\n@hookimpl\ndef delf_connections():\n{indented}\n"
 
 
-def test_specs_are_collected():
+def test_specs_of_a_plugins_hooks_are_collected():
     loaded = load(GOOD)
     assert [spec.name for spec in loaded.specs] == ["good"]
     assert loaded.reason is None
@@ -88,7 +88,7 @@ def test_hook_with_arguments_is_refused():
     assert "config" in loaded.reason
 
 
-def test_wrapper_is_refused():
+def test_hook_wrapper_is_refused():
     source = hook("yield").replace("@hookimpl", "@hookimpl(wrapper=True)")
     assert "is a wrapper" in (load(source).reason or "")
 
@@ -117,7 +117,7 @@ def test_wrapper_is_refused():
         ),
     ],
 )
-def test_fields_of_specs_are_checked(spec, problem):
+def test_spec_field_of_a_wrong_value_is_reported(spec, problem):
     hooks = {"Sa": "delf_sandbox_backends", "St": "delf_strategies", "Mo": "delf_models"}
     source = hook(f"yield {spec}").replace("delf_connections", hooks[spec[:2]])
     assert problem in (load(source).reason or "")

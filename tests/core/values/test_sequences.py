@@ -8,14 +8,14 @@ from delf.values.sequences import one_or_more
 
 
 @pytest.mark.parametrize("one", ["a.csv", b"b.csv", Path("c.csv"), {"model": "m"}, 5, len])
-def test_one_value_is_a_list_of_it(one):
+def test_single_value_becomes_a_tuple(one):
     assert one_or_more(one) == (one,)
 
 
 @pytest.mark.parametrize("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}.keys(), iter("ab")])
-def test_several_values_stay_as_they_are(several):
+def test_several_values_become_a_tuple(several):
     assert one_or_more(several) == ("a", "b")
 
 
-def test_no_values_are_none():
+def test_empty_list_becomes_an_empty_tuple():
     assert one_or_more([]) == ()

@@ -44,22 +44,22 @@ async def last(folders, monkeypatch):
 
 
 @pytest.mark.parametrize("folder", ["shop", "shop/below"])
-async def test_last_is_the_newest_task_of_this_project(folder, last, folders):
+async def test_word_last_means_the_newest_task_of_this_project(folder, last, folders):
     names = ["shop", "shop/below", "bank", "nowhere"]
     task_folders = [str(folders / name) for name in names]
     assert await last([*task_folders, None, "shop", "."], folder) == "task_1"
 
 
-async def test_last_is_the_newest_task_of_all_outside_of_a_project(last, folders):
+async def test_word_last_means_the_newest_of_all_tasks_outside_of_a_project(last, folders):
     assert await last([str(folders / "shop"), str(folders / "bank"), None], "nowhere") == "task_2"
 
 
-async def test_last_is_found_behind_many_tasks_of_other_projects(last, folders):
+async def test_word_last_finds_a_task_behind_many_of_other_projects(last, folders):
     task_folders = [str(folders / "shop"), *[str(folders / "bank")] * 250]
     assert await last(task_folders, "shop") == "task_0"
 
 
-async def test_last_with_a_named_file_is_of_the_files_project_or_typed_here(last, folders):
+async def test_word_last_with_a_config_file_includes_tasks_of_the_working_folder(last, folders):
     config = str(folders / "shop/delf.toml")
     task_folders = [str(folders / name) for name in ("shop", "bank")]
     assert await last(task_folders, "nowhere", config) == "task_0"
@@ -67,12 +67,12 @@ async def test_last_with_a_named_file_is_of_the_files_project_or_typed_here(last
     assert await last(typed_here, "nowhere", config) == "task_2"
 
 
-async def test_last_without_a_task_of_this_project_says_how_to_list_all(last, folders):
+async def test_word_last_without_a_task_hints_how_to_list_all_tasks(last, folders):
     with pytest.raises(UnknownTaskError, match=r"the project .*shop has no task yet in .*db") as e:
         await last([str(folders / "bank"), None], "shop")
     assert "delf runs list" in e.value.hint
 
 
-async def test_last_in_an_empty_journal_outside_of_a_project_is_an_error(last):
+async def test_word_last_in_an_empty_journal_is_an_error(last):
     with pytest.raises(UnknownTaskError, match=r"there is no task yet in .*db"):
         await last([], "nowhere")

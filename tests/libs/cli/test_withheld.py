@@ -10,7 +10,7 @@ VALUE = "it'sMy\"Quoted\\Pw9"
 
 
 @pytest.mark.parametrize("text", [VALUE, str(KeyError(VALUE))], ids=["plain", "repr"])
-def test_values_of_variables_are_left_out(text: str) -> None:
+def test_withheld_value_is_left_out_of_a_text(text: str) -> None:
     redacted = Withheld([VALUE]).redact_text(f"no {text} there")
     assert "[left out]" in redacted
     assert "Pw9" not in redacted

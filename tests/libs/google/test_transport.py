@@ -44,7 +44,7 @@ async def gmail(connect: Any) -> Any:
         (Calendar, "get", {"event": "\ud83d"}),
     ],
 )
-async def test_half_of_a_character_is_refused(
+async def test_lone_surrogate_in_an_argument_is_refused(
     connect: Any, kind: Any, action: str, arguments: dict[str, Any]
 ) -> None:
     connection = connect(kind)
@@ -317,7 +317,7 @@ def test_reason_of_an_error_is_one_short_line() -> None:
         (Sheets, "info", {"spreadsheet": "{}"}),
     ],
 )
-async def test_id_of_dots_reaches_nothing_else(
+async def test_empty_or_dotted_id_is_refused(
     google: GoogleServer, connect: Any, kind: Any, action: str, arguments: Any, key: str
 ) -> None:
     connection = connect(kind)

@@ -17,7 +17,7 @@ def unknown(effects: dict, path, **digests: str) -> list[str]:
     return DeclaredEffects(effects, path).apply(matches).unknown
 
 
-def test_selector_covers_what_it_matched_at_first(tmp_path) -> None:
+def test_selector_covers_only_the_actions_of_its_first_match(tmp_path) -> None:
     path = tmp_path / "own" / "known.json"
     reading = {"*": "read"}
     assert unknown(reading, path) == []  # a selector that matches nothing yet covers nothing
@@ -66,7 +66,7 @@ def test_records_written_at_once_are_all_kept(tmp_path) -> None:
     assert DeclaredEffects(effects, path).apply(changed).unknown == names
 
 
-def test_first_match_of_another_process_counts(tmp_path) -> None:
+def test_action_recorded_by_another_process_is_not_recorded_again(tmp_path) -> None:
     path = tmp_path / "own" / "known.json"
     first, second = DeclaredEffects({"*": "read"}, path), DeclaredEffects({"*": "read"}, path)
     for process in (first, second):
@@ -114,7 +114,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_no_action_is_known_by_an_unusable_file(tmp_path, problem: str) -> None:
+def test_unusable_record_file_makes_all_actions_unknown(tmp_path, problem: str) -> None:
     path = tmp_path / "own" / "known.json"
     effects = {"*": "read"}
     assert unknown(effects, path, a="1") == []

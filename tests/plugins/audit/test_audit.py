@@ -268,7 +268,7 @@ def test_audit_show_takes_and_prints_short_task_ids(
     assert invoke(path, "show", typed).stdout == "2026-01-01T10:00:00  3f9a2b1  end     \n"
 
 
-def test_audit_show_keeps_a_reason_that_is_the_word_no(trail: AuditTrail, path: Path) -> None:
+def test_audit_show_prints_the_reason_no(trail: AuditTrail, path: Path) -> None:
     trail.append({"task": "t1", "what": "decision", "reason": "no", "remember": "no"})
     shown = invoke(path, "show", "t1").stdout
     assert 'reason="no"' in shown

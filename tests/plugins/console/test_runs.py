@@ -270,9 +270,7 @@ async def test_follow_waits_for_a_queued_task(place, open_journal, monkeypatch):
     assert [event.seq async for event in command.events_of(reader, "t", follow=True)] == [1, 2, 3]
 
 
-async def test_follow_outlasts_waits_when_a_subscription_is_a_generator(
-    place, open_journal, monkeypatch
-):
+async def test_follow_continues_although_a_subscription_pauses(place, open_journal, monkeypatch):
     from delf_console import runs as command
 
     monkeypatch.setattr(command, "POLL_SECONDS", 0.01)

@@ -12,7 +12,9 @@ resource = pytest.importorskip("resource")  # not on Windows
 
 
 @pytest.mark.parametrize(("error_number", "left"), [(errno.EMFILE, 0), (errno.ENOENT, 100)])
-def test_unreadable_folder_of_descriptors(monkeypatch, error_number, left):
+def test_descriptors_left_are_estimated_if_their_folder_is_unreadable(
+    monkeypatch, error_number, left
+):
     def fail(path):
         raise OSError(error_number, os.strerror(error_number))
 

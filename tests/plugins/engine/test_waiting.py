@@ -124,7 +124,7 @@ async def test_task_goes_on_while_a_person_still_decides(places: asyncio.Semapho
         await cancel(call)
 
 
-async def test_task_ending_meanwhile_reacquires_no_permit(places: asyncio.Semaphore) -> None:
+async def test_task_that_ends_during_a_wait_reacquires_no_permit(places: asyncio.Semaphore) -> None:
     permit = Permit(places)
     async with permit:
         late = asyncio.create_task(ask(permit, asyncio.Event()))
@@ -138,7 +138,7 @@ async def test_task_ending_meanwhile_reacquires_no_permit(places: asyncio.Semaph
     assert not places.locked()
 
 
-async def test_time_is_up_only_after_the_pauses() -> None:
+async def test_pauses_extend_the_time_of_a_task() -> None:
     clock = TaskClock(0)
     work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     with clock.paused():
@@ -151,7 +151,7 @@ async def test_time_is_up_only_after_the_pauses() -> None:
     assert clock.is_over
 
 
-async def test_second_wait_has_only_the_seconds_that_are_left() -> None:
+async def test_second_wait_has_only_the_remaining_seconds() -> None:
     clock = TaskClock(0)
     loop = asyncio.get_running_loop()
     done, unfinished = loop.create_future(), loop.create_future()
@@ -184,7 +184,7 @@ class SlowJournal:
         return {}
 
 
-async def test_task_that_begins_during_a_poll_starts_no_second_one(
+async def test_task_that_begins_during_a_poll_starts_no_second_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("delf_engine.waiting.POLL_SECONDS", 0.01)

@@ -170,7 +170,7 @@ async def test_redacted_schema_is_named_as_the_problem(serve_lamps, mode, caplog
 
 
 @every_era
-async def test_irreversible_call_asks_the_clients_user(served, shop, mode) -> None:
+async def test_irreversible_call_requires_approval_of_the_clients_user(served, shop, mode) -> None:
     asked = []
 
     async def confirm(context, params):
@@ -267,7 +267,7 @@ async def test_rejection_reaches_the_caller(served, shop, mode, answer, why) -> 
 
 
 @every_era
-async def test_client_without_elicitation_changes_nothing(served, shop, mode) -> None:
+async def test_change_by_a_client_without_elicitation_is_refused(served, shop, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         result = await client.call_tool("shop_sell", {"lamp": "anna"})
     assert result.is_error

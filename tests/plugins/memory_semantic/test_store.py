@@ -221,7 +221,9 @@ async def test_composed_and_decomposed_accents_are_equal(context: PluginContext,
     await store.aclose()
 
 
-async def test_text_that_databases_refuse_is_replaced(context: PluginContext, url: str) -> None:
+async def test_characters_that_databases_refuse_are_replaced(
+    context: PluginContext, url: str
+) -> None:
     store = SemanticStore(context, url)
     await store.save(["A half \ud83d lamp.", "A \0 lamp.", "A whole lamp."], source="\udcff.md")
     contents = [fact.content for fact in await store.all()]

@@ -205,13 +205,13 @@ async def test_effect_cannot_become_less_strict_by_a_change(publisher: Publisher
     assert effects == {"op": "irreversible"}
 
 
-async def test_end_of_a_long_summary_counts(publisher: Publisher) -> None:
+async def test_effect_considers_the_end_of_a_long_summary(publisher: Publisher) -> None:
     assert (await publisher.effects(changed(summary=f"{LONG} read")))[0] == {"op": "read"}
     effects, _ = await publisher.effects(changed(summary=f"{LONG} close"))
     assert effects == {"op": "irreversible"}
 
 
-async def test_end_of_a_long_chain_of_references_counts(publisher: Publisher) -> None:
+async def test_effect_considers_the_end_of_a_long_chain_of_references(publisher: Publisher) -> None:
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(300):
         deep = {"type": "array", "items": deep}
@@ -236,7 +236,7 @@ async def test_own_base_url_makes_a_change_of_servers_irrelevant(
         assert tool.notices() == ()
 
 
-async def test_operations_that_allow_left_out_are_known(publisher: Publisher) -> None:
+async def test_operations_excluded_by_allow_are_recorded(publisher: Publisher) -> None:
     document = copy.deepcopy(BASE)
     document["paths"]["/items/search"] = {"post": {**OPERATION, "operationId": "items"}}
     declared = {"POST *": "read"}
@@ -259,7 +259,7 @@ async def test_own_specification_may_change(kind: str, tmp_path) -> None:
     assert not (user_state_path("delf", appauthor=False) / "openapi").exists()
 
 
-async def test_operation_that_an_own_file_takes_from_the_web_is_known_as_it_was(
+async def test_changed_remote_operation_of_an_own_file_needs_approval(
     server: RawServer, tmp_path
 ) -> None:
     file = tmp_path / "spec.json"

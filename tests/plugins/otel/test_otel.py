@@ -275,7 +275,7 @@ async def test_agent_with_a_silent_collector_stops_in_seconds(
         assert time.monotonic() - began < 9
 
 
-async def test_half_of_a_character_does_not_lose_spans(collector: Collector) -> None:
+async def test_lone_surrogate_loses_no_spans(collector: Collector) -> None:
     observer = OtelObserver(content=True)
     text = "half \ud83d"
     for event in (

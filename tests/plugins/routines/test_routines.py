@@ -331,7 +331,7 @@ def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any)
     assert done.exit_code == 0, done.output
 
 
-def test_name_in_place_of_the_task_is_refused_with_the_order(here: Any, run: Any):
+def test_swapped_task_and_name_hint_at_their_order(here: Any, run: Any):
     done = run("--trust", str(here), "routines", "save", "remind", "last")
     errors = " ".join(done.stderr.split())
     assert done.exit_code == 1
@@ -362,7 +362,7 @@ def test_value_that_stays_in_the_script_is_a_warning_of_saving(here: Any, run: A
         *(("integer", given) for given in (math.inf, math.nan, 1.5, "1e9")),
     ],
 )
-def test_value_that_is_no_number_for_a_script_is_refused(kind, given):
+def test_invalid_number_for_a_parameter_is_refused(kind, given):
     with pytest.raises(ConfigurationError, match="does not fit: it takes a"):
         Parameter(name="n", type=kind, default=1).read(given)
 

@@ -51,7 +51,7 @@ def test_argument_values_become_parameters_by_name():
         (["city", "value"], "print(await income('Berlin', month), {'VAT'})"),
     ],
 )
-def test_fixed_literal_is_the_one_that_had_the_name(fixed, script):
+def test_fixed_parameter_name_selects_its_literal(fixed, script):
     written = "print(await income('Berlin', '2026-10'), {'VAT'})"
     task = "How much VAT did Berlin pay in 2026-10?"
     events = [*events_of(written)]

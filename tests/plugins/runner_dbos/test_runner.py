@@ -570,7 +570,7 @@ async def test_schedule_waits_while_people_cannot_be_read(
     assert len(fired["tasks"]) == 1
 
 
-async def test_failed_first_firing_leaves_the_next_one_the_first(
+async def test_firing_after_a_failed_first_firing_counts_as_the_first(
     runner: Runner, journal: SqlJournal, queue: Any
 ) -> None:
     ada = Person(name="ada", uid="1", made_at=1.0, rights=("read",))

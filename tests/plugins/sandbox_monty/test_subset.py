@@ -241,7 +241,7 @@ async def test_reraised_error_is_that_of_its_own_handler(bench, name):
 
 
 @pytest.mark.parametrize("name", LEAVES_A_TRY)
-async def test_line_of_an_error_that_leaves_a_try(bench, name):
+async def test_error_that_leaves_a_try_has_its_line(bench, name):
     code = textwrap.dedent(LEAVES_A_TRY[name]).strip()
     expected = [n for n, line in enumerate(code.splitlines(), 1) if "# here" in line]
     outcome = failed(await bench.run(code))

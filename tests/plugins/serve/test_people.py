@@ -354,7 +354,7 @@ async def test_task_shows_who_decided_and_from_where(team):
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["its own process", "another process"])
-async def test_who_stopped_a_task_is_seen_on_another_server(serve, here):
+async def test_stopped_task_shows_who_stopped_it_on_every_server(serve, here):
     one, two = await serve(), await serve()
     task = await one.run("print(await hold())")
     await one.until(task["task_id"], "running")
@@ -550,14 +550,14 @@ async def test_login_with_a_key_that_is_also_in_the_settings_is_a_session_of_the
     assert keys.caller_of_session(session) == caller
 
 
-def test_user_of_a_key_in_the_settings_is_named_the_same_in_each_release():
+def test_stored_user_name_of_a_settings_key_is_stable():
     """The users are stored: with another name, a key would lose its tasks, files and budget."""
     caller = Keys(["ada:ada-key"]).find(b"ada-key")
     assert caller is not None
     assert caller.user == "ada:92d481941049"
 
 
-async def test_all_callers_of_the_first_load_know_the_people():
+async def test_concurrent_first_loads_of_people_all_find_them():
     """A task that begins at the same time as another one is charged to the budget of its user."""
     keys, journal = Keys(), AsyncMock()
     ada = person("ada")

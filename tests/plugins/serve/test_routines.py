@@ -214,7 +214,7 @@ async def test_routine_of_somebody_else_is_not_replaced(team: Any, store: Any, w
 
 
 @pytest.mark.parametrize("who", ["ada", "lead", "boss"])
-async def test_user_and_who_manages_people_replace_a_routine(team: Any, store: Any, who: str):
+async def test_routine_can_be_replaced_by_its_user_and_by_managers(team: Any, store: Any, who: str):
     task_id = await approved(team, "ada", "print(await look(3), await send('b'))", "New")
     saved = await kept(team, who, task_id, "month")
     assert saved.json()["saved"] is True, saved.text
@@ -222,7 +222,9 @@ async def test_user_and_who_manages_people_replace_a_routine(team: Any, store: A
 
 
 @pytest.mark.parametrize("saved_from", [None, "task_gone", "PREFIX"])
-async def test_routine_of_unknown_origin_is_somebody_elses(team: Any, store: Any, saved_from: Any):
+async def test_routine_of_unknown_origin_can_be_replaced_only_by_managers(
+    team: Any, store: Any, saved_from: Any
+):
     if saved_from == "PREFIX":
         saved_from = team.task_id[:-1]
     store.keep(replace(store.find("month"), saved_from=saved_from))

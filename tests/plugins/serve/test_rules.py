@@ -299,7 +299,7 @@ async def test_request_that_nobody_can_approve_says_so(ruled):
     assert server.box.sent == [("eve", 1)]
 
 
-async def test_rejecter_with_a_reason_cannot_approve_the_next_call(ruled):
+async def test_person_who_rejected_with_a_reason_cannot_approve_the_next_call(ruled):
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada", TWICE)
     await says(server, "bo", request, {"decision": "reject", "reason": "send it to eve"})
@@ -313,7 +313,7 @@ async def test_rejecter_with_a_reason_cannot_approve_the_next_call(ruled):
     assert server.box.sent == [("eve", 1)]
 
 
-async def test_rejecter_without_a_reason_can_approve_the_next_call(ruled):
+async def test_person_who_rejected_without_a_reason_can_approve_the_next_call(ruled):
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada", TWICE)
     await says(server, "bo", request, {"decision": "reject"})

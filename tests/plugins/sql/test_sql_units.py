@@ -600,7 +600,7 @@ def test_routine_body_of_an_untested_dialect_may_have_semicolons(dialect, head):
         ("postgresql", "CREATE TYPE body AS (a int); DELETE FROM items"),
     ],
 )
-def test_other_definition_allows_no_second_statement(dialect, statement):
+def test_definition_without_a_body_allows_no_second_statement(dialect, statement):
     with pytest.raises(ToolRefusedError, match="one statement"):
         check_write(statement, dialect)
 

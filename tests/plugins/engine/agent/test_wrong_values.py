@@ -118,17 +118,17 @@ class TestOneInsteadOfSeveral:
         return add
 
     @pytest.mark.parametrize("as_path", [False, True])
-    def test_one_file(self, agent, scripted_model, tmp_path, as_path):
+    def test_single_file_is_accepted_without_a_list(self, agent, scripted_model, tmp_path, as_path):
         path = tmp_path / "a.csv"
         path.write_text("x\n1\n")
         scripted_model.writes("print(len(open('a.csv').read()))")
         assert agent.run("count", files=path if as_path else str(path)).text == "4"
         assert Agent(llm="scripted", files=path).config.files == (str(path),)
 
-    def test_one_tool(self, delf_host, add):
+    def test_single_tool_is_accepted_without_a_list(self, delf_host, add):
         assert Agent(llm="scripted", host=delf_host, tools=add).tools == (add,)
 
-    def test_one_tool_of_another_framework_that_can_be_iterated(self, delf_host):
+    def test_iterable_tool_of_another_framework_is_one_tool(self, delf_host):
         class Search:
             name = "search"
             description = "Search."
@@ -147,13 +147,13 @@ class TestOneInsteadOfSeveral:
         with pytest.raises(DelfError, match=r"^str is not a tool"):
             Agent(llm="scripted", host=delf_host, tools="sql")
 
-    async def test_one_listener(self, agent, scripted_model):
+    async def test_single_listener_is_accepted_without_a_list(self, agent, scripted_model):
         scripted_model.writes("print(1)")
         events = []
         await agent.arun("count", listeners=events.append)
         assert events
 
-    def test_one_connection_of_a_project(self, tmp_path):
+    def test_single_connection_name_is_accepted_without_a_list(self, tmp_path):
         (tmp_path / "delf.toml").write_text('[agent]\nllm = "scripted"\n')
         with pytest.raises(DelfError, match="'tickets'"):
             Agent.from_project(tmp_path, trust=True, connections="tickets")
@@ -167,7 +167,7 @@ async def test_mistyped_keyword_of_a_method_is_named(agent, method):
 
 
 @pytest.mark.parametrize("kind", [lambda: 1, print, [].append, re.compile("x").match])
-def test_function_is_not_the_type_of_an_answer(agent, kind):
+def test_function_as_output_type_is_refused(agent, kind):
     with pytest.raises(DelfError, match="is not a type of an answer") as refused:
         agent.run("x", output=kind)
     assert "pydantic model" in refused.value.hint

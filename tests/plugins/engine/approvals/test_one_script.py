@@ -49,7 +49,7 @@ def test_value_that_a_mail_determines_within_a_script_is_not_own(way):
     assert is_seen is (way not in DECIDES_ONLY_THE_CALL)
 
 
-def test_variable_that_gets_a_list_later_in_a_loop_has_sources_of_the_list():
+def test_variable_changed_at_the_end_of_a_loop_has_the_new_sources():
     scripts = Scripts({"mails": [], "pay": ["to"]}.get)
     # After this script, the second one adds no source, but "to" is no longer only a text.
     scripts.add("found = mails()\nto = ''\nshared = to\nshared = []\nshared.append(found)")

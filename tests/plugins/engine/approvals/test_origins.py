@@ -100,7 +100,7 @@ def test_part_of_a_number_is_not_mentioned_by_the_task(task, parts, wholes):
     }
 
 
-def test_numbers_of_a_script_are_separated_by_commas():
+def test_commas_separate_numbers_of_a_script():
     origins = origins_of(outside="a mail", code="x = [1,250]")
     assert [origins.find(value).kind for value in ("1", "250", "25")] == [
         "script",
@@ -952,5 +952,5 @@ def test_search_for_addresses_takes_linear_time(unit):
         ("AB12345678", "XAB12345678", False),
     ],
 )
-def test_word_is_the_only_one_of_its_kind_if_no_other_is_in_the_text(word, text, is_only):
+def test_is_only_one_is_false_beside_another_address(word, text, is_only):
     assert is_only_one(word, text) is is_only

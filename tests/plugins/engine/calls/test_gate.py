@@ -656,7 +656,7 @@ async def test_secrets_in_large_arguments_are_not_journalled():
     ("method", "args", "status"),
     [("find", (), "refused"), ("nothing", (), "refused"), ("find", ("x",), "rejected")],
 )
-async def test_end_of_a_call_that_was_not_made_has_its_line(method, args, status):
+async def test_end_event_of_an_unmade_call_has_its_line(method, args, status):
     class Shop(Connection):
         @action(effect="write")
         async def find(self, name: str) -> str:
@@ -672,7 +672,7 @@ async def test_end_of_a_call_that_was_not_made_has_its_line(method, args, status
     assert (end.status, end.line) == (status, 4)
 
 
-async def test_end_of_a_made_call_repeats_no_line():
+async def test_end_event_of_a_made_call_has_no_line():
     class Shop(Connection):
         @action(effect="read")
         async def find(self, name: str) -> str:

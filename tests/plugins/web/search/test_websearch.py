@@ -213,7 +213,7 @@ async def test_result_with_an_invalid_url_is_of_no_domain(open_search, server) -
     assert [p["url"] for p in (await search.search("lakes"))["results"]] == ["https://c.test/lakes"]
 
 
-async def test_answer_that_never_ends_says_so(open_search, server) -> None:
+async def test_endlessly_paused_answer_is_marked_as_incomplete(open_search, server) -> None:
     search = open_search("anthropic")
     answering(server, {**ANTHROPIC, "stop_reason": "pause_turn"})
     assert (await search.search("lakes"))["answer"].endswith("(The answer broke off here.)")
