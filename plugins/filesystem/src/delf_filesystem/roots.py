@@ -115,7 +115,7 @@ def _names_in(path: str) -> list[str]:
 
 
 def _is_name(path: str) -> bool:
-    """Return True if this system can have a file of this name: it can be encoded, without NUL."""
+    """Return True if this system can encode a path, and the path has no NUL."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:

@@ -643,7 +643,7 @@ def _unused_name(name: str, used: Collection[str]) -> str:
 
 
 def _distinct(given: str | list[str]) -> list[str]:
-    """Return one or several texts as a list, without repetitions and empty texts."""
+    """Return one or several texts as a list without repetitions; no texts for an empty text."""
     if isinstance(given, str):
         return [given] if given else []
     return list(dict.fromkeys(given))

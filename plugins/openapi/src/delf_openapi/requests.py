@@ -492,7 +492,7 @@ def _content_of_file(value: Any) -> Any:
 
 
 def _is_exact(media_type: str) -> bool:
-    """Return True if a header can hold a media type, and it is a single one without wildcard."""
+    """Return True for a single media type without wildcard, which a header can hold."""
     is_printable = media_type.isascii() and media_type.isprintable()
     return is_printable and "*" not in media_type and "," not in media_type
 

@@ -32,8 +32,10 @@ def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
     paths = tree.get("paths")
     defined: Any = tree.get("securityDefinitions")
     schemes = cast("dict[str, Any]", defined) if isinstance(defined, dict) else {}
+    replaced_sections = ("paths", "swagger", "securityDefinitions")
+    kept_sections = {k: v for k, v in tree.items() if k not in replaced_sections}
     result: dict[str, Any] = {
-        **{k: v for k, v in tree.items() if k not in ("paths", "swagger", "securityDefinitions")},
+        **kept_sections,
         "openapi": "3.0.3",
         "servers": _servers(document, tree, tree.get("schemes")),
         "components": {"securitySchemes": {k: _convert_scheme(v) for k, v in schemes.items()}},
@@ -287,5 +289,6 @@ def _convert_scheme(raw: Any) -> Any:
         return {"type": "http", "scheme": "basic"}
     if scheme.get("type") == "oauth2":
         flow = {k: scheme[k] for k in ("authorizationUrl", "tokenUrl", "scopes") if k in scheme}
-        return {"type": "oauth2", "flows": {_FLOWS.get(str(scheme.get("flow")), "implicit"): flow}}
+        flow_name = _FLOWS.get(str(scheme.get("flow")), "implicit")
+        return {"type": "oauth2", "flows": {flow_name: flow}}
     return scheme

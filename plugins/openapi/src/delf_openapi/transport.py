@@ -88,7 +88,9 @@ class _Message:
 
 def _with_query(url: str, query: str) -> str:
     """Add a query to a URL, unless the URL already has all parameters of the query."""
-    if set(query.split("&")) <= {"", *urlsplit(url).query.split("&")}:
+    present = urlsplit(url).query.split("&")
+    missing = [parameter for parameter in query.split("&") if parameter not in ("", *present)]
+    if not missing:
         return url
     separator = "&" if "?" in url else "?"
     return f"{url}{separator}{query}"

@@ -88,7 +88,7 @@ class Typed:
             value: The body.
             reason: Why the body is not validated. The reason becomes the only fault of the result.
         """
-        # The fault has no path. Each kind of fault is reported once, so the reason is the kind.
+        # Each kind of fault is reported only once. So each reason is a kind of its own.
         return cls(value, (Fault(reason, kind=reason),))
 
 
@@ -240,7 +240,7 @@ class _Dates:
         self._schemas: Mapping[str, Any] = self._validator.schema["components"]["schemas"]
 
     def converted(self, value: Any, schema: Any) -> Any:
-        """Return a value with the dates in it converted, even if it does not match the schema."""
+        """Convert the dates in a value, even if the value does not match the schema."""
         result = value
         for part in self._parts(schema, value):
             result = self._converted_by(result, part)

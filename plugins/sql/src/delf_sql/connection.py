@@ -271,11 +271,11 @@ class SQL(Connection[SQLSettings]):
 
     def _limit_note(self) -> str:
         """Return a note about the row limit of queries, unless the limit is the default."""
-        most = self.settings.max_rows
-        usual = SQLSettings.model_fields["max_rows"].default
-        if most == usual:
+        max_rows = self.settings.max_rows
+        default = SQLSettings.model_fields["max_rows"].default
+        if max_rows == default:
             return ""
-        return f"(query: {most:,} rows at most, not {usual:,})\n"
+        return f"(query: {max_rows:,} rows at most, not {default:,})\n"
 
     async def _with_samples(self, tables: Sequence[Table]) -> list[Table]:
         """Return the first ``_MAX_SAMPLED`` tables, with descriptions of their columns' values.
@@ -376,20 +376,23 @@ class SQL(Connection[SQLSettings]):
             lines.append(f"{line} ({rows})" if rows else line)
         return "\n".join(lines)
 
-    async def _describe_affected_rows(self, statement: Statement, sets: Sequence[Params]) -> str:
+    async def _describe_affected_rows(
+        self, statement: Statement, parameter_sets: Sequence[Params]
+    ) -> str:
         """Describe how many rows a statement affects with all sets of parameters together.
 
         The text is empty for a statement that affects no rows, such as CREATE.
         """
         if not (statement.is_dml or statement.removes_all_rows):
             return ""
-        sets_note = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
+        set_count = len(parameter_sets)
+        sets_note = f" for each of {set_count:,} sets of parameters" if set_count > 1 else ""
         uncounted = f"rows not counted{sets_note}"
-        if not sets or len(sets) > _MAX_COUNTED_SETS:
+        if not parameter_sets or set_count > _MAX_COUNTED_SETS:
             return uncounted
         total = 0
         label = ""
-        for params in sets:
+        for params in parameter_sets:
             count = count_of(statement, params)
             if count is None:
                 return uncounted
@@ -437,8 +440,8 @@ class SQL(Connection[SQLSettings]):
         if self._backend_and_database is not None:
             await self._backend_and_database[1].aclose()
 
-    def _made_backend_and_database(self) -> tuple[Backend, Database]:
-        """Return the backend and the database, made at the first call. Importing drivers blocks."""
+    def _ensure_backend_and_database(self) -> tuple[Backend, Database]:
+        """Return the backend and the database; make them at the first call, which may block."""
         with _MAKING:
             if self._backend_and_database is None:
                 self._backend_and_database = self._make_backend_and_database()
@@ -468,7 +471,7 @@ class SQL(Connection[SQLSettings]):
             statements: The statements that the function executes, for error messages.
         """
         backend, database = self._backend_and_database or await asyncio.to_thread(
-            self._made_backend_and_database
+            self._ensure_backend_and_database
         )
         try:
             return await database.run(lambda session: work(backend, session), read_only=read_only)
@@ -485,7 +488,8 @@ class SQL(Connection[SQLSettings]):
         """Convert an exception of a driver to the error that the script gets, without secrets."""
         from delf_sql.database import LostError
 
-        # A lost query has changed nothing, so problem_of() treats it like any other timeout.
+        # A query with an unknown outcome has changed nothing: problem_of() takes its LostError,
+        # which is a TimeoutError, for any timeout.
         if isinstance(error, LostError) and not read_only:
             return lost_write_error("the statement did not end and could not be stopped", backend)
         problem = problem_of(error, backend) or unexplained_problem(error)

@@ -191,7 +191,8 @@ class Database:
 
     async def aclose(self) -> None:
         """Close all connections. The next statement opens new sessions."""
-        executors, self._executors = list(self._executors.values()), {}
+        executors = list(self._executors.values())
+        self._executors = {}
         await asyncio.to_thread(self._backend.dispose)
         for executor in executors:
             executor.shutdown(wait=False)

@@ -255,12 +255,12 @@ def _defines_routine(tokens: Sequence[Token], dialect: Dialect) -> bool:
     # Enough tokens for ``OR REPLACE DEFINER = 'ann'@'host' PROCEDURE``. Later ones belong to the
     # statement's body, where the word FUNCTION may be the name of a column.
     head = [token.word for token in tokens[1:12]]
-    words_after_modifiers = [word for word in head if word not in _ROUTINE_MODIFIERS]
-    if dialect == "oracle" and words_after_modifiers[:2] == ["TYPE", "BODY"]:
+    words = [word for word in head if word not in _ROUTINE_MODIFIERS]
+    if dialect == "oracle" and words[:2] == ["TYPE", "BODY"]:
         return True
     # The first word is the kind. In MySQL, however, the kind may come after ``DEFINER = …``.
-    has_definer = words_after_modifiers[:1] == ["DEFINER"]
-    possible_kinds = words_after_modifiers if has_definer else words_after_modifiers[:1]
+    has_definer = words[:1] == ["DEFINER"]
+    possible_kinds = words if has_definer else words[:1]
     return not _ROUTINES.isdisjoint(possible_kinds)
 
 

@@ -93,11 +93,12 @@ class ColumnRanking:
         return 1
 
 
-def _with_rest(things: Sequence[T], best: Sequence[int]) -> list[T]:
+def _with_rest(items: Sequence[T], first_indexes: Sequence[int]) -> list[T]:
     """Return the items at some indexes, followed by the remaining items in order."""
-    chosen = frozenset(best)
-    rest = [thing for number, thing in enumerate(things) if number not in chosen]
-    return [things[number] for number in best] + rest
+    first = [items[index] for index in first_indexes]
+    excluded = frozenset(first_indexes)
+    rest = [item for index, item in enumerate(items) if index not in excluded]
+    return first + rest
 
 
 def _texts(table: Table) -> list[tuple[str, float]]:

@@ -360,8 +360,9 @@ class MysqlBackend(EngineBackend):
         names = [name for name in calls if not is_listed(name, self._settings.functions)]
         if names:
             query = _USER_DEFINED_FUNCTION.format(names=", ".join(["%s"] * len(names)))
-            for (name,) in _rows(driver, query, names):
-                raise disallowed_function_error(name)
+            user_defined = _rows(driver, query, names)
+            if user_defined:
+                raise disallowed_function_error(user_defined[0][0])
 
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]

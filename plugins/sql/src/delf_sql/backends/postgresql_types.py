@@ -106,7 +106,6 @@ def _with_text_fallback(
 
     def load(loader: Any, data: Any) -> Any:
         raw = bytes(data)
-        # An interval with the word ``year``, for example, has no equivalent in Python.
         has_python_equivalent = not any(word in raw for word in words_without_equivalent)
         if has_python_equivalent:
             with contextlib.suppress(psycopg.Error, ValueError, OverflowError):

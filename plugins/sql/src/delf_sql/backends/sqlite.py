@@ -308,12 +308,14 @@ class SqliteBackend:
     def _open(self, *, read_only: bool) -> _Child:
         """Start a process that can access only the database's files and the attached files."""
         settings = self._settings
-        may_create = settings.create and not read_only
         database = self.target.database
+        if read_only:
+            mode = "ro"
+        else:
+            mode = "rwc" if settings.create else "rw"
+        may_create = mode == "rwc"
         path = _absolute(database) if may_create else _existing_file(database)
         attached = {name: _existing_file(file) for name, file in settings.attach.items()}
-        write_mode = "rwc" if settings.create else "rw"
-        mode = "ro" if read_only else write_mode
         # SQLite follows links, too, and puts its journal and log beside the real file.
         files = [Path(os.path.realpath(each)) for each in (path, *attached.values())]
         total_size = sum(file.stat().st_size for file in files if file.is_file())
