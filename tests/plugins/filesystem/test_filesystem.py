@@ -235,6 +235,16 @@ def test_edit_requires_exactly_one_match(files: Filesystem, out: Path) -> None:
     assert (out / "a.txt").read_text() == "a c a"
 
 
+def test_edited_text_may_begin_with_a_line_break(files: Filesystem, out: Path) -> None:
+    path = out / "a.txt"
+    path.write_bytes(b"one\r\ntwo\r\n")
+    files.edit_file("out/a.txt", "\ntwo", "\n2")
+    assert path.read_bytes() == b"one\r\n2\r\n"
+    path.write_bytes(b"\r\n\r\n\r\n")
+    with pytest.raises(DelfError, match="more than once"):
+        files.edit_file("out/a.txt", "\n\n", "\n")
+
+
 def test_replace_changes_every_file_with_the_text(files: Filesystem, out: Path) -> None:
     for name in ("a.txt", "b.txt"):
         (out / name).write_text("lamp lamp")

@@ -430,7 +430,10 @@ class Filesystem(Connection[FilesystemSettings]):
             _check_encoding(place, content, old)
             raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
         _check_encoding(place, content, new)
-        if pattern.search(content, occurrence.start() + 1):
+        next_start = occurrence.start() + 1
+        if occurrence[0].startswith(b"\r\n"):
+            next_start += 1  # the pattern also matches the same occurrence without its CR
+        if pattern.search(content, next_start):
             raise ToolExecutionError(
                 f"cannot edit {path!r}: old_text appears more than once; include more of "
                 "the text around it, or use replace"
