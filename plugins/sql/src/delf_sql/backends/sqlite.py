@@ -309,11 +309,10 @@ class SqliteBackend:
         """Start a process that can access only the database's files and the attached files."""
         settings = self._settings
         database = self.target.database
-        if read_only:
-            mode = "ro"
-        else:
-            mode = "rwc" if settings.create else "rw"
-        may_create = mode == "rwc"
+        mode = "ro" if read_only else "rw"
+        may_create = settings.create and not read_only
+        if may_create:
+            mode = "rwc"
         path = _absolute(database) if may_create else _existing_file(database)
         attached = {name: _existing_file(file) for name, file in settings.attach.items()}
         # SQLite follows links, too, and puts its journal and log beside the real file.
