@@ -140,7 +140,7 @@ def _effects_by_type(
     elif name not in folder.named_files:  # no setting names the file
         yield Effect(kind="set", what=name, where=name)
     elif _begins_like_json(path, folder.root):
-        # The plugin that reads the file decides its format, whatever the suffix is.
+        # The plugin of the setting decides the format of the file, whatever the suffix is.
         yield from _file_effects(name, path, folder, exceeds_yaml_limit=False)
     else:  # the plugin may execute the file
         yield Effect(kind="run", what=name, where=name)

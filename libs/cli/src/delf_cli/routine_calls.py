@@ -52,13 +52,13 @@ class RoutineCall:
         text = task.strip()
         if text.isidentifier():
             text += "()"
-        not_a_call = ConfigurationError(
-            f"{task[:80]!r} is not a call of a routine",
-            hint='a task that runs a routine is written as report(month="2026-10")'
-            + (f', or report(mail={ITEM}["id"]) for each item' if with_item else ""),
-        )
+        hint = 'a task that runs a routine is written as report(month="2026-10")'
+        if with_item:
+            hint += f', or report(mail={ITEM}["id"]) for each item'
+        not_a_call = ConfigurationError(f"{task[:80]!r} is not a call of a routine", hint=hint)
+        read_value = _read_value if with_item else ast.literal_eval
         try:
-            name, arguments = parse_call(text, _read_value if with_item else ast.literal_eval)
+            name, arguments = parse_call(text, read_value)
         except ConfigurationError:
             raise not_a_call from None
         if not name.isidentifier():

@@ -309,7 +309,7 @@ class Setup:
         """Start an agent, and return the started agent.
 
         If the default journal is not writable, a new agent is started instead, which stores neither
-        a journal nor its chat.
+        events nor its chat.
 
         Args:
             agent: The agent to start; a new agent when omitted.
@@ -424,7 +424,7 @@ class _Run:
         except errors.InterruptedRunError as signal_error:
             if self._event_lines.is_broken:  # the broken pipe cancelled the run, not a signal
                 raise BrokenPipeError from None
-            self._stop_live_status()
+            self._stop_live_status()  # before the next function writes the outcome
             return self._outcome_after_signal(signal_error, time.monotonic() - began)
         finally:
             self._stop_live_status()

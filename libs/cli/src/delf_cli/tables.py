@@ -115,7 +115,8 @@ def project_column(folders: Sequence[str | None]) -> Sequence[Sequence[str]]:
     if not other_folders:
         row_count = 1 + len(folders)  # with the header
         return [[] for _ in range(row_count)]
-    return [["project"], *([one_line(PurePath(folder or "-").name)] for folder in folders)]
+    cells = [[one_line(PurePath(folder or "-").name)] for folder in folders]
+    return [["project"], *cells]
 
 
 def _pad_cell(cell: str, size: int, *, at_right: bool) -> str:

@@ -484,7 +484,7 @@ def _key_address_error(
             f"the {key_source} ({key_location})"
         )
     is_environment_variable = key_location.isupper()
-    variable = key_location if is_environment_variable else "OPENAI_API_KEY"
+    variable = key_location if is_environment_variable else "OPENAI_API_KEY"  # or as an example
     return KeyAddressError(
         message,
         hint=f'set the key for this address next to base_url, as api_key = "${{{variable}}}", '

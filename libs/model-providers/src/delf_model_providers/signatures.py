@@ -121,7 +121,7 @@ def fields_of(call: ToolCall, part: str) -> dict[str, Any]:
         data: Any = json.loads(call.token or "{}")
     except (ValueError, RecursionError):  # a token in another format
         return {}
-    inner: Any = cast("Mapping[str, Any]", data).get(part) if isinstance(data, dict) else None
-    if isinstance(inner, dict):
-        return dict(cast("Mapping[str, Any]", inner))
-    return {}
+    if not isinstance(data, dict):
+        return {}
+    fields: Any = cast("Mapping[str, Any]", data).get(part)
+    return dict(cast("Mapping[str, Any]", fields)) if isinstance(fields, dict) else {}
