@@ -77,14 +77,14 @@ async def summarize_old_messages(
             text = answer
         else:
             text = f"{answer[:_MAX_SUMMARY_CHARACTERS]}…"
-        was_replaced = await store.summarize(
+        was_stored = await store.summarize(
             conversation,
             text,
             upto=batch[-1].position,
             expected_upto=state.summarized_upto,
             trust=_trust_of(state, batch),
         )
-        if not was_replaced:
+        if not was_stored:
             return is_summarised  # another task has summarised the messages meanwhile
         is_summarised = True
 

@@ -96,11 +96,12 @@ def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> ComparisonR
 
     a = prepare_comparison(*task_a)
     b = prepare_comparison(*task_b)
-    short_ids = short_id(task_a[0].task_id), short_id(task_b[0].task_id)
+    name_a = short_id(task_a[0].task_id)
+    name_b = short_id(task_b[0].task_id)
 
     def diff_of(part: Part) -> list[str]:
         lines_a, lines_b = a.lines[part], b.lines[part]
-        return list(difflib.unified_diff(lines_a, lines_b, *short_ids, lineterm="", n=2))
+        return list(difflib.unified_diff(lines_a, lines_b, name_a, name_b, lineterm="", n=2))
 
     return ComparisonRow(
         a=a.figures,

@@ -159,7 +159,8 @@ def _check_names_and_models(
 ) -> Iterator[Finding]:
     """Find unknown names in the configuration, and models that cannot be used."""
     if config.sandbox == "auto" and not host.specs(SandboxSpec):
-        hint = how_to_install(packages("sandbox")[recommended_plugin("sandbox")])
+        package = packages("sandbox")[recommended_plugin("sandbox")]
+        hint = how_to_install(package)
         text = "no sandbox is installed"
         yield Finding(area="sandbox", status="problem", text=text, hint=hint)
     for kind, name in config.plugins():

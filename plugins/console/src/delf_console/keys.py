@@ -170,9 +170,11 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
     keys = () if provider is None else provider.keys
     addresses = () if provider is None else provider.addresses
     stem = name.upper().replace("-", "_").removesuffix("_API_KEY")  # such as OPENAI
-    is_variable = name.isupper()
-    key = name if is_variable else next(iter(keys), f"{stem}_API_KEY")
-    return key, next(iter(addresses), f"{stem}_API_BASE")
+    key = keys[0] if keys else f"{stem}_API_KEY"
+    if name.isupper():  # the name is already that of a variable
+        key = name
+    address = addresses[0] if addresses else f"{stem}_API_BASE"
+    return key, address
 
 
 def _find_provider(providers: Providers, name: str) -> Provider | None:

@@ -281,7 +281,7 @@ def _choose_offer(typed: str, offers: Sequence[_Offer], base_url: str | None) ->
             )
         return offers[int(typed) - 1]
     for offer in offers:
-        if offer.model in (typed, f"{typed}:latest"):
+        if offer.model in (typed, f"{typed}:latest"):  # Ollama adds ":latest"
             return offer
     return _Offer(model=typed, base_url=base_url, why="you named it")
 

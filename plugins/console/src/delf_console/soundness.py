@@ -405,10 +405,8 @@ def _possible_distributions(module: str, owners: Mapping[str, Sequence[str]]) ->
     """
     # An editable install does not list its modules, so also try the module's own name.
     distributions = {normalise(name) for name in (*owners.get(module, ()), module)}
-    if module in owners or not module.startswith("delf_"):
-        return distributions
-    if not is_installed(normalise(module)):
-        # The plugin is not installed: derive the distribution from the module's name.
+    has_no_owner = module.startswith("delf_") and module not in owners
+    if has_no_owner and not is_installed(normalise(module)):  # a plugin that is not installed
         distributions.add(PLUGIN_PREFIX + normalise(module.removeprefix("delf_")))
     return distributions
 

@@ -81,6 +81,7 @@ class Web(Connection[WebSettings]):
         if fetcher is not None:
             await fetcher.aclose()
 
+    # The author of the result is the host of ``url``, so that later calls know who wrote the text.
     @action("reading", effect="read", egress=True, author="url", sinks=["url"])
     async def scrape(
         self, url: str, whole: bool = False, context: CallContext | None = None
@@ -92,7 +93,6 @@ class Web(Connection[WebSettings]):
             whole: Give all text of a page, with menus and the like.
             context: The context of the call.
         """
-        # The result's author is the host of ``url``, so that later calls know who wrote the text.
         document = await self._fetcher.get(url)
         output = "whole" if whole else "text"
         text: Text = await self._fetcher.parser.read(output, document, _task_id(context))

@@ -114,7 +114,8 @@ def _page_objects(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
         node = cast("dict[str, Any]", data)
         type_name: Any = node.get("@type")
         kinds = cast("list[Any]", type_name if isinstance(type_name, list) else [type_name])
-        if kinds and all(_OTHER_TYPES.search(str(kind)) for kind in kinds):
+        is_about_other = kinds and all(_OTHER_TYPES.search(str(kind)) for kind in kinds)
+        if is_about_other:  # such as a comment
             return
         yield node
         if depth < _MAX_NESTING:

@@ -231,8 +231,8 @@ def _parse_page(page: str, url: str) -> Any:
         return None
     for element in tree.xpath("//base[@href]"):
         try:
-            urljoin(url, element.get("href"))
-        except ValueError:  # an invalid base URL is ignored
+            urljoin(url, element.get("href"))  # raises for an invalid base URL
+        except ValueError:
             element.drop_tree()
     tree.make_links_absolute(url, resolve_base_href=True, handle_failures="discard")
     return tree
