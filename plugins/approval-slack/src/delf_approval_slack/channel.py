@@ -721,7 +721,7 @@ def _decision_of_form(
         return AlreadyDone(result=result, reason=reason or None)
     if kind == ANSWER:
         return _answer_to(request, fields.get(ANSWER) or "")
-    arguments = edited_arguments(request, fields)
+    arguments = edited_arguments(request, fields)  # the only other form is that of an edit
     if request.fit is not None:
         arguments = request.fit(arguments)
     return Edited(arguments=arguments)

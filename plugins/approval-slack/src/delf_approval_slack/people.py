@@ -62,10 +62,10 @@ class People:
 
     async def groups_of(self, client: Any, user: str) -> frozenset[str]:
         """Return the ids of the configured user groups to which a person belongs."""
-        configured_ids = (*self._settings.approvers, *self._settings.names)
-        # Slack's ids of user groups begin with S, the ids of users with U or W.
-        groups = dict.fromkeys(group for group in configured_ids if group.startswith("S"))
         if self._members_expire_at < time.monotonic():
+            configured_ids = (*self._settings.approvers, *self._settings.names)
+            # Slack's ids of user groups begin with S, the ids of users with U or W.
+            groups = dict.fromkeys(group for group in configured_ids if group.startswith("S"))
             members: dict[str, frozenset[str]] = {}
             for group in groups:
                 with convert_failures(f"look up the user group {group}"):

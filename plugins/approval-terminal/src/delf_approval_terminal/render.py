@@ -329,7 +329,8 @@ def _fact_part(request: ApprovalRequest, fact: RequestFact, width: int, *, whole
         return Part(["", *script_source(fact.text)], is_script=True)
     if fact.kind is FactKind.CHANGES and not whole:
         return _last_lines(fact)
-    mark = "! " if fact.weight != "information" and fact.kind is not FactKind.ACTION else ""
+    is_marked = fact.weight != "information" and fact.kind is not FactKind.ACTION
+    mark = "! " if is_marked else ""
     part = _text_part(fact.text, whole=whole)
     if len(part.lines) == 1:
         return Part([f"{mark}{escape(fact.heading)}: {part.lines[0]}"], part.omitted_chars)

@@ -114,7 +114,7 @@ class Messages:
         if tools := _tools(parts):
             result["tools"] = tools
         must_call = request.tools and request.must_call
-        # The API refuses this choice with a thinking budget.
+        # With a thinking budget, the API refuses to force a call.
         if must_call and not _has_budget(thinking):
             result["tool_choice"] = {"type": "any"}
         if parts.stream:

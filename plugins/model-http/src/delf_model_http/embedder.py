@@ -193,10 +193,8 @@ def _provider_name(model: str, base_url: str | None, context: PluginContext) -> 
 def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext) -> None:
     """Check that texts are sent to the provider that the model's name begins with, if any.
 
-    For ``mistral/embed``, that is Mistral.
-
-    If the user has configured an address, every name is accepted, because only the server there
-    knows its models.
+    The name ``mistral/embed`` begins with a provider, Mistral. If the user has configured an
+    address, every name is accepted, because only the server there knows its models.
 
     Raises:
         ModelConfigurationError: If another provider would get the texts.

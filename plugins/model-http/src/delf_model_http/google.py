@@ -150,11 +150,8 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
     if _TAKES_THINKING_LEVEL.search(parts.endpoint.name):
         level = "minimal" if effort == "none" else effort
         return {"thinkingConfig": {"thinkingLevel": level}}
-    return {
-        "thinkingConfig": {
-            "thinkingBudget": _THINKING_BUDGETS.get(effort, _THINKING_BUDGETS["high"])
-        }
-    }
+    budget = _THINKING_BUDGETS.get(effort, _THINKING_BUDGETS["high"])
+    return {"thinkingConfig": {"thinkingBudget": budget}}
 
 
 def generation_config(settings: Mapping[str, Any]) -> dict[str, Any]:

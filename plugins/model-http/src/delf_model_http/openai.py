@@ -82,8 +82,9 @@ class ChatCompletions:
             "messages": chat.messages(request.messages, endpoint, system_role=system_role),
             **settings,
             **chat.tools(request.tools, must_call=request.must_call),
-            **({} if parts.search is None else searches.of_openai()),
         }
+        if parts.search is not None:
+            result |= searches.of_openai()
         if parts.stream:
             result |= {"stream": True, "stream_options": {"include_usage": True}}
         return result
@@ -152,9 +153,8 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
 def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
     """Return the index of the call to which a piece belongs; for a new call, the next index.
 
-    Most servers send the index of the call in each piece. Others send no index, or the index 0 for
-    all calls. A piece of such a server begins a new call if the piece has a new id, or if the piece
-    has a name and the previous call is complete. The result is -1 if no call has begun.
+    Most servers number the calls. Other servers send no number, or 0 for all calls: then a new id
+    begins a new call, and so does a name after a complete call. Without any call, return -1.
     """
     index = _indicated_index(call, name, answer)
     next_index = answer.last_call_index + 1

@@ -47,10 +47,8 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
     connection_messages = [
         str(each) for each in errors if class_names_of([each]) & _CONNECTION_ERRORS
     ]
-    message = shortened(
-        connection_messages[-1] if connection_messages else _provider_message(errors),
-        endpoint.secrets,
-    )
+    full_message = connection_messages[-1] if connection_messages else _provider_message(errors)
+    message = shortened(full_message, endpoint.secrets)
     # A response that does not follow the protocol is a failure, even with the status 200.
     is_malformed = bool(kinds & UNREADABLE) or _NO_COMPLETION.search(message) is not None
     status, headers = _response_status(errors, is_malformed=is_malformed)

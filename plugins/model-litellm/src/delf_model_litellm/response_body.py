@@ -94,10 +94,10 @@ async def check_response(response: httpx.Response) -> None:
     body = response.stream
     if not isinstance(body, httpx.AsyncByteStream):
         return  # only for type checkers: the client that calls this hook is asynchronous
-    wanted = wants_stream.get()  # None outside of delf's requests
+    is_wanted = wants_stream.get()  # None outside of delf's requests
     content_type = response.headers.get("content-type", "")
     is_stream = content_type.startswith("text/event-stream")
-    if is_stream and wanted is False:
+    if is_stream and is_wanted is False:
         raise StreamedError("the response is a stream")
     try:
         inflater = Inflater(response.headers, _MAX_STREAM_BYTES if is_stream else _MAX_BYTES)
@@ -107,7 +107,7 @@ async def check_response(response: httpx.Response) -> None:
     is_error = response.status_code != _OK
     response.stream = CheckedBody(body, inflater, is_error=is_error)
     is_json_answer = content_type.startswith("application/json") and not is_error
-    if is_json_answer and wanted:
+    if is_json_answer and is_wanted:
         # Some servers send an error with the status 200; it has no choices.
         is_completion = b'"choices"' in await response.aread()
         if is_completion:
