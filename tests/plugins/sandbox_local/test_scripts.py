@@ -395,6 +395,32 @@ async def test_background_tasks_end_with_the_script():
         assert outcome.value == [[1], True]
 
 
+@pytest.mark.parametrize("last_line", ["task", "1"])
+async def test_failure_of_a_task_that_nobody_awaits_fails_the_script(last_line: str):
+    code = (
+        "async def fail():\n    raise ValueError('no')\n"
+        f"task = asyncio.create_task(fail())\n{last_line}"
+    )
+    outcome, _ = await run_script(code)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.message) == ("ValueError", "no")
+
+
+async def test_task_whose_failure_was_handled_may_be_the_value_of_a_script():
+    code = script("""
+        async def fail():
+            raise ValueError('no')
+        task = asyncio.create_task(fail())
+        try:
+            await task
+        except ValueError:
+            pass
+        task
+    """)
+    outcome, _ = await run_script(code)
+    assert isinstance(outcome, Done)
+
+
 async def test_uncancellable_background_task_does_not_block_the_session():
     code = script("""
         async def stubborn():

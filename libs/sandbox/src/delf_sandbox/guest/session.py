@@ -341,11 +341,14 @@ class GuestSession:
         # recording.
         self._loop.event_log.record_late_frame()
         self._loop.end()
+        if error is None:
+            # Report unfinished calls first: a call that was never made may explain other errors.
+            # Besides, _final_value() marks the exception of a failed task as retrieved.
+            error = self._unfinished_call_error()
         # Read the value after the tasks have ended: it may be a future that one of them completes.
         value = _final_value(value)
         if error is None:
-            # Report unfinished calls first: a call that was never made may explain other errors.
-            error = self._unfinished_call_error() or misuse_in(value) or self._send_written_files()
+            error = misuse_in(value) or self._send_written_files()
         with self._lock:
             self._send_buffered()
             self._printer.end()
@@ -517,7 +520,7 @@ class GuestSession:
 def _final_value(value: Any) -> Any:
     """Return the script's final value; for a future, return its result.
 
-    A future that failed or was cancelled has the value None; its error is reported separately.
+    Return None for a future that failed or was cancelled.
     """
     if not asyncio.isfuture(value):
         return value
