@@ -30,7 +30,7 @@ class Turn:
         """The total run time of the call's ended attempts in seconds; 0 in the first attempt."""
         self.began: float | None = None
         self.permit: asyncio.Future[None] | None = None
-        """A future that is completed when the call may run; None before it first waits."""
+        """A future that is completed when the call may run; None before the call first waits."""
         self.preemption_request: asyncio.Future[None] | None = None
         """A future that is completed when the call must release its permit and wait again."""
 

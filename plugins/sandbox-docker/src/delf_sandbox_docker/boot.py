@@ -99,7 +99,7 @@ def _used_cpu_seconds() -> float | None:
     """Return the processor seconds of the container; None if the system does not count them."""
     counters: list[tuple[str, float]] = []
     for line in _read("/proc/self/cgroup").splitlines():
-        if line.startswith("0::"):
+        if line.startswith("0::"):  # the group in version 2 of cgroups
             path = line.removeprefix("0::")
             counters.append((f"/sys/fs/cgroup{path}/cpu.stat", 1e6))
     counters.append(_OLD_TIME_COUNTER)
@@ -236,6 +236,7 @@ def _supervise(child: int, processor_time: _ProcessorTime) -> NoReturn:
         if remaining is not None and remaining <= 0:
             _report_exit(-signal.SIGXCPU, processor_time)
             os._exit(128 + signal.SIGXCPU)
+        # The remaining time may be tiny, so without a minimum this loop could run very often.
         timeout = None if remaining is None else remaining + _MIN_WAIT_MILLISECONDS
         for descriptor, _ in poll.poll(timeout):
             if descriptor == host_connection:

@@ -132,8 +132,7 @@ def is_built(engine: Engine, recipe: Recipe) -> bool:
 def build_inputs(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
     """Return texts that identify a build: the image's name, the network and the base image's id.
 
-    A new base image or another network changes the result. The function blocks while it asks the
-    engine.
+    A new base image or another network changes the result. Blocks.
     """
     from docker.errors import NotFound
 

@@ -115,8 +115,8 @@ class LocalBackend:
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
             # A test is slow, because it starts a process. So test only if the system's settings
-            # seem to forbid mount namespaces. If they wrongly seem to allow them, the first session
-            # fails.
+            # seem to forbid mount namespaces. If the settings seem to allow them, and mislead, the
+            # first session fails.
             if not self._on_disk and not namespaces.seem_available():
                 await self._confining_server()  # raises if scripts cannot run
         except SandboxUnavailableError as error:

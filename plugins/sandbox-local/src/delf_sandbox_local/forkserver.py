@@ -335,9 +335,9 @@ class ForkServer:
         self._guests.clear()
 
     def _last_error_line(self) -> str:
-        """Return the end of an error message: a colon, and the template's last line of output.
+        """Return the end of an error message: a colon, and the template's last line on stderr.
 
-        The output is that on standard error. The result is empty if there is no output.
+        The result is empty if the template has written nothing.
         """
         pipe = self._process.stderr
         if pipe is None or pipe.closed:

@@ -129,7 +129,7 @@ class MontyRewriting(Rewriting):
             self._replace_call_of_connection(place)
 
     def _replace_method_value(self, place: Any) -> None:
-        """Replace ``mail.send`` in ``f = mail.send``, where nothing is called, by a function."""
+        """Replace an action that is used as a value, as in ``f = mail.send``, by a function."""
         node = place.node
         connection = getattr(node.value, "id", "")
         is_method = node.attr in self._initial_names.tools.get(connection, ())

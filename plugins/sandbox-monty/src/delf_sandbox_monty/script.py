@@ -235,13 +235,13 @@ def _lines_of_statements(node: ast.AST, reparsed_node: ast.AST) -> Iterator[tupl
 def prelude() -> str:
     """Return the code that Monty runs before the first script of a session.
 
-    Two placeholders in the code are filled: ``{ALIASES}`` with a table from Monty's exceptions to
-    the names of delf's exceptions, and ``{SUBSET}`` with the beginning of messages about
+    Two placeholders in the code are filled: ``{ALIASES}`` with a table from the names of Monty's
+    exceptions to those of delf's exceptions, and ``{SUBSET}`` with the beginning of messages about
     unsupported Python.
     """
     text = resources.files("delf_sandbox_monty").joinpath("prelude.txt").read_text("utf-8")
-    delf_exceptions = {monty_exception: name for name, monty_exception in ALIASES.items()}
-    return text.replace("{ALIASES}", repr(delf_exceptions)).replace("{SUBSET}", SUBSET)
+    delf_name_by_alias = {alias: name for name, alias in ALIASES.items()}
+    return text.replace("{ALIASES}", repr(delf_name_by_alias)).replace("{SUBSET}", SUBSET)
 
 
 class ScriptNames:

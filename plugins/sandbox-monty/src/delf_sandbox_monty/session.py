@@ -267,7 +267,7 @@ class MontySession:
         return None
 
     async def _run(self, code: str) -> Outcome:
-        """Run code in the interpreter, and return how it ended as an outcome."""
+        """Run code in the interpreter, and return the outcome."""
         running = self._running = asyncio.ensure_future(self._run_in_monty(code))
         watching = self._loop.create_task(self._watch_scratch(running))
         try:

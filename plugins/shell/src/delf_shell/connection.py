@@ -50,7 +50,8 @@ class Shell(Connection[ShellSettings]):
         others = "asked about" if self.settings.default else "blocked"
         # Without these words, models add options to any command, such as ``-5`` to ``git log``.
         meanings: list[str] = []
-        if any("*" in pattern.replace("**", "") for pattern in patterns):
+        has_single_star = any("*" in pattern.replace("**", "") for pattern in patterns)
+        if has_single_star:
             meanings.append(" A * is no option (-x) and no path out of the folder.")
         if any(pattern.endswith("**") for pattern in patterns):
             meanings.append(" A ** is any words.")

@@ -673,10 +673,7 @@ class ToolFunction(_NoValue):
 
 
 def misuse_in(value: Any) -> TypeError | None:
-    """Return the error for a script's final value that contains a connection or an action.
-
-    The value may also be a connection or an action itself. None for any other value.
-    """
+    """Return an error if a script's final value is or contains a tool, else None."""
     pending_values = [value]
     remaining = _MAX_INSPECTED
     while pending_values and remaining:

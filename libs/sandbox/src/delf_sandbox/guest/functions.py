@@ -169,7 +169,7 @@ class Functions:
         if scope.is_generator or node.decorator_list:
             return False
         owner = parent.owner(node.name)
-        # The script also assigns something else to the name, as in ``send = print``.
+        # The script must not assign something else to the name, too, as in ``send = print``.
         if owner.binding_kinds.get(node.name) != {"function"}:
             return False
         # Of two definitions, such as in both branches of an ``if``, either may be called.

@@ -238,8 +238,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Set the functions of the session that the loop calls.
 
         Args:
-            flush: Sends the queued frames to the host; called before the loop waits, at the end of
-                each iteration.
+            flush: Sends the queued frames to the host; called in each iteration, before the loop
+                waits.
             replay_answers: Passes the answers of the calls with the given numbers to the script.
             release_answers: Passes all answers that were held back to the script.
             read_clock: Calls a clock function and records its result, or returns a recorded result.
@@ -488,8 +488,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         very many timers are cancelled, all cancelled timers are removed.
         """
         timers = self._scheduled
-        cancelled = self._timer_cancelled_count
-        if cancelled > _MAX_CANCELLED_TIMERS and 2 * cancelled > len(timers):
+        cancelled_count = self._timer_cancelled_count
+        if cancelled_count > _MAX_CANCELLED_TIMERS and 2 * cancelled_count > len(timers):
             for handle in timers:
                 if handle._cancelled:
                     handle._scheduled = False

@@ -322,8 +322,8 @@ class _Uses:
             is_named_function: Whether a function of the script, and no lambda, calls the tool.
         """
         name = self._original_name_of(node)
-        # The statement ``map(mail.send, names)`` is rewritten to a loop over the result, unless it
-        # names a function of the script.
+        # The statement ``map(mail.send, names)`` is rewritten to a loop, which makes the calls. The
+        # statement ``map(notify, names)`` with a function of the script is not rewritten.
         is_statement = isinstance(self._parents[id(node)], ast.Expr)
         is_loop = is_statement and name in _REWRITTEN_AS_LOOP and not is_named_function
         if self._is_unused(node, scope) and not is_loop:

@@ -256,8 +256,8 @@ class ToolNames:
     def _resolve_rebound_names(self) -> None:
         """Record the tool names that the script rebinds, and remove copied definitions of tools.
 
-        A copied definition is one that the model has copied from the prompt, such as
-        ``def fetch(url): ...``. Its name is recorded, too, so that a note tells the model about it.
+        Models copy definitions such as ``def fetch(url): ...`` from the prompt. The names of copied
+        definitions are recorded, too, so that a note tells the model about them.
         """
         tools = self.initial_names.tools
         for place in self.syntax.definitions:

@@ -227,7 +227,7 @@ class GuestSession:
 
         Args:
             frame: The call.
-            at_once: Whether to send all queued frames now, not only before the event loop waits.
+            at_once: Whether to send all queued frames now, instead of before the loop's next wait.
 
         Raises:
             ToolArgumentError: If the arguments do not fit into a frame.

@@ -385,7 +385,7 @@ class _DateMeta(abc.ABCMeta):
 
 def _copy_name_and_limits(replacement: Any, real_type: Any) -> None:
     """Give a replacement the name and the limits of the real date type."""
-    replacement.__delf_replaces__ = real_type
+    replacement.__delf_replaces__ = real_type  # for the type checks of _DateMeta
     replacement.__name__ = replacement.__qualname__ = real_type.__name__
     replacement.__module__ = "datetime"
     # This fromisoformat() converts a real date, not only text, to the replacement.
