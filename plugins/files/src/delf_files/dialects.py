@@ -89,11 +89,12 @@ def dialect_of(text: str, ending: str) -> Dialect:
         text: The content of the file, or its first rows.
         ending: The file's extension; for ``.tsv`` and ``.tab``, the separator is the tab.
     """
+    separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
+    start = 0
     declaration = _SEPARATOR_LINE.match(text)
     if declaration is not None:
-        separators, start = declaration[1], declaration.end()
-    else:
-        separators, start = ("\t" if ending in (".tsv", ".tab") else _SEPARATORS), 0
+        separators = declaration[1]
+        start = declaration.end()
     table_text = text[start:]
     sample = _complete_lines(table_text)  # a text with the first lines
     # If every separator is within quotes, the file has one column, and any separator fits.

@@ -288,10 +288,12 @@ def _split_explain(text: str) -> tuple[str, str]:
 
 
 def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
-    """Rewrite a text file such that DuckDB reads the same rows as ``files.read``.
+    """Prepare the file of a table such that DuckDB reads the same rows as ``files.read``.
+
+    Text files are rewritten where necessary.
 
     Returns:
-        The data of the table, with the path of the rewritten file.
+        The data of the table, with the path of the prepared file.
     """
     if table["kind"] == "csv":
         return _prepare_separated(table)
@@ -613,7 +615,8 @@ def _run_with_texts(connection: Any, statement: Any, parameters: Any) -> _Result
         return _Result(cursor, columns, ["VARCHAR"] * len(columns))
     relation = connection.sql(statement.query, params=parameters)
     kinds = [str(kind) for kind in relation.types]
-    items = select_items([f"#{number}" for number in range(1, len(kinds) + 1)], kinds)
+    positions = [f"#{number}" for number in range(1, len(kinds) + 1)]  # DuckDB's #1 is column 1
+    items = select_items(positions, kinds)
     cursor = relation.select(", ".join(items))
     return _Result(cursor, list(relation.columns), kinds)
 

@@ -352,12 +352,12 @@ def _describe_sheet(
         return _Description(f"{title}empty")
     sheet = _SheetRows.of(rows)
     data_rows = [row for _, row in sheet.data]
-    is_whole = row_count is not None and row_count <= len(rows)
+    is_complete = row_count is not None and row_count <= len(rows)
     data_row_count = sheet.data_row_count(row_count)
-    about = "" if is_whole else "about "
+    about = "" if is_complete else "about "
     head = f"{title}{about}{data_row_count:,} rows"
     head += _sample_note(len(data_rows), data_row_count) + facts + sheet.note_about_header
-    all_rows = _render_all_rows(data_rows) if is_whole else ""
+    all_rows = _render_all_rows(data_rows) if is_complete else ""
     width = max(map(len, [sheet.header, *data_rows]))
     # A last row with sums, such as ``Total | 1,200``, is described apart from the columns.
     row_of_sums = _row_of_sums(sheet.data)
@@ -367,7 +367,7 @@ def _describe_sheet(
     columns: list[Column] = []
     for index, name in enumerate(columns_of(sheet.header, width)):
         values = [row[index] if index < len(row) else None for row in rows_of_columns]
-        columns.append(describe_column(name, values, is_complete=is_whole))
+        columns.append(describe_column(name, values, is_complete=is_complete))
     return _Description(head, columns, footer, all_rows)
 
 

@@ -109,15 +109,15 @@ def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
 
 def _find_table(database: sqlite3.Connection, name: str | None) -> _Table:
     """Return the table with a name, or the first table."""
-    kinds = dict(database.execute(_LIST_TABLES))
-    if not kinds:
+    kind_by_name = dict(database.execute(_LIST_TABLES))
+    if not kind_by_name:
         raise ToolExecutionError("the database has no tables")
     if name is None:
-        name = str(next(iter(kinds)))
-    if name not in kinds:
-        names = ", ".join(map(repr, kinds))
+        name = str(next(iter(kind_by_name)))
+    if name not in kind_by_name:
+        names = ", ".join(map(repr, kind_by_name))
         raise ToolExecutionError(f"there is no table {name!r}; the tables: {names}")
-    table = _Table(name, is_view=kinds[name] == "view", types={})
+    table = _Table(name, is_view=kind_by_name[name] == "view", types={})
     columns = database.execute(f"PRAGMA table_info({table.quoted_name})")
     for _index, column, declared_type, *_ in columns:
         table.types[column] = declared_type

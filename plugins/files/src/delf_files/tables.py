@@ -127,12 +127,12 @@ class TableRows:
             self.names = self._read_names()
             self.max_cells = len(self.names)
         for number, row in self._rows:
-            cells = len(row)
-            if self.names and cells > len(self.names):
+            cell_count = len(row)
+            if self.names and cell_count > len(self.names):
                 self._wider_rows += 1
                 self._first_wider_row = self._first_wider_row or number
-            self.max_cells = max(self.max_cells, cells)
-            self.min_cells = min(self.min_cells, cells)
+            self.max_cells = max(self.max_cells, cell_count)
+            self.min_cells = min(self.min_cells, cell_count)
             yield row
 
     def _read_names(self) -> list[str]:
