@@ -136,7 +136,7 @@ def _caller(name: str) -> Callable[..., Any]:
         tools = list(context.tools.values())
         # The strategy reads the routine's name and the arguments from the text of the child task.
         task_text = call_text(name, given)
-        # No stranger wrote this text: it has only the arguments of the script's call.
+        # The text has only the routine's name and the script's arguments, so it is trusted.
         result = await context.delegate(task_text, tools=tools, strategy=ROUTINE, trust="own")
         has_succeeded = result.status
         if not has_succeeded:

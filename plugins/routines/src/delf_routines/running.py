@@ -172,12 +172,12 @@ async def _warn_of_unexpected_results(
 ) -> None:
     """Warn of signs that a routine no longer does what it did when it was saved.
 
-    The signs are empty results, calls that a repaired script did not repeat, and an answer of
+    The signs are empty results, calls that were not made again in a repair, and an answer of
     another shape.
     """
     for action in guard.unexpectedly_empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
-    # The repaired script did not repeat these calls: it got the results of the failed script.
+    # For these calls, the repaired script got the results that the failed script had got.
     if guard.reused_change_count:
         await host.warn(
             f"calls from before the repair that were not repeated: {guard.reused_change_count}"
