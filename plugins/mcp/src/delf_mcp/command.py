@@ -92,11 +92,13 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
     click.echo(f"effects = {{ {', '.join(entries)} }}" if entries else "effects = {}")
 
 
-async def _claimed_effects(server: Any, *, accept: bool) -> tuple[dict[str, str], Sequence[str]]:
+async def _claimed_effects(
+    connection: Any, *, accept: bool
+) -> tuple[dict[str, str], Sequence[str]]:
     """Return the effects that a server claims for its tools, and notices about the tools.
 
     Args:
-        server: The connection.
+        connection: The connection to the server.
         accept: Whether to record the current tools as trusted, so that the setting ``effects``
             applies to them.
 
@@ -105,18 +107,18 @@ async def _claimed_effects(server: Any, *, accept: bool) -> tuple[dict[str, str]
     """
     from delf_mcp.connection import MCP
 
-    if not isinstance(server, MCP):
+    if not isinstance(connection, MCP):
         raise ConfigurationError(
-            f"{server.name} is not an MCP server", hint='in delf.toml it has type = "mcp"'
+            f"{connection.name} is not an MCP server", hint='in delf.toml it has type = "mcp"'
         )
     try:
-        await server.actions()  # sets the claimed effects and the notices
+        await connection.actions()  # sets the claimed effects and the notices
         if accept:
-            await asyncio.to_thread(server.accept_tools)
-            await server.actions()  # sets both again, now that the tools are trusted
-        return dict(server.claimed_effects), server.notices()
+            await asyncio.to_thread(connection.accept_tools)
+            await connection.actions()  # sets both again, now that the tools are trusted
+        return dict(connection.claimed_effects), connection.notices()
     finally:
-        await server.aclose()
+        await connection.aclose()
 
 
 def toml_key(name: str) -> str:

@@ -92,8 +92,8 @@ class VectorSearch:
         if self._index is None or is_outdated:
             self._index = _faiss().IndexIDMap2(_faiss().IndexFlatIP(dimension))
             self._highest = 0
-            # Adding the vectors may fail. Until all are added, these counters equal none in the
-            # database.
+            # Adding the vectors may fail. Until all are added, store counters that the database
+            # never has, so that the next search adds the rest.
             self._indexed_counters = counters._replace(additions=-1)
         for rows in self._database.vectors(model, after=self._highest):
             self._add(rows, dimension)

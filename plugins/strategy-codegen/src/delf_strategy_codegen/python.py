@@ -206,6 +206,7 @@ def free_names(code: str) -> set[str]:
     free: set[str] = set()
     for node in tree.body:
         loaded_names = _loaded([node])
+        # ``total += 1`` also uses ``total``.
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded_names.add(node.target.id)
         free |= loaded_names - stored_names - _bound_before_use(node)

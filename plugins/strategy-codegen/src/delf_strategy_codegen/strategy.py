@@ -262,8 +262,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
-                # Keep the call only if the tool was offered: _ToolOffer requires the tool once the
-                # messages have a call.
+                # Messages with a call require the tool in later requests, see _ToolOffer. So keep
+                # the call only if the tool was offered.
                 calls = calls_with_script(reply) if offer.tools else ()
                 return _FinalReply(reading.code, reply.text, calls)
             if _is_final_prose(host, reply, reading, is_first_reply=not unusable_answers):
