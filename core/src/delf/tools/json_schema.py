@@ -575,12 +575,7 @@ def clean(text: object, limit: int = 120) -> str:
     """
     if not isinstance(text, str):
         return ""
-    text = text[: limit * 8]  # a long text is not searched to its end
-    if not text.isascii():
-        # Characters of the categories that begin with C, such as control characters, are invisible.
-        text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in text)
-    elif not text.isprintable():
-        text = "".join(c if c.isprintable() else " " for c in text)
+    text = _without_invisible(text[: limit * 8])  # a long text is not searched to its end
     may_have_tags = "<" in text
     if may_have_tags:
         text = _TAGS.sub(" ", text)
@@ -595,3 +590,13 @@ def clean(text: object, limit: int = 120) -> str:
     if len(text) <= limit:
         return text
     return f"{text[: limit - 1].rstrip()}…"
+
+
+def _without_invisible(text: str) -> str:
+    """Replace control characters and other invisible characters by blanks."""
+    if not text.isascii():
+        # Characters of the categories that begin with C, such as control characters, are invisible.
+        return "".join(" " if unicodedata.category(c)[0] == "C" else c for c in text)
+    if not text.isprintable():
+        return "".join(c if c.isprintable() else " " for c in text)
+    return text

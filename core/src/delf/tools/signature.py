@@ -124,17 +124,18 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
     doc = inspect.getdoc(function) or ""
     parsed = read_docstring(doc)
     parameter_hints = {item.name: hints.get(item.name, Any) for item in passed_parameters}
-    parameters: list[Parameter] = []
-    defaults: dict[str, Any] = {}
     for item in passed_parameters:
         _check_parameter(item, parameter_hints[item.name], function_name)
-        description = parsed.parameters.get(item.name, "")
-        parameters.append(_make_parameter(item, parameter_hints[item.name], description))
-        if item.default is not item.empty:
-            defaults[item.name] = item.default
+    parameters = tuple(
+        _make_parameter(item, parameter_hints[item.name], parsed.parameters.get(item.name, ""))
+        for item in passed_parameters
+    )
+    defaults = {
+        item.name: item.default for item in passed_parameters if item.default is not item.empty
+    }
     result = hints.get("return", Any)
     return Signature(
-        parameters=tuple(parameters),
+        parameters=parameters,
         returns=type_text(result),
         returns_doc=_join_texts(parsed.returns, doc_of(result), notes_of(result)),
         summary=parsed.summary,

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
@@ -374,10 +374,20 @@ class Shapes:
         if kind == "array" or (kind is None and "items" in schema):
             return f"list[{self._type_text(schema.get('items'), depth, mode)}]"
         properties = schema.get("properties")
+        has_properties = isinstance(properties, dict) and properties != {}
+        has_other_properties = isinstance(schema.get("additionalProperties"), dict)
+        if kind == "object" or has_properties or has_other_properties:
+            return self._type_of_object(schema, depth, mode)
+        if mode == "in" and is_binary(schema):  # results in JSON cannot contain bytes
+            return "bytes"
+        return "Any"
+
+    def _type_of_object(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+        """Return the type of an object: its keys if the schema declares keys, else a ``dict``."""
+        properties = schema.get("properties")
         if isinstance(properties, dict) and properties:
-            record_properties = cast("dict[str, Any]", properties)
             return self._object_text(
-                record_properties,
+                cast("dict[str, Any]", properties),
                 _required_names(schema),
                 depth,
                 mode,
@@ -386,11 +396,7 @@ class Shapes:
         additional = schema.get("additionalProperties")
         if isinstance(additional, dict) and additional and depth > 0:
             return f"dict[str, {self._type_text(cast('Any', additional), depth - 1, mode)}]"
-        if kind == "object" or isinstance(additional, dict):  # too deep, or with any values
-            return "dict"
-        if mode == "in" and is_binary(schema):  # results in JSON cannot contain bytes
-            return "bytes"
-        return "Any"
+        return "dict"
 
     def _type_of_string(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
         """Return the type of a string: ``str``, ``bytes``, or the class of a date.
@@ -509,19 +515,24 @@ def _literal_type(values: list[Any], extent: Extent) -> str:
         return f"str{none_part}"
     if not plain_values:
         return "None" if none_part else "str"
-    literal_texts: list[str] = []
+    return f"Literal[{', '.join(_literal_texts(plain_values, extent))}]{none_part}"
+
+
+def _literal_texts(values: list[Any], extent: Extent) -> Iterator[str]:
+    """Yield the values of an enumeration as Python; ``...`` in place of those beyond the limits.
+
+    The first value is yielded even if it is too long.
+    """
     size = 0
-    for value in plain_values:
+    for index, value in enumerate(values):
         is_printable_text = isinstance(value, str) and value.isprintable()
         text = repr(value) if is_printable_text else ascii(value)
         size += len(text) + len(", ")
-        is_first = not literal_texts  # shown however long it is
-        is_too_long = size > extent.literal_chars and not is_first
-        if is_too_long or len(literal_texts) >= extent.literals:
-            literal_texts.append("...")
-            break
-        literal_texts.append(text)
-    return f"Literal[{', '.join(literal_texts)}]{none_part}"
+        is_too_long = size > extent.literal_chars and index > 0
+        if is_too_long or index >= extent.literals:
+            yield "..."
+            return
+        yield text
 
 
 def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
