@@ -72,7 +72,7 @@ class HookSettings(BaseModel):
 
     @field_validator("secret")
     @classmethod
-    def _is_a_secret(cls, value: SecretStr) -> SecretStr:
+    def _check_secret(cls, value: SecretStr) -> SecretStr:
         if _secret_size(value) < _SECRET_BYTES:
             raise ValueError(f"the secret has less than {_SECRET_BYTES} bytes, without blanks")
         return value
@@ -272,7 +272,7 @@ class ServeSettings(PluginSettings):
 
     @field_validator("budgets")
     @classmethod
-    def _are_above_zero(cls, value: dict[str, float]) -> dict[str, float]:
+    def _check_budgets(cls, value: dict[str, float]) -> dict[str, float]:
         for name, limit in value.items():
             if not limit > 0:  # unlike ``limit <= 0``, also true for NaN
                 raise ValueError(f"{name}: a budget is above zero")
@@ -280,14 +280,14 @@ class ServeSettings(PluginSettings):
 
     @field_validator("trusted_proxies")
     @classmethod
-    def _are_addresses(cls, value: list[str]) -> list[str]:
+    def _check_proxies(cls, value: list[str]) -> list[str]:
         for text in value:
             ipaddress.ip_network(text, strict=False)
         return value
 
     @field_validator("api_key", mode="before")
     @classmethod
-    def _several_keys(cls, value: Any) -> Any:
+    def _join_keys(cls, value: Any) -> Any:
         return ",".join(value) if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownArgumentType]
 
     @property
@@ -311,7 +311,7 @@ class ServeSettings(PluginSettings):
 
     @field_validator("smtp_url")
     @classmethod
-    def _is_address_of_mail_server(cls, value: SecretStr | None) -> SecretStr | None:
+    def _check_smtp_url(cls, value: SecretStr | None) -> SecretStr | None:
         text = "" if value is None else value.get_secret_value()
         parts = split_url(text)
         is_valid = parts is not None and parts.scheme in ("smtp", "smtps")
@@ -321,7 +321,7 @@ class ServeSettings(PluginSettings):
 
     @field_validator("webhook_secret")
     @classmethod
-    def _is_a_secret(cls, value: SecretStr | None) -> SecretStr | None:
+    def _check_webhook_secret(cls, value: SecretStr | None) -> SecretStr | None:
         _secret_size(value)  # raises ValueError for invalid base64
         return value
 
@@ -335,7 +335,7 @@ class ServeSettings(PluginSettings):
 
     @field_validator("public_url")
     @classmethod
-    def _without_slash(cls, value: str) -> str:
+    def _strip_slash(cls, value: str) -> str:
         return value.rstrip("/")
 
 
