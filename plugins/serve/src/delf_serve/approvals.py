@@ -135,14 +135,14 @@ class Approvals:
         newest = max(mine, key=lambda record: record.requested.at).requested
         return WaitingCount(count=len(mine), action=newest.action, asked_by=newest.asked_by)
 
-    async def detail(self, text: str, caller: Caller) -> Request:
+    async def detail(self, id_or_prefix: str, caller: Caller) -> Request:
         """Return a request with all its details.
 
         Args:
-            text: The id of the request, or a prefix.
+            id_or_prefix: The id of the request, or a prefix of the id.
             caller: The caller, who must be allowed to see the request.
         """
-        return self._view(await self._find(text, caller), caller)
+        return self._view(await self._find(id_or_prefix, caller), caller)
 
     async def record(self, request_id: str, caller: Caller) -> RequestRecord:
         """Return a request by its full id, if the person may see it."""

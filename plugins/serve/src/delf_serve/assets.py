@@ -84,8 +84,8 @@ def _sources() -> dict[str, tuple[str, bytes]]:
     for file in files("delf_serve").joinpath(_FOLDER).iterdir():
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         if file.name.endswith(".js"):
-            # The system's tables, which mimetypes reads, may say otherwise, but browsers refuse
-            # modules of another type.
+            # Browsers refuse modules of another type, and mimetypes reads the system's tables,
+            # which may have another type.
             kind = "text/javascript"
         sources[file.name] = (kind, file.read_bytes())
     fields = f"export const FIELDS = {json.dumps(filterable_fields())};\n"

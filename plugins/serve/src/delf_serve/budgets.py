@@ -117,7 +117,7 @@ class Budgets:
             return None
         if checked:
             _raise_if_exhausted(ledgers)
-        for _, ledger in ledgers:  # the agent decides whether models may have no known price
+        for _, ledger in ledgers:  # the agent decides whether to allow models without a known price
             ledger.allow_unpriced = agent_ledger.allow_unpriced
         return SharedLedger([ledger for _, ledger in ledgers], agent_ledger)
 

@@ -119,8 +119,8 @@ class Call:
         with self.service.sessions.count_open_request(self.caller, self.cookie) as open_request:
             waiting = asyncio.ensure_future(self.service.tasks.waits.wait(task_id, seconds))
             open_request.end = waiting.cancel
-            # Unlike a stream, the wait sends nothing: its response is made after the wait, with the
-            # rights that the caller has then.
+            # A change of rights does not end the wait: the response is made after the wait, with
+            # the rights that the caller has then.
             open_request.needs_same_rights = False
             try:
                 # Raises nothing if open_request.end() cancels ``waiting``.

@@ -194,7 +194,7 @@ class Notices:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do work in the background until :meth:`aclose`."""
+        """Start work in the background, which :meth:`aclose` cancels."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -311,10 +311,7 @@ class EndNotices:
             self._notices.start(self._tell(end))
 
     async def _tell(self, end: TaskFinished) -> None:
-        """Send the notice of a task's end to the user of the task, if the user wants such notices.
-
-        What counts is the user's choice at the end of the task, not at its beginning.
-        """
+        """Send the notice of a task's end, also to the task's user if the user opted in."""
         journal = self._journal()
         try:
             # The journal has the text of the task without secrets.
@@ -592,8 +589,9 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
             "the address of a webhook begins with https:// and a host, and has no password and no "
             "blanks"
         )
+    has_https_port = parts.port in (None, 443)
     is_permitted = any(fnmatchcase(host, pattern.lower()) for pattern in settings.notice_hosts)
-    if parts.port not in (None, 443) or not is_permitted:
+    if not has_https_port or not is_permitted:
         raise ConfigurationError(
             f"this server sends no notices to {host[:80] or 'that host'!r}",
             hint="notice_hosts of [plugins.serve] names the hosts",

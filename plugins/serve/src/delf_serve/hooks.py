@@ -92,7 +92,7 @@ class Hooks:
             RunRequest.model_construct(task=await self._task_text(hook, message)),
             caller,
             idempotency_key=message_id,
-            # The sender may repeat a message after the settings have another user for the hook.
+            # Not the user: the settings may name another user before the sender repeats a message.
             key_scope=f"hook\n{name}",
             strategy=ROUTINE if hook.routine else None,
             client=client,

@@ -258,8 +258,10 @@ class Keys:
             current = self._callers_by_digest.get(caller.digest)
         else:  # a login by proxy or OpenID Connect has no API key
             current = self._callers_by_user.get(caller.user or "")
-        # The API key may have been given to another person since.
-        return current if current is not None and current.user == caller.user else None
+        # The API key may have been given to another person since: then the users differ.
+        if current is None or current.user != caller.user:
+            return None
+        return current
 
     async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
         """Reload the people and their keys from the journal, at most once a second.
@@ -277,7 +279,7 @@ class Keys:
         if not at_once and now - self._reloaded_at < _RELOAD_SECONDS:
             return
         is_first = self._reloaded_at == float("-inf")
-        if not is_first:  # until the reload ends, other callers use the people loaded before
+        if not is_first:  # meanwhile, concurrent calls use the people that were loaded before
             self._reloaded_at = now
         if self._outage is None:
             effect = "changes of people and keys are not loaded"

@@ -117,8 +117,8 @@ class Routines:
         user is unknown, the routine counts as somebody else's.
 
         Raises:
-            ProblemError: If the routine is somebody else's, unless the person has the right
-                ``people`` and the original task is not hidden from the person.
+            ProblemError: If the routine is somebody else's. A person with the right ``people`` may
+                replace it anyway if its original task is not hidden from the person.
         """
         original_task = await self._original_task(routine, caller)
         is_own = original_task is not None and original_task.user == caller.user

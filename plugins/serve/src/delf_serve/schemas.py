@@ -81,7 +81,7 @@ def _as_body(kind: type[Any], *names: str) -> type[ResponseModel]:
     Args:
         kind: The class. Fields of a dataclass with ``compare=False`` are omitted: they are no data,
             and JSON cannot represent them. An example is the function ``ApprovalRequest.fit``.
-        names: The names of the fields in the model; all fields when empty.
+        names: The names of the fields in the model. Without names, the model has all fields.
     """
     hints = get_type_hints(kind)
     docstring = (inspect.getdoc(kind) or "").replace("``", "`")  # OpenAPI has Markdown, not reST

@@ -66,14 +66,13 @@ class Protocol(HttpToolsProtocol):
     # -- of the connection ----------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """Start the timeout for the first request; abort the connection if there are too many."""
+        """Start the timeout for the first request; abort if there are too many connections."""
         super().connection_made(transport)
         self._is_gone = False
         self._is_reading_head = False
         self._unread_bytes = 0
-        # The response to an invalid request. A callback of the parser, such as on_header(), may set
-        # a more exact response and raise it. uvicorn then calls send_400_response(), which sends
-        # the response.
+        # The response that send_400_response() sends. A callback such as on_header() sets a more
+        # exact response and raises it, and uvicorn then calls send_400_response().
         self._refusal = ProblemError(400, "the request is not valid HTTP")
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None

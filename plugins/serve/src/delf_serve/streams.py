@@ -106,7 +106,7 @@ class LiveEvents:
     ) -> Event | None:
         """Return the next event.
 
-        Return None if no event comes within ``seconds`` or before ``until`` is done, or if the
+        Return None after ``seconds`` without an event, as soon as ``until`` is done, or if the
         subscription has ended.
         """
         # The future is kept after a timeout: the cancellation of anext() could lose an event.

@@ -156,10 +156,10 @@ def add(
 
     def change(known: Person | None) -> Person:
         is_existing_person = known is not None and known.revoked_at is None
-        # For another key of a person, --rights and --scope restrict the key, not the person.
-        is_another_key = is_existing_person and secret is not None
-        applied_changes = changes.for_new_key_only() if is_another_key else changes
-        return applied_changes.apply_to(known, name)
+        if is_existing_person and secret is not None:
+            # For another key of a person, --rights and --scope restrict the key, not the person.
+            return changes.for_new_key_only().apply_to(known, name)
+        return changes.apply_to(known, name)
 
     person = _change(ctx, name, change)
     if as_json:

@@ -100,7 +100,7 @@ async def card_of(call: Call, path: str) -> pb.AgentCard:
 async def _errors_for_client() -> AsyncGenerator[None]:
     """Convert errors of delf to errors of A2A.
 
-    The A2A library would show errors of other classes to clients unchanged.
+    The A2A library would show delf's errors to clients unchanged.
     """
     try:
         yield

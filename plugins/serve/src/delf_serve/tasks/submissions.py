@@ -134,7 +134,8 @@ class Submissions:
         # With a strategy, the task's text contains the untrusted values of these variables.
         if external_variables is not None and strategy is not None:
             trust = "outside"
-        # Without a key, the digest is empty. The digest of a request with a key is never empty.
+        # Empty without a key. The digest of a request with a key is never empty, so that no such
+        # request matches the task.
         digest = "" if idempotency_key is None else digest_of_request(order)
         submission = _Submission(
             order=order,
@@ -178,7 +179,8 @@ class Submissions:
     async def _submit_new(self, task_id: str, submission: _Submission) -> Submitted:
         """Submit a task that no earlier request has submitted."""
         caller = submission.caller
-        # Repeated requests are not checked: their task was accepted when conversations were kept.
+        # Checked for new tasks only: a repeated request gets its task even if the agent no longer
+        # keeps conversations.
         if submission.conversation is not None and self._agent.chat is None:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         # No await between these two: concurrent requests of a caller would all pass the check.
